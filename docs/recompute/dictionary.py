@@ -21,6 +21,7 @@ from gpushmoo.model.stage import ModelledCell
 from streamed_dot.numerics import Errors
 from streamed_dot.rivals import TimedWay
 from streamed_dot.timeline import TracedSpan
+from tesla_c1060.search import SearchedMachine
 from tesla_c1060.simulation.run import Profile, SameMachine, Simulated
 
 
@@ -33,7 +34,8 @@ FILES: Mapping[str, type[Table]] = {
     "dataset/kernel=*/dtype=*/*.parquet, cells/*/*/*.parquet": Cells,
     "summary/best.parquet": Best,
     "model/device.parquet": ModelledCell,
-    "simulated/*.parquet, but for the two below": Simulated,
+    "simulated/*.parquet, but for the three below": Simulated,
+    "simulated/*-search.parquet": SearchedMachine,
     "simulated/*-profile.parquet": Profile,
     "simulated/*-measured.parquet": SameMachine,
     "studies/energy.parquet": Energy,

@@ -234,12 +234,41 @@ def cliff(record: Record, claims: Claims) -> dict[str, Any]:
         for r in lost.values()
     ]
     return {
+        "law": _law(speed, multiprocessors, capacity, claims),
         "capacity": capacity,
         "next": capacity + 1,
         "multiprocessors": multiprocessors,
         "rows": [*rows[:4], [f"lost from {capacity} to {capacity + 1}", *loss], *rows[4:]],
         "doubling": percent(short),
         "double_over_float": f"{speed['double', 1] / speed['float', 1]:.2f}",
+    }
+
+
+def _law(
+    speed: dict[tuple[str, int], float], one_each: int, capacity: int, claims: Claims
+) -> dict[str, str]:
+    """The document's double / float = 1 + X / (X + 2Y): X and Y give float4, too, which is a test.
+
+    Time is X for every type and Y for each 4 bytes. In units of float's time X + Y = 1.
+    """
+    blocks = sorted({n for _, n in speed})
+    gain = {n: speed["double", n] / speed["float", n] for n in blocks}
+    # Double's time X + 2Y is 2 / gain.
+    x = {n: 2 - 2 / gain[n] for n in blocks}
+    ahead = {n: 4 / (4 - 3 * x[n]) * speed["float", n] / speed["float4", n] - 1 for n in blocks}
+    claims.hold("X and Y are above zero.", all(1 < ratio < 2 for ratio in gain.values()))
+    claims.hold("The law promises float4 too much.", min(ahead.values()) > 0)
+    few = [share for n, share in ahead.items() if n <= one_each]
+    worst = max(ahead, key=lambda n: ahead[n])
+    return {
+        "counts": str(len(blocks)),
+        "one": f"{gain[1]:.2f}",
+        "full": f"{gain[capacity]:.2f}",
+        "past": f"{gain[capacity + 1]:.2f}",
+        "x": f"{x[capacity] / (1 - x[capacity]):.2f}",
+        "few": span((100 * share for share in few), " %"),
+        "worst": whole_percent(ahead[worst]),
+        "worst_at": str(worst),
     }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,22 +12,21 @@ import pyarrow as pa
 from gpushmoo.core.display import percent
 from gpushmoo.storage.store import read_table
 from tesla_c1060.answers import (
-    ALONE,
-    BEST,
-    BOARD,
-    CHANGED,
-    EQUAL,
-    EVEN,
-    HALF,
-    Answer,
-    answers,
-    as_good,
-    named,
+    PARAMETERS,
+    camping_is_not_needed,
+    changes,
+    commands_slow_float3,
+    region,
+    search_page,
+    second_blocks_slow_double,
+    span,
+    worded,
 )
 from tesla_c1060.chapter import RECORD
-from tesla_c1060.checks import MEASURED_GBS, PUBLISHED, TWO_WITHIN, Check, published_checks
+from tesla_c1060.checks import PUBLISHED, TWO_WITHIN, Check, published_checks
 from tesla_c1060.figures.simulated import evenness
 from tesla_c1060.predictions import GOOD, RULE, judge
+from tesla_c1060.search import SEARCH_SCHEMA
 from tesla_c1060.simulation.compare_measured import Point, points, predicted_gbs
 from tesla_c1060.simulation.machine import (
     Level,
@@ -40,25 +38,13 @@ from tesla_c1060.simulation.machine import (
 from tesla_c1060.simulation.run import PROFILE_SCHEMA, SIMULATION_SCHEMA
 
 from .record import REFERENCE, ROOT, Record
-from .words import Claims, span, whole_percent
+from .words import Claims, whole_percent
 
 DEVICES = ROOT / "reports/chapters/tesla_c1060/devices"
 C1060 = DEVICES / "tesla-c1060.yaml"
 # Simulated GB/s by level and point; minutes to compute: delete it to have `make docs` do so.
 KEPT = REFERENCE / "nvidia-h200" / "simulated.json"
 KERNEL = "block_eq_partition"
-# Variant, and its words in the table.
-SHOWN = (
-    (named(HALF, Level.BUS), "document's halved memory clock, one bus"),
-    (named(HALF, Level.BANKS), "the same, banks, choice of 32 requests"),
-    (named(BOARD, Level.BUS), "board's memory clock (800 MHz), one bus"),
-    (named(BOARD, Level.BUS, EVEN), "one bus, 32 SMs"),
-    *(
-        (named(BOARD, level, ALONE), f"**{words}, an SM takes its second block after its first**")
-        for level, words in zip(Level, ("one bus", "partitions", "banks"), strict=True)
-    ),
-)
-BANKS, SPREAD = named(HALF, Level.BANKS), f"board's clock: partitions, hashed, {ALONE}"
 
 
 def values(record: Record, claims: Claims) -> dict[str, Any]:
@@ -68,28 +54,15 @@ def values(record: Record, claims: Claims) -> dict[str, Any]:
 
 def c1060(claims: Claims) -> dict[str, Any]:
     """The simulated Tesla C1060; nothing of it was measured."""
-    asked = _cells("questions")
-    sizes = answers(asked)
-    first = next(iter(sizes.values()))
-
-    def every(clock: str, changed: str, what: str, levels: Iterable[Level] = Level) -> list[float]:
-        """A change of one machine at all sizes and `levels`, in percent."""
-        names = [named(clock, level, changed) for level in levels]
-        return [100 * getattr(by[name], what) for by in sizes.values() for name in names]
-
-    alone = [by[named(BOARD, level, ALONE)] for by in sizes.values() for level in Level]
-    claims.hold(
-        "With one block an SM at a time float stays and double falls at every size and level.",
-        all(a.float_stays and a.double_falls for a in alone),
-    )
-    claims.hold(
-        "All three facts come out only with one block an SM at a time and the board's clock.",
-        all(n.endswith(ALONE) and n.startswith(BOARD) for n, a in first.items() if a.shows_all),
-    )
-    claims.hold(
-        "With two blocks an SM at the board's clock float rises at every size and level.",
-        all(v > 100 * CHANGED for v in every(BOARD, "", "float_change")),
-    )
+    searched = read_table(_recorded("search"), SEARCH_SCHEMA).to_pandas()
+    found, told = region(searched), search_page(searched)
+    whole = found.all_shown
+    claims.hold("Machines show all facts.", not whole.empty)
+    claims.hold("All of them hold one block a multiprocessor.", second_blocks_slow_double(found))
+    claims.hold("One bus suffices.", camping_is_not_needed(found))
+    claims.hold("float3 needs its three commands.", commands_slow_float3(found))
+    for name, values in (("issue", ["half-warp", "warp"]), ("memory_clock", ["800 MHz"])):
+        claims.hold(f"{name} of the machines left", found.values(name) == values)
     checks = computed_checks()
     plain = [c for c in checks if not c.corrects and c.ours is not None]
     claims.hold("Every number of the text comes out as published.", all(c.agrees for c in plain))
@@ -100,29 +73,26 @@ def c1060(claims: Claims) -> dict[str, Any]:
         "ratios": sum(c.within > 0 for c in plain),
         "ratio_within": f"{100 * TWO_WITHIN:.0f} %",
         "corrections": sum(c.corrects for c in checks),
-        "measured": f"{MEASURED_GBS} GB/s",
         "read_cycle": _read_cycle(machine),
         "camping": _camping(claims),
-        "threshold": f"{100 * BEST:.1f} %",
-        "equal": f"{as_good(alone)} of {len(alone)}",
-        "equal_within": f"±{100 * EQUAL:.0f} %",
-        "rows": [
-            [words, _three(first[n], "float"), _three(first[n], "double"), _facts(first[n])]
-            for n, words in SHOWN
+        "machines": told["machines"],
+        "left": len(whole),
+        "facts": told["facts"],
+        "region": [
+            [PARAMETERS[name], worded(name, found.tried(name)), worded(name, found.values(name))]
+            for name in PARAMETERS
         ],
-        "changed": f"{100 * CHANGED:.0f} %",
-        "alone_double": _span(every(BOARD, ALONE, "double_change")),
-        "alone_float": _span(every(BOARD, ALONE, "float_change")),
-        "together_double": _span(every(BOARD, "", "double_change")),
-        "together_float": _span(every(BOARD, "", "float_change")),
-        "half_float": _span(every(HALF, ALONE, "float_change")),
-        "half_double": _span(every(HALF, "", "double_change")),
-        "best": f"{sum(a.thirty_best for a in alone)} of {len(alone)}",
-        "lonely": span((100 * a.lonely_share for a in alone), " %"),
-        "fall_bus": _span(every(BOARD, ALONE, "double_change", [Level.BUS])),
-        "fall_queues": _span(every(BOARD, ALONE, "double_change", [Level.PARTITIONS])),
-        "fall_hashed": _span(100 * by[SPREAD].double_change for by in sizes.values()),
-        **_float3(asked, first[BANKS]),
+        "thirty": told["facts"][-1][2],
+        "latencies": worded("latency_cycles", found.values("latency_cycles")),
+        "sentences": told["sentences"][3:],
+        "lonely": span(whole["lonely_share"]),
+        "busy": span(whole["bus_busy_share"]),
+        "double": changes(whole["double_change"]),
+        "float": changes(whole["float_change"]),
+        "even": changes(whole["even_change"]),
+        "one": span(whole["float3_one"]),
+        "three": span(whole["float3_three"]),
+        **_float3(_cells("tables")),
         **_tiles(claims),
     }
 
@@ -153,42 +123,20 @@ def _camping(claims: Claims) -> str:
     return percent(most)
 
 
-def _span(changes: Iterable[float]) -> str:
-    """``−28.4 to −10.5 %``; `changes` are in percent."""
-    low, *_, high = (f"{v:+.1f}".replace("-", "−") for v in sorted(changes))
-    return f"{low} to {high} %"
-
-
-def _three(a: Answer, dtype: str) -> str:
-    return " / ".join(f"{a.gbs[dtype, n]:.1f}" for n in (16, 30, 32))
-
-
-def _facts(a: Answer) -> str:
-    """Which of the document's three facts a variant shows."""
-    if a.shows_all:
-        return "**yes**"
-    facts = {"float stays": a.float_stays, "double falls": a.double_falls, "30 best": a.thirty_best}
-    shown = [words for words, holds in facts.items() if holds]
-    return f"only: {', '.join(shown)}" if shown else "none"
-
-
-def _float3(cells: pd.DataFrame, banks: Answer) -> dict[str, str]:
+def _float3(tables: pd.DataFrame) -> dict[str, str]:
     """How even the partitions' work is in the copy by one access, and how often rows are open."""
-    copies = cells[
-        (cells["variant"] == BANKS)
-        & (cells["width"] == cells["width"].iloc[0])
-        & (cells["dtype"] == "float3")
-        & (cells["commands"] == 1)
-        & (cells["kernel"] == "copy2d_coalesced")
-    ]
+    copies = tables[
+        (tables["kernel"] == "copy2d_coalesced")
+        & (tables["variant"] == tables["variant"].iloc[0])
+        & (tables["width"] == tables["width"].min())
+        & (tables["level"] == "banks")
+    ].set_index(["dtype", "commands"])
     profile = _cells("profile", PROFILE_SCHEMA)
     one = profile[(profile["dtype"] == "float3") & (profile["commands"] == 1)]
     return {
-        "even": whole_percent(evenness(one)),
-        "hits": whole_percent(float(copies["row_hit_share"].iloc[0])),
-        "float3_one": f"{banks.coalesced['float3', 1]:.1f}",
-        "float_one": f"{banks.coalesced['float', 1]:.1f}",
-        "float3_three": f"{banks.coalesced['float3', 3]:.0f}",
+        "even_partitions": whole_percent(evenness(one)),
+        "hits": whole_percent(float(copies["row_hit_share"]["float3", 1])),
+        "size": f"{copies['width'].iloc[0]}²",
     }
 
 

@@ -45,8 +45,7 @@ TINY: dict[str, Any] = {
         "tesla_c1060": {
             "simulate": {"tesla-c1060": {"sizes": [256], "num_partition": [1, 2, 16, 30, 32]}},
             "tables": {"sizes": [256, 512], "num_partition": [1, 8, 30]},
-            "questions": [256],
-            "latency_cycles": [400],
+            "search": None,
             "tiles": {
                 "size": 256,
                 "row_bytes": [128, 256],

@@ -34,7 +34,7 @@ def second(finished: FinishedProject) -> Outcome:
 
 def test_every_promised_file_is_there(finished: FinishedProject) -> None:
     results = finished.results
-    simulated = ("simulated", "questions", "float3")
+    simulated = ("simulated", "float3")
     figures = [f"{kind}-tesla-c1060" for kind in simulated]
     figures += [f"heatmap-{COPY}-block_x-block_y-48x70-warm"]
     figures += [f"curve-{PERSISTENT}-num_partition-128x128-warm"]
@@ -49,7 +49,7 @@ def test_every_promised_file_is_there(finished: FinishedProject) -> None:
     promised += ["explorer.html", "benchmarks/best.tsv"]
     promised += [f"benchmarks/figure-{figures[-1]}.tsv"]
     promised += ["simulated/tesla-c1060-checks.json"]
-    parts = ("blocks", "tables", "questions", "profile", "tiles")
+    parts = ("blocks", "tables", "profile", "tiles")
     promised += [f"simulated/tesla-c1060-{part}.parquet" for part in parts]
     empty = [p for p in promised if not (results / p).is_file() or not (results / p).stat().st_size]
     assert empty == []
@@ -62,7 +62,7 @@ def test_what_is_not_recorded_as_asked_is_made_anew_and_named_and_the_rest_is_co
 ) -> None:
     """The tiny run asks little of the simulated device, and all figures of the document."""
     jobs, text = finished.outcome.jobs, finished.outcome.text
-    assert (jobs["atlas"], jobs["simulate"], jobs["figure_simulated"]) == (1, 5, 3)
+    assert (jobs["atlas"], jobs["simulate"], jobs["figure_simulated"]) == (1, 4, 2)
     (anew,) = (line for line in text.splitlines() if line.startswith("gpushmoo: made anew"))
     assert "tesla-c1060-tables.parquet" in anew
     assert "figures-tesla-c1060.pdf" not in anew

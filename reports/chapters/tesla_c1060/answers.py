@@ -1,346 +1,380 @@
-"""Which simulated machine shows what the first document measured, and what that answers.
+"""Which of the searched machines show what survives of the first document, and what that answers.
 
-Its text fixes three facts of persistent blocks: from 16 to 32 of them float stays as it is; double
-gets slower; and 30 are better than either. The machines differ in one thing each.
+The facts and from where on each counts as shown stand here, before the search. Tables 1 and 4 to 6
+are lost, and with them the sizes of their arrays: a machine shows all facts if it does at one size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import pandas as pd
+from gpushmoo.core.display import joined
 
-from .simulation.machine import Level
+from .checks import DECIMALS, MEASURED_GBS, PUBLISHED, TWO_WITHIN
 
 Json = dict[str, Any]
-PERSISTENT, COALESCED = "block_eq_partition", "copy2d_coalesced"
-# A bandwidth has changed, up or down, from this share on; within it, it stays.
-CHANGED = 0.10
-# 30 blocks are best if none of the others is better by more than this share; within the other
-# share they are as good as the better of them, no more.
-BEST, EQUAL = 0.005, 0.01
-# From this share of the time on the bus counts as busy all the time.
-BUSY = 0.9
-# A pause of this share of the time counts.
-LONELY = 0.05
-# Bandwidths count as equal from this ratio on, float3 as dramatically worse below the other.
-AS_FAST, WORSE = 0.9, 0.6
-
-# Parts of variants' names: clocks of the memory, and what is changed at every level.
-HALF, BOARD = "half clock", "board's clock"
-EVEN, ALONE = "32 SMs", "one block an SM"
-_DETAIL = {
-    Level.BUS: "one bus",
-    Level.PARTITIONS: "partitions",
-    Level.BANKS: "banks, choice of 32",
+# Two bandwidths are the same, and a ratio is two, within this share, as in the table of numbers.
+SAME = TWO_WITHIN
+# 30 blocks are better by more than this share; a smaller lead may be chance.
+AHEAD = 0.01
+# "Slightly" is at most this share.
+SLIGHT = 0.10
+# "Dramatically worse" is less than this share.
+DRAMATIC = 0.5
+# Parameters of the search in words. The size is one, since the document names none with its tables.
+PARAMETERS = {
+    "width": "array",
+    "latency_cycles": "latency in cycles",
+    "issue": "issued and waiting together",
+    "port": "shared port",
+    "memory": "memory",
+    "memory_clock": "memory clock",
+    "held_blocks": "blocks an SM holds",
+    "commands": "float3's commands",
 }
 
 
-def named(clock: str, level: Level, changed: str = "") -> str:
-    """Name of the variant at a memory clock and level, with one thing changed."""
-    return f"{clock}: {_DETAIL[level]}" + (f", {changed}" if changed else "")
+@dataclass(frozen=True)
+class Fact:
+    """A fact in the words of the document, shown where `column` is in an interval.
+
+    The interval is from `low` to `high`, without its ends. `counts` is that in words.
+    """
+
+    name: str
+    quote: str
+    counts: str
+    column: str
+    low: float
+    high: float
+
+
+def facts(same: float = SAME, ahead: float = AHEAD, slight: float = SLIGHT) -> tuple[Fact, ...]:
+    """The facts in the order of the document's text; three of the thresholds may be others."""
+    half, within = 0.5 * 10**-DECIMALS, f"within {_percent(same)}"
+    single, double = (
+        float(PUBLISHED["GB/s"][f"saturated, {d}, 512²"]) for d in ("float", "double")
+    )
+    model = _percent(round(double / single - 1, 3))
+    return (
+        Fact(
+            "double over float",
+            "bandwidth of “float” is slightly smaller than bandwidth of “double”",
+            f"coalesced copy: above float by at most {_percent(slight)}; its own model has {model}",
+            "coalesced_gain",
+            0,
+            slight,
+        ),
+        Fact(
+            "float3 collapses",
+            "bandwidth of “float3” is dramatically worse than “float”",
+            f"coalesced copy: less than {_percent(DRAMATIC)} of float, since it is “dramatic”",
+            "float3",
+            0,
+            DRAMATIC,
+        ),
+        Fact(
+            "double twice",
+            "bandwidth of “double” is two times the bandwidth of “float”",
+            f"1, 2, 4 and 8 blocks: 2 {within}, as in the table of numbers",
+            "twice_error",
+            -math.inf,
+            same,
+        ),
+        Fact(
+            "doubling",
+            "when number of active SM is doubled, then bandwidth is doubled",
+            f"up to 8 blocks, both types: 2 {within}; it says so of its charts",
+            "doubling_error",
+            -math.inf,
+            same,
+        ),
+        Fact(
+            f"{MEASURED_GBS} GB/s",
+            f"bandwidth (1 block, float) is {MEASURED_GBS} GB/s",
+            f"{MEASURED_GBS - half:.2f} to {MEASURED_GBS + half:.2f}, which is printed so",
+            "one_block_gbs",
+            MEASURED_GBS - half,
+            MEASURED_GBS + half,
+        ),
+        Fact(
+            "float stays",
+            "bandwidth of float does not increase",
+            f"32 blocks over 16: 1 {within}; its conclusion says “is the same as”",
+            "float_change",
+            -same,
+            same,
+        ),
+        Fact(
+            "double falls",
+            "bandwidth of double decreases",
+            f"32 blocks over 16: down by more than {_percent(same)}",
+            "double_change",
+            -math.inf,
+            -same,
+        ),
+        Fact(
+            "30 best",
+            "bandwidth of NUM_PARTITION = 30 is better than bandwidth of NUM_PARTITION = 32 and "
+            "NUM_PARTITION = 16",
+            f"both types: above either by more than {_percent(ahead)}; less may be chance",
+            "thirty_gain",
+            ahead,
+            math.inf,
+        ),
+    )
 
 
 @dataclass(frozen=True)
-class Answer:
-    """Bandwidths in GB/s of one variant at one size, by dtype and number of blocks.
+class Region:
+    """The searched machines: which `facts` each shows (`shows`), and those that show all.
 
-    `coalesced` holds those of the coalesced copy by (dtype, commands of an access). `lonely_share`
-    is that of double on 32 blocks: the time in which fewer than half of the SMs have work.
-    `bus_busy` is the share of the time in which the bus is busy, by dtype and number of blocks.
+    `shows` has a column for each fact's name and an index of PARAMETERS; `all_shown` has the
+    columns of SEARCH_SCHEMA, and `commands`.
     """
 
-    variant: str
-    level: str
-    side: int
-    gbs: dict[tuple[str, int], float]
-    coalesced: dict[tuple[str, int], float]
-    lonely_share: float
-    bus_busy: dict[tuple[str, int], float]
+    facts: tuple[Fact, ...]
+    shows: pd.DataFrame
+    all_shown: pd.DataFrame
+
+    def values(self, parameter: str) -> list[Any]:
+        """Values of a parameter with which a machine shows all facts."""
+        left = set(self.all_shown[parameter])
+        return [value for value in self.tried(parameter) if value in left]
+
+    def tried(self, parameter: str) -> list[Any]:
+        """All values of a parameter."""
+        return list(self.shows.index.unique(parameter))
 
     @property
-    def float_change(self) -> float:
-        """Relative change of float from 16 to 32 blocks."""
-        return self.gbs["float", 32] / self.gbs["float", 16] - 1
-
-    @property
-    def double_change(self) -> float:
-        """Relative change of double from 16 to 32 blocks."""
-        return self.gbs["double", 32] / self.gbs["double", 16] - 1
-
-    @property
-    def float_stays(self) -> bool:
-        """Whether float is on 32 blocks what it is on 16."""
-        return abs(self.float_change) <= CHANGED
-
-    @property
-    def double_falls(self) -> bool:
-        """Whether double is slower on 32 blocks than on 16."""
-        return self.double_change < -CHANGED
-
-    @property
-    def thirty_margin(self) -> float:
-        """By what share 30 blocks are ahead of the better of 16 and 32, for the worse type."""
-        return min(
-            self.gbs[dtype, 30] / max(self.gbs[dtype, n] for n in (16, 32)) - 1
-            for dtype in ("float", "double")
-        )
-
-    @property
-    def thirty_best(self) -> bool:
-        """Whether 30 blocks are best, for float and for double."""
-        return self.thirty_margin >= -BEST
-
-    @property
-    def shows_all(self) -> bool:
-        """Whether all three facts come out."""
-        return self.float_stays and self.double_falls and self.thirty_best
-
-    def float3_over_float(self, commands: int) -> float:
-        """Coalesced copy: bandwidth of float3 by so many commands, over that of float."""
-        return self.coalesced["float3", commands] / self.coalesced["float", 1]
+    def at_every_size(self) -> pd.DataFrame:
+        """`shows` where a machine has to show each fact at every size."""
+        others = [name for name in PARAMETERS if name != "width"]
+        return self.shows.groupby(level=others, sort=False).all()
 
 
-# Answers of one size by variant, and those of all sizes by side.
-Variants = Mapping[str, Answer]
-Sizes = Mapping[int, Variants]
+def region(cells: pd.DataFrame, **thresholds: float) -> Region:
+    """What the machines of `cells` (SEARCH_SCHEMA) show; `thresholds` are those of `facts`."""
+    every = pd.concat(
+        [
+            cells.assign(commands=1, float3=cells["float3_one"]),
+            cells.assign(commands=3, float3=cells["float3_three"]),
+        ],
+        ignore_index=True,
+    )
+    wanted = facts(**thresholds)
+    shown = {f.name: every[f.column].between(f.low, f.high, inclusive="neither") for f in wanted}
+    shows = pd.DataFrame(shown)
+    whole = every[shows.all(axis=1)]
+    shows.index = pd.MultiIndex.from_frame(every[list(PARAMETERS)])
+    return Region(wanted, shows, whole)
 
 
-def answers(cells: pd.DataFrame) -> dict[int, dict[str, Answer]]:
-    """An answer for each size and variant, in the order of `cells` (SIMULATION_SCHEMA)."""
-    found: dict[int, dict[str, Answer]] = {}
-    for (side, variant), part in cells.groupby(["width", "variant"], sort=False):
-        shared = part[part["kernel"] == PERSISTENT]
-        whole = part[part["kernel"] == COALESCED]
-        last = shared[(shared["dtype"] == "double") & (shared["num_partition"] == 32)]
-        found.setdefault(int(side), {})[str(variant)] = Answer(
-            variant=str(variant),
-            level=str(part["level"].iloc[0]),
-            side=int(side),
-            gbs=_by(shared, "num_partition"),
-            coalesced=_by(whole, "commands"),
-            lonely_share=float(last["lonely_share"].iloc[0]),
-            bus_busy=_by(shared, "num_partition", "bus_busy_share"),
-        )
+def conflicts(shows: pd.DataFrame) -> list[tuple[str, ...]]:
+    """The least sets of facts that no machine shows together."""
+    found: list[tuple[str, ...]] = []
+    for size in range(1, len(shows.columns) + 1):
+        for names in combinations(shows.columns, size):
+            known = any(set(known) <= set(names) for known in found)
+            if not known and not shows[list(names)].all(axis=1).any():
+                found.append(names)
     return found
 
 
-def _by(
-    cells: pd.DataFrame, column: str, value: str = "bandwidth_gbs"
-) -> dict[tuple[str, int], float]:
+def search_page(cells: pd.DataFrame) -> Json:
+    """Tables and sentences of the page, as texts."""
+    found = region(cells)
+    shows = found.shows
     return {
-        (str(dtype), int(key)): float(number)
-        for dtype, key, number in zip(cells["dtype"], cells[column], cells[value], strict=True)
+        "device": str(cells["device"].iloc[0]),
+        "machines": f"{len(shows):,}",
+        "facts": [
+            [f.quote, f.counts, _percent(shows[f.name].mean()), str(_without(shows, f.name))]
+            for f in found.facts
+        ],
+        "names": [f.name for f in found.facts],
+        "rows": [
+            [
+                PARAMETERS[parameter] if i == 0 else "",
+                worded(parameter, [value]),
+                *(f"{100 * share:.0f}" for share in part.mean()),
+                str(part.all(axis=1).sum()),
+            ]
+            for parameter in PARAMETERS
+            for i, (value, part) in enumerate(shows.groupby(level=parameter, sort=False))
+        ],
+        "sentences": [*_region(found), *_conflicts(found), *_thresholds(cells)],
+        "verdicts": verdicts(found),
     }
 
 
-def at_levels(sizes: Sizes, clock: str, changed: str = "") -> list[Answer]:
-    """One machine at every size and level of detail, the sizes from small to large."""
-    return [sizes[side][named(clock, level, changed)] for side in sorted(sizes) for level in Level]
+def _without(shows: pd.DataFrame, name: str) -> int:
+    """Machines that show all facts but, perhaps, this one."""
+    return int(shows.drop(columns=name).all(axis=1).sum())
 
 
-def as_good(found: Iterable[Answer]) -> int:
-    """In how many of them 30 blocks differ from the better of 16 and 32 by no more than EQUAL."""
-    return sum(abs(a.thirty_margin) <= EQUAL for a in found)
+def _region(found: Region) -> list[str]:
+    if found.all_shown.empty:
+        return ["No machine shows all facts."]
+    values = {name: found.values(name) for name in PARAMETERS}
+    tried = {name: found.tried(name) for name in PARAMETERS}
+    words = {name: f"{PARAMETERS[name]}: {worded(name, left)}" for name, left in values.items()}
+    one = [words[name] for name, left in values.items() if len(left) == 1 < len(tried[name])]
+    several = [words[name] for name, left in values.items() if len(left) > 1]
+    return [
+        f"{len(found.all_shown)} of {len(found.shows):,} machines show all facts.",
+        f"All of these have the same value of: {'; '.join(one) or 'nothing'}.",
+        f"What no surviving fact excludes: {'; '.join(several) or 'nothing else'}.",
+        f"What one fact excludes alone: {'; '.join(_excluded(found)) or 'nothing'}.",
+    ]
 
 
-# What the report says of the document's questions holds where one of these does.
+def _excluded(found: Region) -> list[str]:
+    """Values of parameters with which no machine shows some one fact, and that fact."""
+    excluded = []
+    for parameter in PARAMETERS:
+        shown = found.shows.groupby(level=parameter, sort=False).any()
+        excluded += [
+            f"{PARAMETERS[parameter]} {worded(parameter, list(without))} (“{name}”)"
+            for name in shown
+            if len(without := shown.index[~shown[name]])
+        ]
+    return excluded
 
 
-def second_blocks_slow_double(sizes: Sizes) -> bool:
-    """Whether, at all sizes and levels, double falls and float stays with one block an SM alone.
+def worded(parameter: str, values: Sequence[Any]) -> str:
+    """Values of a parameter, listed."""
+    if parameter == "width":
+        return joined(f"{n}²" for n in values)
+    return joined(str(value) for value in values)
 
-    With as many SMs as blocks double does not fall, nor at half the clock with two blocks an SM;
-    with two at the board's clock float does not stay.
-    """
-    alone = at_levels(sizes, BOARD, ALONE)
-    return (
-        all(a.double_falls and a.float_stays for a in alone)
-        and all(a.lonely_share >= LONELY for a in alone)
-        and all(a.bus_busy["double", 16] >= BUSY > a.bus_busy["float", 16] for a in alone)
-        and not any(a.double_falls for a in at_levels(sizes, BOARD, EVEN))
-        and not any(a.double_falls for a in at_levels(sizes, HALF))
-        and not any(a.float_stays for a in at_levels(sizes, BOARD))
-        and not any(a.float_stays for a in at_levels(sizes, HALF, ALONE))
+
+def _conflicts(found: Region) -> list[str]:
+    def listed(sets: Iterable[tuple[str, ...]]) -> str:
+        return "; ".join(joined(f"“{name}”" for name in names) for names in sets)
+
+    at_one, at_all = conflicts(found.shows), conflicts(found.at_every_size)
+    one = (
+        f"no machine shows together: {listed(at_one)}" if at_one else "no facts exclude each other"
     )
+    sizes = worded("width", found.tried("width"))
+    every = found.at_every_size
+    rest = {name: n for name in every if (n := _without(every, name))}
+    return [
+        f"At one size {one}.",
+        f"At {sizes} alike no machine shows together: {listed(at_all)}; without "
+        + ", or without ".join(f"“{name}” {n} show the rest" for name, n in rest.items())
+        + "."
+        if at_all
+        else f"At {sizes} alike {every.all(axis=1).sum()} machines show all facts.",
+    ]
 
 
-def banks_contradict(sizes: Sizes) -> bool:
-    """Whether double falls without banks, and banks in order slow it on 30 blocks too."""
-    bus = [sizes[side][named(BOARD, Level.BUS, ALONE)] for side in sizes]
-    ordered = [by["half clock: banks, in order"] for by in sizes.values()]
-    return all(a.double_falls for a in bus + ordered) and all(
-        a.gbs["double", 30] < (1 - CHANGED) * a.gbs["double", 16] for a in ordered
-    )
+def _thresholds(cells: pd.DataFrame) -> list[str]:
+    """How many machines are left with other thresholds, and what all of them have."""
+    usual = {"same": SAME, "ahead": AHEAD, "slight": SLIGHT}
+    words = {
+        "same": "same is within",
+        "ahead": "30 blocks are better by more than",
+        "slight": "double is slightly over float by at most",
+    }
+    others = {
+        (name, share): region(cells, **{name: share})
+        for name, value in usual.items()
+        for share in (value / 2, 2 * value)
+    }
+    counts = [
+        f"{words[name]} {_percent(share)}: {len(found.all_shown)}"
+        for (name, share), found in others.items()
+    ]
+    left = pd.concat([found.all_shown for found in others.values()])
+    one = [
+        f"{PARAMETERS[name]}: {worded(name, values)}"
+        for name in PARAMETERS
+        if len(values := list(left[name].unique())) == 1
+    ]
+    shown = region(cells).all_shown
+    return [
+        "The word “slightly” decides most: in the machines that show all facts double is "
+        f"{changes(shown['coalesced_gain'])} over float. So many are left with half and twice a "
+        f"threshold: {'; '.join(counts)}. "
+        f"All of these have the same value of: {'; '.join(one) or 'nothing'}."
+    ]
 
 
-def commands_slow_float3(sizes: Sizes) -> bool:
-    """Whether float3 is as fast as float by one command at every level, and not by three."""
-    return all(
-        a.float3_over_float(1) >= AS_FAST and a.float3_over_float(3) < WORSE
-        for by in sizes.values()
-        for a in by.values()
-    )
+NOT_SHOWN = "No machine shows what an answer would rest on."
 
 
-def camping_is_not_needed(sizes: Sizes) -> bool:
-    """Whether double falls on one bus, which knows no partitions, at least as far as with them."""
-    return all(
-        bus.double_falls and bus.double_change <= queued.double_change
-        for bus, queued in zip(
-            (by[named(BOARD, Level.BUS, ALONE)] for by in sizes.values()),
-            (by[named(BOARD, Level.PARTITIONS, ALONE)] for by in sizes.values()),
-            strict=True,
-        )
-    )
-
-
-FLOAT3 = 12  # bytes of a structure of three floats
-NOT_SHOWN = (
-    "This simulated device does not show what the answer rests on; its numbers stand in the tables."
-)
-
-
-def verdicts(sizes: Sizes, n_sm: int, half_warp: int) -> list[Json]:
-    """The questions and what the variants of a device with `n_sm` SMs answer, at all `sizes`.
-
-    A device that does not show what an answer rests on gets none.
-    """
-    commands = commands_slow_float3(sizes)
-    shown: dict[str, tuple[bool, Callable[[], str]]] = {
+def verdicts(found: Region) -> list[Json]:
+    """The document's questions, and what the machines that show all facts answer."""
+    whole, shows = found.all_shown, found.shows
+    by_three = shows.xs(3, level="commands")["float3 collapses"]
+    answers: Mapping[str, tuple[bool, str]] = {
         "Why does double get slower from 16 to 32 blocks?": (
-            n_sm < 32 <= 2 * n_sm and second_blocks_slow_double(sizes),
-            lambda: _why_double_falls(sizes, n_sm),
+            second_blocks_slow_double(found),
+            "A hypothesis: an SM holds one block at a time, though the document says that it has "
+            "room for two. In all machines that show all facts it does, with the memory at "
+            f"{worded('memory_clock', found.values('memory_clock'))}. 16 blocks of double keep "
+            f"the bus busy for {span(whole['bus_busy_share'])} of the time. With 32, the second "
+            f"blocks of two SMs work alone for {span(whole['lonely_share'])} of it: double does "
+            f"{changes(whole['double_change'])}, float {changes(whole['float_change'])}. On 32 "
+            f"SMs, where no block is a second one, double does {changes(whole['even_change'])}.",
         ),
-        "Do the banks of the memory explain it?": (
-            banks_contradict(sizes),
-            lambda: _banks(sizes),
+        "Do banks or partitions explain it?": (
+            camping_is_not_needed(found),
+            f"They are not needed: these are the memories of machines that show all facts: "
+            f"{worded('memory', found.values('memory'))}.",
         ),
         "Why is float3's coalesced copy dramatically worse than float's?": (
-            commands,
-            lambda: _float3(sizes, half_warp),
-        ),
-        "Does partition camping alone explain any of it?": (
-            camping_is_not_needed(sizes) and commands,
-            lambda: _camping(sizes),
+            commands_slow_float3(found),
+            "Not by camping: by one access, as the document assumes, no machine shows it. By three "
+            "commands, as compiled code copies a structure of three floats, "
+            f"{_percent(by_three.mean())} do: each command moves all bytes. In the machines that "
+            f"show all facts one access gives {span(whole['float3_one'])} of float's bandwidth, "
+            f"three commands {span(whole['float3_three'])}.",
         ),
     }
     return [
-        {"question": question, "answer": answer() if holds else NOT_SHOWN}
-        for question, (holds, answer) in shown.items()
+        {"question": question, "answer": words if holds else NOT_SHOWN}
+        for question, (holds, words) in answers.items()
     ]
 
 
-def _why_double_falls(sizes: Sizes, n_sm: int) -> str:
-    alone, even = at_levels(sizes, BOARD, ALONE), at_levels(sizes, BOARD, EVEN)
-    together, half = at_levels(sizes, BOARD), at_levels(sizes, HALF)
-    half_alone = at_levels(sizes, HALF, ALONE)
-    second, work = _second_blocks(n_sm)
-    full = [a.gbs["double", 16] for a in alone]
-    best, equal = [a for a in alone if a.thirty_best], as_good(alone)
-    margin = max(abs(a.float_change) for a in alone), min(-a.double_change for a in alone)
-    return (
-        f"A hypothesis: {second}, and an SM takes its second block after its first, though the "
-        f"document says that there is room for both. 16 blocks of double keep the bus busy all the "
-        f"time ({min(full):.0f} to {max(full):.0f} GB/s, memory at the board's clock). On 32, "
-        f"{work} alone for {_percents(a.lonely_share for a in alone)} of the time and cannot fill "
-        f"it. Over all sizes and levels double then does {_double(alone)}; "
-        f"float, which does not fill the bus on 16 blocks and has nothing to lose, {_float(alone)} "
-        f"(any threshold from {100 * margin[0]:.1f} to {100 * margin[1]:.1f} % tells them apart); "
-        f"30 blocks are best in {len(best)} of {len(alone)} cases, but in {equal} within "
-        f"{100 * EQUAL:.0f} % of the better of 16 and 32. On 32 SMs double does {_double(even)}. "
-        f"If an SM holds both blocks at once, double does {_double(together)}, but float "
-        f"{_float(together)}, which was not measured. At the document's halved clock 16 blocks of "
-        f"float, too, keep the bus busy "
-        f"{_percents(a.bus_busy['float', 16] for a in half_alone)} of the time: double does "
-        f"{_double(half)}, and with one block at a time float falls as well "
-        f"({_float(half_alone)}); that is why its model could not show it."
-    )
+def second_blocks_slow_double(found: Region) -> bool:
+    """Whether all facts need one block an SM, and double does not fall without second blocks."""
+    return found.values("held_blocks") == [1] and bool((found.all_shown["even_change"] > 0).all())
 
 
-def _second_blocks(n_sm: int) -> tuple[str, str]:
-    """Which of 32 blocks share an SM, and who works when the others are done."""
-    count = 32 - n_sm
-    if count == 1:
-        return "block 32 is the second block of one SM", "one SM works"
-    sms = f"{'two' if count == 2 else count} SMs"
-    last = "and 32" if count == 2 else "to 32"
-    return f"blocks {n_sm + 1} {last} are second blocks of {sms}", f"{sms} work"
+def camping_is_not_needed(found: Region) -> bool:
+    """Whether a machine with nothing but a bus shows all facts."""
+    return any(str(memory).startswith("one bus") for memory in found.values("memory"))
 
 
-def _banks(sizes: Sizes) -> str:
-    ordered = [by["half clock: banks, in order"] for by in sizes.values()]
-    bus = [by[named(BOARD, Level.BUS, ALONE)] for by in sizes.values()]
-    chosen = [by[named(HALF, Level.BANKS)] for by in sizes.values()]
-    whole = [
-        name
-        for name in next(iter(sizes.values()))
-        if all(s[name].shows_all for s in sizes.values())
-    ]
-    thirty = [a.gbs["double", 30] / a.gbs["double", 16] - 1 for a in ordered]
-    return (
-        f"They are not needed: on one bus, which knows none, double does {_double(bus)}. In order "
-        f"they contradict the document: at half clock double does {_double(ordered)}, but 30 "
-        f"blocks, which the document found best, are hit as well ({_span(thirty)}). Reads and "
-        f"writes of different blocks take turns at a partition, and each read waits for the write "
-        f"before it. A controller that may choose among 32 requests does {_double(chosen)}. "
-        f"Variants with all three facts at every size: {'; '.join(whole) or 'none'}."
-    )
+def commands_slow_float3(found: Region) -> bool:
+    """Whether float3 collapses in no machine that copies it by one access, and in some by three."""
+    collapses = found.shows["float3 collapses"].groupby(level="commands").any()
+    return not collapses[1] and bool(collapses[3])
 
 
-def _float3(sizes: Sizes, half_warp: int) -> str:
-    access = FLOAT3 * half_warp
-    return (
-        f"Not by camping. If a half-warp's {half_warp} float3 are one access of {access} bytes, as "
-        f"the document assumes, float3 is about as fast as float or faster in every variant "
-        f"({_times(sizes, 1)} times). But a structure of three floats is aligned to 4 bytes, so "
-        f"that compiled code loads and stores it by three commands, 12 bytes apart; by the "
-        f"coalescing rule of its day each of them moves all {access} bytes. Traffic triples, and "
-        f"float3 gets {_times(sizes, 3)} times float's bandwidth."
-    )
+def span(shares: Iterable[float]) -> str:
+    """``12 to 34 %``, or one of them where they read the same."""
+    values = [f"{100 * share:.0f}" for share in sorted(shares)] or ["—"]
+    return f"{' to '.join(dict.fromkeys((values[0], values[-1])))} %"
 
 
-def _times(sizes: Sizes, commands: int) -> str:
-    ratios = [a.float3_over_float(commands) for by in sizes.values() for a in by.values()]
-    return f"{min(ratios):.2f} to {max(ratios):.2f}"
-
-
-def _camping(sizes: Sizes) -> str:
-    def changes(name: str) -> str:
-        return _double(by[name] for by in sizes.values())
-
-    spread = f"board's clock: partitions, hashed, {ALONE}"
-    queued = [by[named(HALF, Level.PARTITIONS)].float3_over_float(1) for by in sizes.values()]
-    return (
-        f"Not of the fall of double: from 16 to 32 blocks, one an SM at a time, double does "
-        f"{changes(named(BOARD, Level.BUS, ALONE))} on one bus, which knows no partitions, "
-        f"{changes(named(BOARD, Level.PARTITIONS, ALONE))} with queues at the partitions, and "
-        f"{changes(spread)} when addresses are hashed over them. Nor of float3's collapse: one "
-        f"access, queues at the partitions, {min(queued):.2f} to {max(queued):.2f} times float's "
-        f"bandwidth."
-    )
-
-
-def _double(found: Iterable[Answer]) -> str:
-    return _span(a.double_change for a in found)
-
-
-def _float(found: Iterable[Answer]) -> str:
-    return _span(a.float_change for a in found)
-
-
-def _span(changes: Iterable[float]) -> str:
+def changes(shares: Iterable[float]) -> str:
     """``−1.2 % to +3.4 %``, or one of them where they read the same."""
-    values = sorted(changes)
-    low, high = signed(values[0]), signed(values[-1])
-    return low if low == high else f"{low} to {high}"
+    values = [signed(share) for share in sorted(shares)] or ["—"]
+    return " to ".join(dict.fromkeys((values[0], values[-1])))
 
 
-def _percents(shares: Iterable[float]) -> str:
-    values = sorted(shares)
-    return f"{100 * values[0]:.0f} to {100 * values[-1]:.0f} %"
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
 
 
 def signed(change: float) -> str:

@@ -61,7 +61,7 @@ DEVICES = HERE / "devices"
 # The device that the document is about; others are simulated beside it.
 DEVICE = "tesla-c1060"
 # Tables that the page is made of.
-ON_PAGE = ("tables", "questions", "tiles", "measured")
+ON_PAGE = ("tables", "search", "tiles", "measured")
 # Measured cells of this kernel can be compared with simulated ones.
 COMPARED_KERNEL = "block_eq_partition"
 # Numbers of blocks of one simulated device.
@@ -236,7 +236,7 @@ class TeslaC1060(Chapter):
 
 def _asked_of_the_document(s: Simulation, options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """What the options ask of the document's device, by file; MachineError for what it cannot."""
-    tables, questions, tiles = (options.get(key) for key in ("tables", "questions", "tiles"))
+    tables, search, tiles = (options.get(key) for key in ("tables", "search", "tiles"))
     asked: dict[str, dict[str, Any]] = {}
 
     def ask(kind: str, **more: Any) -> None:
@@ -244,12 +244,15 @@ def _asked_of_the_document(s: Simulation, options: Mapping[str, Any]) -> dict[st
 
     if tables is not None:
         ask("tables", **tables)
-    if questions:
+        if Level.BANKS.value in s.levels:
+            ask("profile", side=min(tables["sizes"]))
+    if search is not None:
         check_levels(s.machine, s.file, [Level.BANKS.value])
         at_board_clock(s.machine)
-        ask("questions", sides=questions)
-        ask("profile", sides=questions[:1])
-    sizes = [*(tables["sizes"] if tables else ()), *(questions or ())]
+        for latency in search["latency_cycles"]:
+            replace(s.machine, latency_cycles=latency)
+        ask("search", **search)
+    sizes = [size for part in (tables, search) if part for size in part["sizes"]]
     _check_sizes(s.machine, sizes)
     for size in sizes:
         residency(s.machine, Tiling.square_tiles(size, 12))
@@ -257,13 +260,9 @@ def _asked_of_the_document(s: Simulation, options: Mapping[str, Any]) -> dict[st
         for row, pad, itemsize in product(tiles["row_bytes"], tiles["pad_bytes"], (4, 8)):
             residency(s.machine, Tiling.of_rows(tiles["size"], itemsize, row, pad))
         ask("tiles", **tiles)
-    latencies = options.get("latency_cycles") or []
-    for latency in latencies:
-        replace(s.machine, latency_cycles=latency)
     if options.get("figures"):
         numbers = file_digest(HERE / "published" / "numbers.yaml")
-        checks = s.asked("checks", latency_cycles=latencies, numbers=numbers)
-        asked[f"simulated/{s.name}-checks.json"] = checks
+        asked[f"simulated/{s.name}-checks.json"] = s.asked("checks", numbers=numbers)
         asked[f"figures-{s.name}.pdf"] = s.asked("atlas", printed=file_digest(*PRINTED))
     return asked
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pandas as pd
 from gpushmoo.core.display import significant
@@ -14,22 +13,10 @@ from gpushmoo.report.tables import Json, Namer
 from gpushmoo.storage.store import read_table
 from gpushmoo.storage.wholefile import read_json
 
-from .answers import (
-    ALONE,
-    BEST,
-    BOARD,
-    CHANGED,
-    EVEN,
-    HALF,
-    Answer,
-    Sizes,
-    answers,
-    at_levels,
-    signed,
-    verdicts,
-)
-from .checks import DECIMALS, MEASURED_GBS, PUBLISHED, explains
+from .answers import search_page, signed
+from .checks import PUBLISHED
 from .predictions import measured_widths, simulated_widths, tables
+from .search import SEARCH_SCHEMA
 from .simulation.machine import LEVELS
 from .simulation.run import SAME_MACHINE_SCHEMA, SIMULATION_SCHEMA
 
@@ -46,10 +33,12 @@ def page(measured: Measured) -> Page:
         {
             "is_simulated": bool(measured.params),
             "checks": [row for found in checks for row in check_rows(found["checks"])],
-            "latency": [t for found in checks if (t := latency_table(found["latency"]))],
             "simulated": figures_of(measured, "simulated"),
             "tables": [tables(cells, measured.params) for cells in simulated("tables")],
-            "questions": [_questions(cells, measured.params) for cells in simulated("questions")],
+            "search": [
+                search_page(read_table(file, SEARCH_SCHEMA).to_pandas())
+                for file in measured.reads.get("search", ())
+            ],
             "tiles": [
                 *map(simulated_widths, simulated("tiles")),
                 *filter(None, [measured_widths(measured.cells, Namer(measured.cells))]),
@@ -58,7 +47,7 @@ def page(measured: Measured) -> Page:
                 index_table(json.loads(file.read_text(encoding="utf-8")))
                 for file in measured.reads.get("index", ())
             ],
-            "question_figures": figures_of(measured, "questions", "float3"),
+            "float3_figures": figures_of(measured, "float3"),
             "same_machine_figures": figures_of(measured, "same_machine"),
             "same_machine": [
                 same_machine_page(points)
@@ -70,115 +59,6 @@ def page(measured: Measured) -> Page:
             **json.loads((measured.folder / "published/slips.json").read_text("utf-8")),
         }
     )
-
-
-def _questions(cells: pd.DataFrame, device: Mapping[str, Any]) -> Json:
-    sizes = answers(cells)
-    first = next(iter(sizes))
-    return {
-        "clock_mhz": f"{device['memory_clock_mhz']:g}",
-        "board_clock_mhz": f"{device['board_clock_mhz']:g}",
-        "device": str(cells["device"].iloc[0]),
-        "size": f"{first}²",
-        "changed": f"{100 * CHANGED:.0f} %",
-        "best": f"{100 * BEST:.1f} %",
-        "rows": [_answer(a) for a in sizes[first].values()],
-        "machines": [name for name, _ in _MACHINES],
-        "changes": _changes(sizes),
-        "verdicts": verdicts(sizes, device["n_sm"], device["half_warp"]),
-    }
-
-
-# What the question of 16 and 32 blocks is answered by, at every size and level.
-_MACHINES = (
-    ("one at a time", (BOARD, ALONE)),
-    ("two at once", (BOARD, "")),
-    ("one on 32 SMs", (BOARD, EVEN)),
-    ("half clock, two", (HALF, "")),
-    ("half clock, one", (HALF, ALONE)),
-)
-
-
-def _changes(sizes: Sizes) -> list[Json]:
-    """Changes in % from 16 to 32 blocks of each of `_MACHINES`, by size and level."""
-    columns = [at_levels(sizes, *machine) for _, machine in _MACHINES]
-    return [
-        {
-            "size": f"{row[0].side}²",
-            "level": LEVELS[row[0].level],
-            "values": [
-                signed(change).removesuffix(" %")
-                for a in row
-                for change in (a.float_change, a.double_change)
-            ],
-            "facts": _mark(row[0].shows_all),
-        }
-        for row in zip(*columns, strict=True)
-    ]
-
-
-def _answer(a: Answer) -> Json:
-    def cell(dtype: str, n: int) -> str:
-        return f"{a.gbs[dtype, n]:.1f}"
-
-    return {
-        "variant": a.variant,
-        "gbs": [cell(dtype, n) for dtype in ("float", "double") for n in (16, 30, 32)],
-        "facts": [_mark(a.float_stays), _mark(a.double_falls), _mark(a.thirty_best)],
-        "float3": [f"{a.float3_over_float(1):.2f}", f"{a.float3_over_float(3):.2f}"],
-    }
-
-
-def _mark(holds: bool) -> str:
-    return "yes" if holds else "no"
-
-
-def latency_table(rows: Sequence[Json]) -> Json | None:
-    """One block of float by memory latency, as texts, and which latencies give what was measured.
-
-    None where no latency was asked for.
-    """
-    if not rows:
-        return None
-    columns = {
-        "slotted chart, index 20": [r["first"] for r in rows],
-        "slotted chart, index 36": [r["corrected"] for r in rows],
-        **{
-            f"cycle-exact, {LEVELS[level]}": [r["exact"][level] for r in rows]
-            for level in LEVELS
-            if level in rows[0]["exact"]
-        },
-    }
-    latencies = [r["latency_cycles"] for r in rows]
-    return {
-        "columns": list(columns),
-        "rows": [
-            {
-                "latency": str(latency),
-                "cells": [
-                    {"gbs": f"{gbs:.2f}", "fits": explains(gbs)}
-                    for gbs in (values[i] for values in columns.values())
-                ],
-            }
-            for i, latency in enumerate(latencies)
-        ],
-        "measured": f"{MEASURED_GBS:.{DECIMALS}f}",
-        "charts": [gbs for what, gbs in PUBLISHED["GB/s"].items() if "read and write" in what],
-        "range": f"{min(latencies)} to {max(latencies)}",
-        "fits": "; ".join(
-            f"{name}: {_fitting(dict(zip(latencies, values, strict=True)))}"
-            for name, values in columns.items()
-        ),
-    }
-
-
-def _fitting(gbs: Mapping[int, float]) -> str:
-    """Which latencies give what was measured, and which of them comes closest."""
-    fits = [latency for latency, value in gbs.items() if explains(value)]
-    if not fits:
-        return "none of these latencies"
-    closest = min(fits, key=lambda latency: abs(gbs[latency] - MEASURED_GBS))
-    return f"{min(fits)} to {max(fits)} cycles, closest from {closest} on"
 
 
 def check_rows(checks: Sequence[Json]) -> list[Json]:

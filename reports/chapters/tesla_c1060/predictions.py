@@ -10,18 +10,18 @@ import pandas as pd
 from gpushmoo.core.schema import Status
 from gpushmoo.report.tables import Json, Namer
 
-from .answers import COALESCED, FLOAT3, PERSISTENT
+from .answers import SAME
 from .simulation.machine import LEVELS
+from .simulation.run import BLOCK_EQ, COALESCED
 
 # Columns of table 1: element type and commands of an access.
 _COPIES = (("float", 1), ("double", 1), ("float3", 1), ("float3", 3))
-# A law of twos holds within this share.
-_WITHIN = 0.05
+FLOAT3 = 12  # bytes of a structure of three floats
 
 
 def tables(cells: pd.DataFrame, device: Mapping[str, Any]) -> Json:
     """The tables as texts; a variant of the `cells` is named by its memory clock."""
-    shared = cells[cells["kernel"] == PERSISTENT]
+    shared = cells[cells["kernel"] == BLOCK_EQ]
     blocks = sorted(shared["num_partition"].unique())
     return {
         "device": str(cells["device"].iloc[0]),
@@ -129,7 +129,7 @@ def _law(shared: pd.DataFrame) -> str:
     for clock, level, cells in _machines(shared):
         last.setdefault(clock, []).append(f"{_holds_to(cells)} ({LEVELS[level]})")
     return (
-        f"Up to this many blocks every ratio is 2 within {100 * _WITHIN:.0f} %, at all sizes: "
+        f"Up to this many blocks every ratio is 2 within {100 * SAME:.0f} %, at all sizes: "
         + "; ".join(f"at {clock} {', '.join(parts)}" for clock, parts in last.items())
         + "."
     )
@@ -139,7 +139,7 @@ def _holds_to(cells: pd.DataFrame) -> str:
     last = "none"
     for n in sorted(cells["num_partition"].unique()):
         ratios = [value for values in _ratios(cells, n).values() for value in values]
-        if any(abs(ratio / 2 - 1) > _WITHIN for ratio in ratios):
+        if any(abs(ratio / 2 - 1) > SAME for ratio in ratios):
             break
         last = str(n)
     return last

@@ -20,8 +20,9 @@ use rule stage as simulate with:
     output:
         flow.path("simulated", "{machine}-{kind}.parquet"),
     wildcard_constraints:
-        kind="blocks|tables|questions|profile|tiles",
-    threads: 2
+        kind="blocks|tables|search|profile|tiles",
+    # The search is minutes of one core.
+    threads: lambda wildcards: 16 if wildcards.kind == "search" else 2
     params:
         call="tesla_c1060.stages:make_table",
         asked=lambda wildcards: tesla_c1060.asked_for(
@@ -65,7 +66,7 @@ use rule stage as figure_simulated with:
         ),
         note=flow.path("figures", "{kind}-{machine}.json"),
     wildcard_constraints:
-        kind="simulated|same_machine|questions|float3",
+        kind="simulated|same_machine|float3",
     params:
         call="tesla_c1060.figures.simulated:draw",
         kind=lambda wildcards: wildcards.kind,

@@ -4,6 +4,5 @@
 DRAWN_FROM = {
     "simulated": ("blocks",),
     "same_machine": ("measured",),
-    "questions": ("questions",),
-    "float3": ("questions", "profile"),
+    "float3": ("profile", "tables"),
 }

@@ -1,4 +1,4 @@
-"""Figures of simulated cells: over blocks, beside measured ones, questions, float3 over time."""
+"""Figures of simulated cells: over blocks, beside measured ones, float3 over time."""
 
 from __future__ import annotations
 
@@ -23,21 +23,9 @@ from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 from matplotlib.lines import Line2D
 
-from ..answers import (
-    ALONE,
-    BOARD,
-    COALESCED,
-    EVEN,
-    Answer,
-    Sizes,
-    answers,
-    commands_slow_float3,
-    named,
-    second_blocks_slow_double,
-    signed,
-)
-from ..simulation.machine import LEVELS, Level
-from ..simulation.run import PROFILE_SCHEMA, SAME_MACHINE_SCHEMA, SIMULATION_SCHEMA
+from ..answers import DRAMATIC
+from ..simulation.machine import LEVELS
+from ..simulation.run import COALESCED, PROFILE_SCHEMA, SAME_MACHINE_SCHEMA, SIMULATION_SCHEMA
 from . import DRAWN_FROM
 
 
@@ -197,88 +185,16 @@ def _measured_caption(points: pd.DataFrame, level: str) -> str:
     return " ".join(parts)
 
 
-BLOCK_LOOKS = {16: (OKABE_ITO[0], "o"), 30: (OKABE_ITO[2], "D"), 32: (OKABE_ITO[1], "s")}
-
-
-def questions(cells: pd.DataFrame, svg: Path) -> None:
-    """One row for each variant of the machine, a panel for float and one for double.
-
-    `cells` has the columns of cells.SIMULATION_SCHEMA; their first size is drawn.
-    """
-    apply_style()
-    sizes = answers(cells)
-    side, variants = next((side, list(by.values())) for side, by in sizes.items())
-    figure, axes = plt.subplots(
-        1, 2, figsize=(PAGE_WIDTH, 0.9 + 0.22 * len(variants)), sharey=True, sharex=True
-    )
-    for ax, dtype in zip(axes, ("float", "double"), strict=True):
-        _variant_panel(ax, variants, dtype)
-    axes[0].set_yticks(range(len(variants)), [a.variant for a in variants], fontsize=7)
-    axes[0].invert_yaxis()
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=7.5)
-    title = f"Simulated {cells['device'].iloc[0]}: 16, 30 and 32 blocks, {side} × {side}"
-    save(figure, svg, title, _questions_caption(sizes))
-
-
-def _variant_panel(ax: Axes, variants: list[Answer], dtype: str) -> None:
-    for row, answer in enumerate(variants):
-        values = [answer.gbs[dtype, n] for n in BLOCK_LOOKS]
-        ax.plot([min(values), max(values)], [row, row], color="0.75", lw=1.2, zorder=1)
-    for n, (colour, marker) in BLOCK_LOOKS.items():
-        ax.scatter(
-            [a.gbs[dtype, n] for a in variants],
-            range(len(variants)),
-            s=18,
-            color=colour,
-            marker=marker,
-            label=f"{n} blocks",
-            zorder=2,
-        )
-    ax.set_title(dtype, fontsize=8)
-    ax.set_xlabel("bandwidth (GB/s, read + written)")
-    ax.set_xlim(left=0)
-    ax.grid(axis="y", lw=0.4, color="0.9")
-
-
-def _questions_caption(sizes: Sizes) -> str:
-    side, shown = next(iter(sizes.items()))
-    board, alone, even = (shown[named(BOARD, Level.BUS, c)] for c in ("", ALONE, EVEN))
-    if second_blocks_slow_double(sizes):
-        words = (
-            "If an SM takes its second block after its first, with the memory at the board's clock "
-            f"on one bus, double falls from 16 to 32 blocks by {-100 * alone.double_change:.0f} %: "
-            f"for {100 * alone.lonely_share:.0f} % of the time the SMs with two blocks work alone "
-            "and leave the bus idle, which 16 blocks of double keep busy; float does "
-            f"{signed(alone.float_change)}. So it is at every size and level. On 32 SMs double "
-            f"does {signed(even.double_change)}."
-        )
-    else:
-        words = (
-            "With the memory at the board's clock, on one bus, double does from 16 to 32 blocks "
-            f"{signed(board.double_change)}, with one block an SM at a time "
-            f"{signed(alone.double_change)}, on 32 SMs {signed(even.double_change)}."
-        )
-    whole = [a.variant for a in shown.values() if a.shows_all]
-    facts = (
-        f"All three facts of the document (float as it was, double slower, 30 best) come out at "
-        f"{side}² for: {'; '.join(whole)}."
-        if whole
-        else f"In no variant do all three facts of the document come out at {side}²."
-    )
-    return f"{words} {facts} Nothing here was measured."
-
-
 COPIES = (("float", 1), ("float3", 1), ("float3", 3))
-# From this evenness on partitions count as evenly used.
-EVENLY = 0.75
+# Partitions count as evenly used from this evenness on, bandwidths as equal from this ratio on.
+EVENLY, AS_FAST = 0.75, 0.9
 
 
-def float3(cells: pd.DataFrame, profile: pd.DataFrame, svg: Path) -> None:
+def float3(profile: pd.DataFrame, cells: pd.DataFrame, svg: Path) -> None:
     """Bursts of each partition over time above, requests that wait below.
 
-    `profile` has the columns of cells.PROFILE_SCHEMA, `cells` those of SIMULATION_SCHEMA, whose
-    first size is that of the profile.
+    `profile` has the columns of PROFILE_SCHEMA, `cells` those of SIMULATION_SCHEMA, whose least
+    size is that of the profile.
     """
     apply_style()
     figure, axes = plt.subplots(
@@ -299,7 +215,7 @@ def float3(cells: pd.DataFrame, profile: pd.DataFrame, svg: Path) -> None:
     axes[1, 0].set_ylabel("requests waiting,\nall partitions")
     bar = figure.colorbar(image, ax=axes[0, :], pad=0.01, aspect=15)
     bar.set_label("share of the busiest\npartition's bursts", fontsize=7)
-    side = int(cells["width"].iloc[0])
+    side = int(cells["width"].min())
     title = f"Simulated {cells['device'].iloc[0]}: coalesced copy of {side} × {side} over time"
     save(figure, svg, title, _float3_caption(cells, profile))
 
@@ -338,12 +254,16 @@ def evenness(part: pd.DataFrame) -> float:
 
 
 def _float3_caption(cells: pd.DataFrame, profile: pd.DataFrame) -> str:
-    copies = cells[(cells["kernel"] == COALESCED) & (cells["width"] == cells["width"].iloc[0])]
-    variant = "half clock: banks, choice of 32"
-    by = copies[copies["variant"] == variant].set_index(["dtype", "commands"])
+    copies = cells[cells["kernel"] == COALESCED].set_index(["dtype", "commands"])
+    # Just as the machine is described, which comes first.
+    shown = copies[
+        (copies["variant"] == copies["variant"].iloc[0])
+        & (copies["level"] == "banks")
+        & (copies["width"] == copies["width"].min())
+    ]
     parts, even = [], 1.0
     for dtype, commands in COPIES:
-        row = by.loc[(dtype, commands)]
+        row = shown.loc[(dtype, commands)]
         part = profile[(profile["dtype"] == dtype) & (profile["commands"] == commands)]
         even = min(even, evenness(part))
         parts.append(
@@ -351,23 +271,24 @@ def _float3_caption(cells: pd.DataFrame, profile: pd.DataFrame) -> str:
             f"{100 * row['row_hit_share']:.0f} % of requests find their row open, partitions "
             f"{100 * evenness(part):.0f} % even in the median stretch"
         )
-    shown = ". ".join(["; ".join(parts), _reason(answers(cells), even)])
-    return f"{shown} Nothing here was measured."
+    gbs = copies.set_index(["variant", "level", "width"], append=True)["bandwidth_gbs"].sort_index()
+    one, three = (gbs["float3", n] / gbs["float", 1] for n in (1, 3))
+    parts = ["; ".join(parts), _reason(one, three, even), "Nothing here was measured."]
+    return f"{parts[0]}. {parts[1]} {parts[2]}"
 
 
-def _reason(sizes: Sizes, even: float) -> str:
+def _reason(one: pd.Series[float], three: pd.Series[float], even: float) -> str:
     """What slows float3, where the simulated device shows it; `even` is of the worst panel."""
-    if commands_slow_float3(sizes) and even >= EVENLY:
+    if one.min() >= AS_FAST and three.max() < DRAMATIC and even >= EVENLY:
         return (
             "As one access of 192 bytes float3 is about as fast as float at every size and level "
             "of detail, so camping does not explain the document's collapse. Compiled code loads a "
             "structure of three floats by three commands, each of which touches all 192 bytes: "
             "three times the traffic on evenly used partitions."
         )
-    ratios = [a.float3_over_float(1) for by in sizes.values() for a in by.values()]
     return (
-        f"As one access float3 gets {min(ratios):.2f} to {max(ratios):.2f} times float's bandwidth "
-        "over all variants: this device does not tell camping from commands."
+        f"As one access float3 gets {one.min():.2f} to {one.max():.2f} times float's bandwidth: "
+        "this device does not tell camping from commands."
     )
 
 
@@ -385,7 +306,6 @@ def draw(kind: str, sources: Sequence[Path], svg: Path) -> None:
     figures: Mapping[str, Callable[..., None]] = {
         "simulated": simulated,
         "same_machine": same_machine,
-        "questions": questions,
         "float3": float3,
     }
     figures[kind](*cells, svg)

@@ -77,7 +77,8 @@ class SMProgram:
     `n_blocks` blocks of `half_warps` take tiles in turn, `n_blocks` apart, and `items` accesses of
     each; an SM holds `slots` blocks. The address of a half-warp's first access takes `index` of its
     SM, of further ones in the same tile `step`; then each command `hold`, of which an access has
-    `commands`. A command's data may enter the bus `latency` later and cross it in `transfer`.
+    `commands`. Its data may enter the bus `latency` later and cross it in `transfer`. The data of
+    an awaited access then hold the port of `sm_per_port` SMs for `port`; others wait behind.
     """
 
     n_sm: int
@@ -90,6 +91,8 @@ class SMProgram:
     step: int
     hold: int
     commands: int
+    sm_per_port: int
+    port: int
     latency: int
     transfer: int
     writes: bool
@@ -163,6 +166,8 @@ def _loop(partitioned: bool) -> Callable[..., Any]:
         step: int,
         hold: int,
         commands: int,
+        sm_per_port: int,
+        port: int,
         latency: int,
         transfer: int,
         writes: bool,
@@ -194,6 +199,7 @@ def _loop(partitioned: bool) -> Callable[..., Any]:
         ready, writing = np.zeros(n_sm, np.uint64), np.zeros(n_sm, np.uint64)
         last, command = np.full(n_sm, lanes - 1), np.full(n_sm, -1)
         free_at, step_at = np.zeros(n_sm, np.int64), np.full(n_sm, NEVER)
+        port_free = np.zeros(n_sm, np.int64)
         bits = 1
         while 1 << bits < n_actors:
             bits += 1
@@ -337,6 +343,10 @@ def _loop(partitioned: bool) -> Callable[..., Any]:
                 elif back >= 0:
                     comer = lane
             if comer >= 0:
+                if port > 0 and back > now:
+                    # Its data cross the port of its SM after those before them.
+                    back = max(back, port_free[sm // sm_per_port])
+                    port_free[sm // sm_per_port] = back + port
                 # It comes back at its time; on one bus that is after all others under way.
                 place = head[sm] + returning[sm]
                 if place >= lanes:

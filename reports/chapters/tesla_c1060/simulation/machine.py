@@ -76,7 +76,9 @@ class Machine:
     next tile only when its write is complete, as in the study's charts. `step_cycles` are core
     cycles of the address of a thread's next element in the same tile. With `hashed_partitions`
     stretches of memory are spread over the partitions by all digits of their number, not the last.
-    `board_clock_mhz` is what the memory really runs at where `memory_clock_mhz` is another.
+    `board_clock_mhz` is what the memory really runs at where `memory_clock_mhz` is another. A
+    command holds its SM for `command_cycles`. With `port_bytes`, `sm_per_port` neighbouring SMs
+    share a port that passes so many bytes in a core cycle; data that are awaited queue there.
     """
 
     name: str
@@ -97,6 +99,9 @@ class Machine:
     step_cycles: int = 4
     hashed_partitions: bool = False
     board_clock_mhz: float | None = None
+    command_cycles: int = 1
+    sm_per_port: int = 1
+    port_bytes: int | None = None
     banks: Banks | None = None
 
     def __post_init__(self) -> None:

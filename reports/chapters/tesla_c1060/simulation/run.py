@@ -127,7 +127,7 @@ def simulate_tiles(
     n_tiles = tiling.n_tiles if n_tiles is None else n_tiles
     beats = commands * transfer_beats(machine, span)
     banks = machine.banks if level is Level.BANKS else None
-    ticks = _ticks(machine, beats, banks)
+    ticks = _ticks(machine, span, beats, banks)
     lead = (banks.t_rcd_cycles + banks.t_cl_cycles) * machine.memory_cycle if banks else 0
     program = SMProgram(
         n_sm=machine.n_sm,
@@ -138,8 +138,10 @@ def simulate_tiles(
         items=tiling.items,
         index=machine.index_cycles * ticks,
         step=machine.step_cycles * ticks,
-        hold=ticks,
+        hold=machine.command_cycles * ticks,
         commands=commands,
+        sm_per_port=machine.sm_per_port,
+        port=int(commands * _port_cycles(machine, span) * ticks),
         latency=int((machine.latency_cycles - lead) * ticks),
         transfer=int(beats * machine.beat_cycles * ticks),
         writes=True,
@@ -170,9 +172,15 @@ def _burst_bytes(banks: Banks | None) -> int:
     return banks.burst_bytes if banks else 1
 
 
-def _ticks(machine: Machine, beats: Fraction, banks: Banks | None) -> int:
+def _port_cycles(machine: Machine, n_bytes: int) -> Fraction:
+    """Core cycles for which a command's bytes hold its SM's port."""
+    return Fraction(n_bytes, machine.port_bytes) if machine.port_bytes else Fraction(0)
+
+
+def _ticks(machine: Machine, span: int, beats: Fraction, banks: Banks | None) -> int:
     """Ticks of a core cycle: all durations are whole ones."""
     durations = [beats * machine.beat_cycles, _burst_cycles(machine, _burst_bytes(banks))]
+    durations.append(_port_cycles(machine, span))
     if banks:
         durations.append(machine.memory_cycle)
     return math.lcm(*(d.denominator for d in durations))

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from conftest import ROOT
@@ -31,8 +30,7 @@ from tesla_c1060.charts import (
     start_up_cycles,
     vacuum_cycles,
 )
-from tesla_c1060.checks import Check, explains, latency_sweep, published_checks, simulate_saturated
-from tesla_c1060.pages import latency_table
+from tesla_c1060.checks import Check, published_checks, simulate_saturated
 from tesla_c1060.simulation.machine import (
     Machine,
     transfer_beats,
@@ -226,41 +224,7 @@ def test_the_ratio_formula_is_the_ratio_of_the_bandwidths(multiplier: Multiplier
     assert wide > narrow
 
 
-# The latency behind the measurement
-
-
-@pytest.fixture(scope="module")
-def swept() -> dict[int, dict[str, Any]]:
-    rows = latency_sweep(C1060, ["bus", "banks"], range(400, 601, 10))
-    return {row["latency_cycles"]: row for row in rows}
-
-
-def test_latencies_that_explain_what_was_measured(swept: dict[int, dict[str, Any]]) -> None:
-    assert (round(swept[400]["first"], 2), round(swept[400]["corrected"], 2)) == (4.84, 3.22)
-    found = {
-        name: [n for n, row in swept.items() if explains(value(row))]
-        for name, value in {
-            "first": lambda row: row["first"],
-            "corrected": lambda row: row["corrected"],
-            "bus": lambda row: row["exact"]["bus"],
-            "banks": lambda row: row["exact"]["banks"],
-        }.items()
-    }
-    # By the charts of 4.84 no latency that the vendor states explains it.
-    assert found["first"] == []
-    assert (found["corrected"][0], found["corrected"][-1]) == (440, 500)
-    assert (found["bus"][0], found["bus"][-1]) == (540, 580)
-    assert (found["banks"][0], found["banks"][-1]) == (490, 540)
-
-
-def test_the_page_shows_latencies_and_which_of_them_fit(swept: dict[int, dict[str, Any]]) -> None:
-    told = latency_table([swept[n] for n in (400, 470, 600)])
-    assert told is not None
-    assert told["columns"][-1] == "cycle-exact, banks"
-    assert [cell["fits"] for cell in told["rows"][1]["cells"]] == [False, True, False, False]
-    assert "slotted chart, index 20: none of these latencies" in told["fits"]
-    assert "slotted chart, index 36: 470 to 470 cycles, closest from 470 on" in told["fits"]
-    assert latency_table([]) is None
+# The table of published numbers
 
 
 @pytest.fixture(scope="module")

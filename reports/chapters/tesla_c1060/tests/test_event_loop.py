@@ -23,6 +23,7 @@ from tesla_c1060.simulation.machine import (
     Level,
     Machine,
     Tiling,
+    at_board_clock,
     load_machine,
     transfer_beats,
 )
@@ -49,6 +50,24 @@ from test_reference import cases
 ALL = 10**6
 
 
+@pytest.mark.parametrize("level", list(Level))
+def test_a_shared_port_passes_one_access_after_the_other(level: Level) -> None:
+    """What crosses it takes its time at least; a wide one, or one of its own, changes little."""
+    tiling = Tiling.partition_wide(C1060, 256, 8)
+
+    def cycles(sms: int, port_bytes: int | None, blocks: int) -> float:
+        machine = replace(at_board_clock(C1060), sm_per_port=sms, port_bytes=port_bytes)
+        return float(simulate_tiles(machine, tiling, blocks, level).drained_cycles)
+
+    # Of 30 blocks eight copy five tiles: the busiest three SMs read 15 and await 12 writes.
+    crossing = (15 + 12) * tiling.tile_bytes / 2
+    assert crossing < cycles(3, 2, 30) < 1.1 * crossing
+    assert cycles(3, 2, 30) > 1.5 * cycles(1, None, 30)
+    assert cycles(3, 1024, 8) == pytest.approx(cycles(1, None, 8), rel=0.02)
+    # One block has the port to itself, and needs it for less than its index computation.
+    assert cycles(3, 8, 1) == cycles(1, 8, 1)
+
+
 def simulate_fast(
     machine: Machine,
     workload: TileCopy,
@@ -73,6 +92,8 @@ def simulate_fast(
         step=0,
         hold=ticks,
         commands=1,
+        sm_per_port=1,
+        port=0,
         latency=durations.latency_cycles * ticks,
         transfer=transfer.numerator,
         writes=writes,

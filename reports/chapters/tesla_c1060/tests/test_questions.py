@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from fractions import Fraction
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 from cells import cell
 from conftest import ROOT
 from gpushmoo.chapters.contract import ChapterError, ChapterRun
@@ -24,26 +24,23 @@ from gpushmoo.report.tables import Namer
 from gpushmoo.workloads.loader import load_kernel
 from matplotlib.figure import Figure
 from tesla_c1060.answers import (
-    ALONE,
-    BOARD,
-    CHANGED,
-    EVEN,
-    HALF,
+    AHEAD,
     NOT_SHOWN,
-    Answer,
-    answers,
-    at_levels,
-    named,
-    second_blocks_slow_double,
+    SAME,
+    SLIGHT,
+    Region,
+    conflicts,
+    region,
+    search_page,
     verdicts,
 )
 from tesla_c1060.chapter import CHAPTER, RECORD
 from tesla_c1060.chapter import DEVICE as NAME
-from tesla_c1060.figures.simulated import evenness, float3, questions, simulated
+from tesla_c1060.figures.simulated import evenness, float3, simulated
 from tesla_c1060.pages import page
 from tesla_c1060.predictions import measured_widths, simulated_widths, tables
-from tesla_c1060.simulation.machine import Level, MachineError
-from tesla_c1060.stages import BINS, make_table, variants
+from tesla_c1060.search import PORTS, Hypotheses, shown
+from tesla_c1060.stages import BINS, make_table
 from test_figures import assert_readable
 from test_machine import C1060, FILE
 
@@ -54,9 +51,9 @@ PARAMS = {"n_sm": 30, "half_warp": 16, "memory_clock_mhz": 400, "board_clock_mhz
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Everything that is simulated of the C1060, its questions at three sizes as recorded."""
+    """Everything that is simulated of the C1060, the joint search as recorded."""
     path = tmp_path_factory.mktemp("simulated")
-    for kind in ("questions", "profile"):
+    for kind in ("search", "profile"):
         (file,) = RECORD.glob(f"{FILE.stem}-{kind}-*")
         shutil.copy(file, path / f"{kind}.parquet")
     for kind, levels, sizes, blocks in (
@@ -69,81 +66,97 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def sizes(folder: Path) -> dict[int, dict[str, Answer]]:
-    return answers(pd.read_parquet(folder / "questions.parquet"))
+def searched(folder: Path) -> pd.DataFrame:
+    return pd.read_parquet(folder / "search.parquet")
 
 
 @pytest.fixture(scope="module")
-def found(sizes: dict[int, dict[str, Answer]]) -> dict[str, Answer]:
-    return sizes[512]
+def found(searched: pd.DataFrame) -> Region:
+    return region(searched)
 
 
-Sizes = dict[int, dict[str, Answer]]
+def test_one_block_at_a_time_at_the_boards_clock_shows_all_facts(searched: pd.DataFrame) -> None:
+    """And nothing else does, with any threshold half or twice what it is."""
+    for name, value in (("same", SAME), ("ahead", AHEAD), ("slight", SLIGHT)):
+        for share in (value / 2, value, 2 * value):
+            found = region(searched, **{name: share})
+            if share >= SLIGHT or name != "slight":
+                assert found.values("issue") == ["half-warp", "warp"]
+            for parameter, one in (("held_blocks", 1), ("memory_clock", "800 MHz")):
+                assert set(found.values(parameter)) <= {one}
 
 
-def test_double_falls_and_float_stays_where_an_sm_takes_one_block_at_a_time(sizes: Sizes) -> None:
-    """At every size and level, whatever between 7.5 and 10 % is taken as a change."""
-    alone = at_levels(sizes, BOARD, ALONE)
-    assert [(a.side, a.level) for a in alone] == [
-        (side, level.value) for side in (256, 512, 1024) for level in Level
+def test_every_threshold_counts_as_it_is_printed() -> None:
+    cells = pd.DataFrame(
+        {
+            "width": 256,
+            "latency_cycles": 400,
+            "issue": "warp",
+            "port": "none",
+            "memory": "one bus at 100 %",
+            "memory_clock": "800 MHz",
+            "held_blocks": 1,
+            "one_block_gbs": [3.06, 3.04, 3.14, 3.16],
+            "twice_error": [0.04, 0.06, 0.04, 0.04],
+            "doubling_error": [0.06, 0.04, 0.04, 0.04],
+            "float_change": [-0.04, -0.06, 0.04, 0.06],
+            "double_change": [-0.06, -0.04, 0.2, -0.06],
+            "thirty_gain": [0.011, 0.009, 0.5, -0.02],
+            "coalesced_gain": [0.001, -0.001, 0.09, 0.11],
+            "float3_one": [0.9, 0.6, 0.51, 0.49],
+            "float3_three": [0.49, 0.51, 0.3, 0.3],
+        }
+    )
+    shows = region(cells).shows.xs(3, level="commands").astype(int).to_numpy().tolist()
+    assert shows == [
+        [1, 1, 1, 0, 1, 1, 1, 1],
+        [0, 0, 0, 1, 0, 0, 0, 0],
+        [1, 1, 1, 1, 1, 1, 0, 1],
+        [0, 1, 1, 1, 0, 0, 1, 0],
     ]
-    assert max(abs(a.float_change) for a in alone) < 0.075
-    assert max(a.double_change for a in alone) < -CHANGED
-    assert min(a.lonely_share for a in alone) > 0.15
-    # Second blocks are to blame: with as many SMs as blocks nothing falls.
-    assert min(a.double_change for a in at_levels(sizes, BOARD, EVEN)) > 0
-    assert second_blocks_slow_double(sizes)
+    by_one = region(cells).shows.xs(1, level="commands")
+    assert by_one["float3 collapses"].tolist() == [False, False, False, True]
 
 
-def test_no_other_machine_shows_it_at_every_size_and_level(sizes: Sizes) -> None:
-    for clock, changed in ((BOARD, ""), (BOARD, EVEN), (HALF, ALONE)):
-        assert not any(a.float_stays for a in at_levels(sizes, clock, changed))
-    half = at_levels(sizes, HALF)
-    assert not any(a.double_falls for a in half)
-    assert max(abs(a.double_change) for a in half) < 0.02
+def test_facts_conflict_that_no_machine_shows_together() -> None:
+    shows = pd.DataFrame(
+        {"a": [1, 1, 0, 0], "b": [1, 0, 1, 0], "c": [0, 1, 1, 0], "d": [0, 0, 0, 0]}
+    ).astype(bool)
+    assert conflicts(shows) == [("d",), ("a", "b", "c")]
+    assert conflicts(shows[["a", "b"]]) == []
 
 
-@pytest.mark.parametrize(
-    ("clock", "changed", "dtype", "share"),
-    [
-        (BOARD, ALONE, "double", 0.95),
-        (BOARD, ALONE, "float", 0.85),
-        (BOARD, ALONE, "float", 1.15),
-        (BOARD, EVEN, "double", 0.85),
-        (HALF, "", "double", 0.85),
-        (BOARD, "", "float", 1.0),
-        (HALF, ALONE, "float", 1.0),
-    ],
-)
-def test_one_size_and_level_that_says_otherwise_takes_the_answer_away(
-    sizes: Sizes, clock: str, changed: str, dtype: str, share: float
-) -> None:
-    """Thresholds are the same upwards and downwards: `share` of 16 blocks is what 32 get."""
-    name = named(clock, Level.BANKS, changed)
-    a = sizes[512][name]
-    other = replace(a, gbs={**a.gbs, (dtype, 32): share * a.gbs[dtype, 16]})
-    told = sizes | {512: sizes[512] | {name: other}}
-    assert not second_blocks_slow_double(told)
-    assert verdicts(told, 30, 16)[0]["answer"] == NOT_SHOWN
+def test_each_hypothesis_changes_the_machine_as_it_says() -> None:
+    plain = Hypotheses(400, "half-warp", "none", "banks choosing of 32", "400 MHz", 2)
+    assert plain.machine(C1060) == C1060
+    warp = replace(plain, issue="warp").machine(C1060)
+    assert (warp.half_warp, warp.index_cycles, warp.command_cycles) == (32, 72, 2)
+    slow = replace(plain, memory="one bus at 80 %", memory_clock="800 MHz").machine(C1060)
+    assert slow.beat_cycles == C1060.beat_cycles / 2 / Fraction("0.8")
+    ports = {name: replace(plain, port=name).machine(C1060) for name in PORTS}
+    assert {(m.sm_per_port, m.port_bytes) for m in ports.values()} == set(PORTS.values())
 
 
-def test_banks_in_order_contradict_the_document(found: dict[str, Answer]) -> None:
-    ordered = found["half clock: banks, in order"]
-    assert ordered.double_falls
-    assert not ordered.thirty_best
-    # Each of the mechanisms alone holds it down; without either it is nearly the partitions' rate.
-    neither = found["half clock: in order, neither"]
-    assert neither.gbs["double", 32] > 1.2 * ordered.gbs["double", 32]
+def test_held_blocks_concern_the_persistent_kernel_alone() -> None:
+    two = Hypotheses(500, "warp", "3 SMs at 8 B", "one bus at 100 %", "800 MHz", 2)
+    both = [shown(h.machine(C1060), h, 256) for h in (two, replace(two, held_blocks=1))]
+    same = {name for name in both[0] if both[0][name] == both[1][name]}
+    assert {"coalesced_gain", "float3_one", "float3_three", "one_block_gbs"} <= same
+    assert not {"double_change", "float_change"} & same
 
 
-def test_float3_is_slow_by_its_commands_and_not_by_camping(
-    sizes: Sizes, found: dict[str, Answer]
-) -> None:
-    for answer in (a for by in sizes.values() for a in by.values()):
-        assert answer.float3_over_float(1) > 0.9
-        assert answer.float3_over_float(3) < 0.6
-    bus = found["half clock: one bus"]
-    assert bus.float3_over_float(3) == pytest.approx(1 / 3, rel=0.05)
+def test_an_answer_needs_what_it_rests_on(searched: pd.DataFrame, found: Region) -> None:
+    assert not any(v["answer"] == NOT_SHOWN for v in verdicts(found))
+    for changes, lost in (
+        ({"held_blocks": 2}, {0}),
+        ({"even_change": -0.2}, {0}),
+        ({"memory": "partitions"}, {1}),
+        ({"float3_one": 0.3}, {2}),
+    ):
+        answers = verdicts(region(searched.assign(**changes)))
+        assert {i for i, v in enumerate(answers) if v["answer"] == NOT_SHOWN} == lost
+    none = search_page(searched.assign(one_block_gbs=9.9))
+    assert none["sentences"][0] == "No machine shows all facts."
 
 
 def test_partitions_are_used_evenly_over_time(folder: Path) -> None:
@@ -151,21 +164,8 @@ def test_partitions_are_used_evenly_over_time(folder: Path) -> None:
     assert len(profile) == 4 * BINS * 8
     for (dtype, commands), part in profile.groupby(["dtype", "commands"]):
         itemsize = {"float": 4, "double": 8, "float3": 12}[dtype]
-        assert part["bursts"].sum() == 2 * 512 * 512 * itemsize * commands / 32
+        assert part["bursts"].sum() == 2 * 256 * 256 * itemsize * commands / 32
         assert evenness(part) > 0.8
-
-
-def test_each_variant_changes_one_machine_which_must_have_what_is_asked(
-    found: dict[str, Answer],
-) -> None:
-    machine = C1060
-    with pytest.raises(MachineError, match="banks is missing"):
-        variants(replace(machine, banks=None))
-    with pytest.raises(MachineError, match="Tesla C1060 has no board_clock_mhz"):
-        variants(replace(machine, board_clock_mhz=None))
-    made = variants(machine)
-    assert len({v.name for v in made}) == len(made) == len(found)
-    assert sum(v.machine == machine for v in made) == 3  # one bus, partitions, choice of 32
 
 
 def test_tables_follow_the_doubling_law_at_both_clocks(folder: Path) -> None:
@@ -189,42 +189,6 @@ def test_tables_follow_the_doubling_law_at_both_clocks(folder: Path) -> None:
     assert {c: round(ratio, 2) for c, ratio in eight.items()} == {"400 MHz": 1.86, "800 MHz": 1.99}
 
 
-# Devices of the same keys that show other things: all SMs get one block, partitions are not camped
-# on. What rests on neither stays.
-OTHERS = {
-    "n_sm": (32, {"Why does double", "Do the banks", "Does partition camping"}),
-    "hashed_partitions": (True, {"Do the banks", "Does partition camping"}),
-}
-
-
-@pytest.mark.parametrize("key", OTHERS)
-def test_another_device_does_not_get_the_story_of_the_c1060(
-    key: str, sizes: Sizes, tmp_path: Path
-) -> None:
-    value, concerned = OTHERS[key]
-    device, cells = tmp_path / "other.yaml", tmp_path / "questions.parquet"
-    described = yaml.safe_load(FILE.read_text(encoding="utf-8")) | {key: value}
-    device.write_text(yaml.safe_dump(described), encoding="utf-8")
-    make_table({"kind": "questions", "file": device, "sides": [256]}, cells, 2)
-    table = pd.read_parquet(cells)
-    other = answers(table)
-    told = {v["question"]: v["answer"] for v in verdicts(other, described["n_sm"], 16)}
-    without = {question for question, text in told.items() if text == NOT_SHOWN}
-    assert {q for q in told if q.startswith(tuple(concerned))} == without
-    assert not any(v["answer"] == NOT_SHOWN for v in verdicts(sizes, 30, 16))
-    questions(table, tmp_path / "q.svg")
-    caption = json.loads((tmp_path / "q.json").read_text(encoding="utf-8"))["caption"]
-    assert ("the SMs with two blocks work alone" in caption) == (key != "n_sm")
-
-
-def test_float3_that_camps_is_not_explained_by_its_commands(found: dict[str, Answer]) -> None:
-    slow = {
-        name: replace(a, coalesced={**a.coalesced, ("float3", 1): 0.5 * a.coalesced["float", 1]})
-        for name, a in found.items()
-    }
-    assert verdicts({256: slow}, 30, 16)[2]["answer"] == NOT_SHOWN
-
-
 def test_a_law_of_the_tables_is_told_as_far_as_it_holds(folder: Path) -> None:
     cells = pd.read_parquet(folder / "tables.parquet")
     told = tables(cells, PARAMS)
@@ -243,43 +207,41 @@ def test_a_law_of_the_tables_is_told_as_far_as_it_holds(folder: Path) -> None:
 
 
 def test_figures_are_readable_and_their_captions_hold_the_numbers(
-    folder: Path, found: dict[str, Answer], drawn: list[Figure], tmp_path: Path
+    folder: Path, drawn: list[Figure], tmp_path: Path
 ) -> None:
-    cells = pd.read_parquet(folder / "questions.parquet")
-    questions(cells, tmp_path / "questions.svg")
-    float3(cells, pd.read_parquet(folder / "profile.parquet"), tmp_path / "float3.svg")
+    cells = pd.read_parquet(folder / "tables.parquet")
+    profile = pd.read_parquet(folder / "profile.parquet")
+    float3(profile, cells, tmp_path / "float3.svg")
+    camped = cells["dtype"].eq("float3") & cells["commands"].eq(1)
+    slow = cells.assign(bandwidth_gbs=cells["bandwidth_gbs"].mask(camped, 9.9))
+    float3(profile, slow, tmp_path / "camped.svg")
     simulated(pd.read_parquet(folder / "blocks.parquet"), tmp_path / "simulated.svg")
     assert len(drawn) == 3
     for figure in drawn:
         assert_readable(figure)
     text = {path.stem: path.read_text(encoding="utf-8") for path in tmp_path.glob("*.json")}
-    alone = found[named(BOARD, Level.BUS, ALONE)]
-    fall = f"double falls from 16 to 32 blocks by {-100 * alone.double_change:.0f} %"
-    assert fall in text["questions"]
-    assert "choice of 32, one block an SM. Nothing here was measured." in text["questions"]
-    shown = found["half clock: banks, choice of 32"]
-    assert f"float3, 3 commands: {shown.coalesced['float3', 3]:.1f} GB/s" in text["float3"]
+    assert "so camping does not explain the document's collapse" in text["float3"]
+    assert "does not tell camping from commands" in text["camped"]
     assert "Tiles on the busiest SM: 8 of 16, 5 of 30, 8 of 32." in text["simulated"]
 
 
-def test_pages_tell_what_was_simulated(folder: Path, sizes: Sizes) -> None:
-    reads = {kind: [folder / f"{kind}.parquet"] for kind in ("tables", "questions")}
+def test_pages_tell_what_was_simulated(folder: Path, found: Region) -> None:
+    reads = {kind: [folder / f"{kind}.parquet"] for kind in ("tables", "search")}
     facts = page(Measured(EMPTY, [], [], reads, CHAPTER_FOLDER, PARAMS, {})).facts
     assert facts is not None
-    [table], [asked] = facts["tables"], facts["questions"]
+    [table], [search] = facts["tables"], facts["search"]
     assert table["blocks"] == ["1", "2", "8", "30"]
     assert [(r["level"], r["size"], r["dtype"]) for r in table["shared"]][1:3] == [
         ("one bus, 400 MHz", "256²", "double"),
         ("one bus, 400 MHz", "512²", "float"),
     ]
     assert len(table["coalesced"]) == 8
-    shown = {r["variant"]: r["facts"] == ["yes", "yes", "yes"] for r in asked["rows"]}
-    assert shown == {name: answer.shows_all for name, answer in sizes[512].items()}
-    places = [(r["size"], r["level"]) for r in asked["changes"]]
-    assert places[2:4] == [("256²", "banks"), ("512²", "one bus")]
-    # 30 blocks of double get 1 % less than 16 in one of the nine.
-    assert [r["facts"] for r in asked["changes"]].count("no") == 1
-    assert len(asked["verdicts"]) == 4
+    # Each parameter shares out the same machines over its values.
+    by = iter(search["rows"])
+    for parameter in found.shows.index.names:
+        rows = [next(by) for _ in found.tried(parameter)]
+        assert sum(int(row[-1]) for row in rows) == len(found.all_shown)
+    assert len(search["verdicts"]) == 3
 
 
 ASKED: dict[str, Any] = {

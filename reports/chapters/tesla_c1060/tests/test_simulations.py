@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,6 +39,7 @@ from tesla_c1060.checks import check_published
 from tesla_c1060.figures import DRAWN_FROM
 from tesla_c1060.figures.simulated import draw, same_machine
 from tesla_c1060.pages import same_machine_page
+from tesla_c1060.search import Hypotheses, combinations, shown
 from tesla_c1060.simulation.compare_measured import compare_with_measured, points, predicted_gbs
 from tesla_c1060.simulation.machine import Level, Machine, Tiling, load_machine
 from tesla_c1060.simulation.run import SAME_MACHINE_SCHEMA, simulate_tiles
@@ -100,6 +101,9 @@ def test_what_a_device_cannot_be_or_show_is_refused_by_name_before_any_job(
     assert words in refused(with_device(tmp_path, **changes), **spec)
 
 
+SEARCH = {"sizes": [256], "latency_cycles": [400]}
+
+
 def planned(folder: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> DevicePlan:
     """What the chapter adds to a run that simulates the device in `folder` as the document's."""
     (folder / "mine.yaml").rename(folder / f"{DEVICE}.yaml")
@@ -112,9 +116,9 @@ def planned(folder: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> De
     ("changes", "options", "words"),
     [
         ({}, {"tables": {"sizes": [200], "num_partition": [1]}}, "do not divide an array 200"),
-        ({"banks": None}, {"questions": [256]}, "yaml has no banks; its levels are bus, part"),
-        ({"board_clock_mhz": None}, {"questions": [256]}, "no board_clock_mhz"),
-        ({}, {"latency_cycles": [400, 60]}, "latency_cycles must be at least the opening of a row"),
+        ({"banks": None}, {"search": SEARCH}, "yaml has no banks; its levels are bus, part"),
+        ({"board_clock_mhz": None}, {"search": SEARCH}, "no board_clock_mhz"),
+        ({}, {"search": SEARCH | {"latency_cycles": [60]}}, "at least the opening of a row"),
     ],
 )
 def test_the_chapter_refuses_what_its_device_cannot_show(
@@ -135,13 +139,14 @@ def test_the_chapter_makes_what_is_asked_of_its_device_and_no_more(
 ) -> None:
     nothing = planned(with_device(tmp_path), monkeypatch)
     assert (nothing.figures, nothing.products, nothing.reads) == ((), (), {})
-    every = {"tables": {"sizes": [256], "num_partition": [1]}, "questions": [256], "figures": True}
-    plan = planned(with_device(tmp_path), monkeypatch, **every)
-    assert plan.figures == ("questions-tesla-c1060", "float3-tesla-c1060")
+    every = {"tables": {"sizes": [256], "num_partition": [1]}, "search": SEARCH, "figures": True}
+    levels = {"simulate": {DEVICE: {"levels": ["bus", "banks"]}}}
+    plan = planned(with_device(tmp_path), monkeypatch, **every, **levels)
+    assert plan.figures == ("float3-tesla-c1060",)
     assert plan.products == ("results/r/figures-tesla-c1060.pdf",)
-    assert set(plan.reads) == {"checks", "tables", "questions"}
+    assert set(plan.reads) == {"checks", "tables", "search"}
     assert plan.asked["results/r/simulated/tesla-c1060-tables.parquet"]["sizes"] == [256]
-    assert plan.asked["results/r/simulated/tesla-c1060-questions.parquet"]["sides"] == [256]
+    assert plan.asked["results/r/simulated/tesla-c1060-profile.parquet"]["side"] == 256
 
 
 @pytest.mark.parametrize("simulate", [None, {DEVICE: None}])
@@ -180,9 +185,7 @@ def test_the_configuration_refuses_what_no_device_can_be_asked(raw_config: dict[
 
 DEFAULT = default_config()
 PLAN = Flow(DEFAULT, ask_device=False).plan_of("tesla_c1060")
-FIGURES = {
-    f"{k}-tesla-c1060.{e}" for k in ("simulated", "questions", "float3") for e in ("svg", "json")
-}
+FIGURES = {f"{k}-tesla-c1060.{e}" for k in ("simulated", "float3") for e in ("svg", "json")}
 
 
 def plan_of(raw: dict[str, Any]) -> DevicePlan:
@@ -204,19 +207,19 @@ def test_what_is_asked_otherwise_is_not_taken_from_the_record_and_all_else_is(
     raw_config: dict[str, Any],
 ) -> None:
     options = raw_config["chapters"]["tesla_c1060"]
-    options["questions"] = [256]
+    options["tables"]["sizes"] = [512]
     options["simulate"]["tesla-c1060"]["sizes"] = [256]
     plan = plan_of(raw_config)
     anew = {Path(file).name for file in set(PLAN.recorded) - set(plan.recorded)}
     assert anew == FIGURES | {
-        f"tesla-c1060-{kind}.parquet" for kind in ("blocks", "questions", "profile")
+        f"tesla-c1060-{kind}.parquet" for kind in ("blocks", "tables", "profile")
     }
     assert {Path(file).name for file in plan.noted} == anew
     figure = SimpleNamespace(kind="float3", machine="tesla-c1060")
     assert [Path(file).suffix for file in PLAN.drawn_from(figure)] == [".svg", ".json"]
     assert [Path(file).name for file in plan.drawn_from(figure)] == [
-        "tesla-c1060-questions.parquet",
         "tesla-c1060-profile.parquet",
+        "tesla-c1060-tables.parquet",
     ]
 
 
@@ -262,11 +265,23 @@ def asked(kind: str) -> dict[str, Any]:
     return dict(next(spec for spec in PLAN.asked.values() if spec["kind"] == kind))
 
 
-@pytest.mark.parametrize("kind", ["blocks", "tables", "questions", "profile", "tiles"])
+@pytest.mark.parametrize("kind", ["blocks", "tables", "profile", "tiles"])
 def test_every_simulated_cell_is_what_is_recorded(kind: str, tmp_path: Path) -> None:
     make_table(asked(kind), tmp_path / "cells", 2)
     was = pd.read_parquet(kept(f"tesla-c1060-{kind}"))
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "cells"), was)
+
+
+def test_machines_of_the_search_are_what_is_recorded() -> None:
+    described = load_machine(ROOT / asked("search")["file"])
+    was = pd.read_parquet(kept("tesla-c1060-search"))
+    every = len(list(combinations(described, asked("search")["latency_cycles"])))
+    assert len(was) == every * len(asked("search")["sizes"])
+    names = [field.name for field in fields(Hypotheses)]
+    for row in was.sample(20, random_state=1).to_dict("records"):
+        hypotheses = Hypotheses(**{name: row[name] for name in names})
+        found = shown(hypotheses.machine(described), hypotheses, row["width"])
+        assert found == pytest.approx({name: row[name] for name in found}, abs=6e-5)
 
 
 def make_checks(out: Path) -> None:
@@ -281,7 +296,6 @@ MADE: dict[str, Callable[[Path], None]] = {
     "figures-tesla-c1060": lambda out: build_atlas(ROOT / asked("atlas")["file"], out),
     "tesla-c1060-checks": make_checks,
     "simulated-tesla-c1060": partial(make_figure, "simulated"),
-    "questions-tesla-c1060": partial(make_figure, "questions"),
     "float3-tesla-c1060": partial(make_figure, "float3"),
 }
 

@@ -541,6 +541,7 @@ def _rivals(claims: Claims) -> dict[str, Any]:
         "today": _today(found),
         "pays": pays,
         "between": _between(rows),
+        **_shared(rows, claims),
         "one_stream": {"short": percent(one[2**18].median), "long": percent(one[2**25].median)},
         "sharing": [
             [f"{s.operation} {s.dtype}", f"{s.predicted:.0f} %", f"{s.share} %", _median(s.gain)]
@@ -570,6 +571,18 @@ def _between(rows: pd.DataFrame) -> list[list[str]]:
         [length(n), "kept" if kept else "fresh", span(of["float"]), span(of["double"])]
         for (n, kept), of in sorted(gains.items())
     ]
+
+
+def _shared(rows: pd.DataFrame, claims: Claims) -> dict[str, str]:
+    """What the host's share gains where it surely does, and where both have about as much."""
+    found = [b for b in verdicts.betweens(rows) if b.host]
+    some, half = [b for b in found if b.gain.low > 1], [b for b in found if b.host > 0.4]
+    claims.hold("The host's share gains with little of it.", 0 < len(some) < len(found))
+    claims.hold("It loses with about half of it.", all(b.gain.median < 1 for b in half))
+    return {
+        "gains": f"{span(b.gain.median for b in some)} (host's share {span(b.host for b in some)})",
+        "loses": span(b.gain.median for b in half),
+    }
 
 
 def _laws(cells: pd.DataFrame, claims: Claims) -> dict[str, Any]:

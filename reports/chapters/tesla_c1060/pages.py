@@ -67,10 +67,10 @@ def check_rows(checks: Sequence[Json]) -> list[Json]:
         {
             "quantity": c["quantity"] + (", without the slip" if c["corrects"] else ""),
             "published": f"{c['published']:.{c['decimals']}f}",
-            # One digit more than the document printed, where it printed a fraction.
+            # One digit more than the document printed, where it printed a fraction; of ratios two.
             "ours": "—"
             if c["ours"] is None
-            else f"{c['ours']:.{c['decimals'] + (c['decimals'] > 0)}f}",
+            else f"{c['ours']:.{2 if c['within'] else c['decimals'] + (c['decimals'] > 0)}f}",
             "unit": c["unit"],
             "how": ("arithmetic: " if c["arithmetic"] else "") + c["how"],
         }

@@ -30,7 +30,7 @@ DRAMATIC = 0.5
 PARAMETERS = {
     "width": "array",
     "latency_cycles": "latency in cycles",
-    "issue": "issued and waiting together",
+    "issue": "issued together",
     "port": "shared port",
     "memory": "memory",
     "memory_clock": "memory clock",
@@ -71,7 +71,7 @@ def facts(same: float = SAME, ahead: float = AHEAD, slight: float = SLIGHT) -> t
             slight,
         ),
         Fact(
-            "float3 collapses",
+            "float3 worse",
             "bandwidth of “float3” is dramatically worse than “float”",
             f"coalesced copy: less than {_percent(DRAMATIC)} of float, since it is “dramatic”",
             "float3",
@@ -313,7 +313,7 @@ NOT_SHOWN = "No machine shows what an answer would rest on."
 def verdicts(found: Region) -> list[Json]:
     """The document's questions, and what the machines that show all facts answer."""
     whole, shows = found.all_shown, found.shows
-    by_three = shows.xs(3, level="commands")["float3 collapses"]
+    by_three = shows.xs(3, level="commands")["float3 worse"]
     answers: Mapping[str, tuple[bool, str]] = {
         "Why does double get slower from 16 to 32 blocks?": (
             second_blocks_slow_double(found),
@@ -357,7 +357,7 @@ def camping_is_not_needed(found: Region) -> bool:
 
 def commands_slow_float3(found: Region) -> bool:
     """Whether float3 collapses in no machine that copies it by one access, and in some by three."""
-    collapses = found.shows["float3 collapses"].groupby(level="commands").any()
+    collapses = found.shows["float3 worse"].groupby(level="commands").any()
     return not collapses[1] and bool(collapses[3])
 
 

@@ -115,7 +115,7 @@ def test_every_threshold_counts_as_it_is_printed() -> None:
         [0, 1, 1, 1, 0, 0, 1, 0],
     ]
     by_one = region(cells).shows.xs(1, level="commands")
-    assert by_one["float3 collapses"].tolist() == [False, False, False, True]
+    assert by_one["float3 worse"].tolist() == [False, False, False, True]
 
 
 def test_facts_conflict_that_no_machine_shows_together() -> None:

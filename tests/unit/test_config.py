@@ -97,7 +97,7 @@ def test_full_sweep_over_the_default_is_valid_and_what_it_says() -> None:
     assert max(blocks) > 2 * one_wave.blocks
 
 
-@pytest.mark.parametrize("name", ["documents", "gallery", "machine"])
+@pytest.mark.parametrize("name", ["seeds", "gallery", "machine"])
 def test_of_a_sweep_for_a_gpu_no_cell_is_refused(name: str) -> None:
     config = overlaid(f"{name}.yaml")
     assert (config["run"], config["backend"]) == (name, "cuda")

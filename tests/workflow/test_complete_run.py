@@ -48,8 +48,7 @@ def test_every_promised_file_is_there(finished: FinishedProject) -> None:
     promised += ["report.pdf", "report.json", "summary/verdict.txt", "figures-tesla-c1060.pdf"]
     promised += ["explorer.html", "benchmarks/best.tsv"]
     promised += [f"benchmarks/figure-{figures[-1]}.tsv"]
-    promised += ["simulated/tesla-c1060-checks.json"]
-    parts = ("blocks", "tables", "profile", "tiles")
+    parts = ("blocks", "tables", "tiles")
     promised += [f"simulated/tesla-c1060-{part}.parquet" for part in parts]
     empty = [p for p in promised if not (results / p).is_file() or not (results / p).stat().st_size]
     assert empty == []
@@ -62,7 +61,7 @@ def test_what_is_not_recorded_as_asked_is_made_anew_and_named_and_the_rest_is_co
 ) -> None:
     """The tiny run asks little of the simulated device, and all figures of the document."""
     jobs, text = finished.outcome.jobs, finished.outcome.text
-    assert (jobs["atlas"], jobs["simulate"], jobs["figure_simulated"]) == (1, 4, 2)
+    assert (jobs["atlas"], jobs["simulate"], jobs["figure_simulated"]) == (1, 3, 2)
     (anew,) = (line for line in text.splitlines() if line.startswith("gpushmoo: made anew"))
     assert "tesla-c1060-tables.parquet" in anew
     assert "figures-tesla-c1060.pdf" not in anew

@@ -215,7 +215,7 @@ def test_damaged_products_are_named_and_made_anew_and_nothing_is_measured(
         "summary/peak.json": "empty",
         "summary/best.parquet": "bit",
         "summary/verdict.txt": "empty",
-        "simulated/tesla-c1060-checks.json": "bit",
+        "simulated/tesla-c1060-tables.parquet": "bit",
         "figures/simulated-tesla-c1060.json": "empty",
         "figures/heatmap-copy2d_coalesced-block_x-block_y-48x70-warm.svg": "bit",
         "report.json": "half",

@@ -22,13 +22,13 @@ MOST_LINES = 600
 # what can go; a ceiling rises by a decision, with its reason in the commit.
 MOST_LINES_BELOW = {
     "workflow/": 30_900,
-    "reports/chapters/": 9_900,
+    "reports/chapters/": 9_990,
     "kernels/": 2_800,
     "tests/": 32_300,
-    "experiments/": 5_450,
-    "docs/": 1_800,
+    "experiments/": 5_650,
+    "docs/": 1_900,
 }
-MOST_MODULES, MOST_BYTES_OF_PAGES = 168, 150_000
+MOST_MODULES, MOST_BYTES_OF_PAGES = 170, 168_000
 # Tracked files that may be over 2 MB.
 LARGE = {"reports/reference/nvidia-h200/packed.parquet"}
 # What only a document says.

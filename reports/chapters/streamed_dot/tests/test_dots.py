@@ -241,8 +241,9 @@ def test_the_record_of_an_h200_makes_a_whole_page(tmp_path: Path) -> None:
     )
     found = page(measured)
     assert found.facts is not None
-    # Of x·y and both types: the printed loop, a share, lengths between; and what is resident.
-    assert len(found.findings) == 3 * 2 + 2
+    # Of x·y and both types: the printed loop, a share, lengths between by fresh streams and by kept
+    # ones; and what is resident.
+    assert len(found.findings) == 4 * 2 + 2
     assert {len(r["cells"]) for r in found.facts["changes"]["rows"]} == {
         len(found.facts["changes"]["columns"])
     }

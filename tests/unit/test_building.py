@@ -20,6 +20,7 @@ from conftest import ROOT, USER_CUDA, USER_OPENCL
 from gpushmoo.core.backends import BACKENDS
 from gpushmoo.core.errors import BuildError, DeviceError, NoDeviceError, WorkloadError
 from gpushmoo.core.paths import IMPORTED
+from gpushmoo.core.process import raises_signals
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Version
 from gpushmoo.devices.building import TaskEnded, refuse_failures, run_isolated
@@ -93,6 +94,23 @@ def test_a_task_that_ends_or_hangs_its_process_costs_no_other() -> None:
         assert results["crash"] == TaskEnded("was ended by SIGKILL")
         assert results["exit"] == TaskEnded("ended its process with status 3")
         assert results["hang"] == TaskEnded("did not end within 2 s")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_task_whose_process_is_ended_from_outside_is_run_once_more(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    def once() -> int:
+        if not (tmp_path / "struck").exists():
+            (tmp_path / "struck").touch()
+            os.kill(os.getpid(), number)
+        return 1
+
+    with raises_signals():
+        assert run_isolated({"struck": once, "other": lambda: 2}, 1, 60.0) == {
+            "struck": 1,
+            "other": 2,
+        }
 
 
 def test_an_error_of_a_task_is_raised() -> None:

@@ -11,7 +11,7 @@ from types import FrameType
 
 _PR_SET_PDEATHSIG = 1
 # What persons, schedulers and closed terminals send to end a job.
-_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+END_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 def end_with_parent() -> None:
@@ -34,8 +34,8 @@ def raises_signals() -> Iterator[None]:
     So what the job has begun is undone: its measuring process is ended, a file half written is
     removed. A signal that the process was started to ignore (``nohup``) stays ignored.
     """
-    before = {s: signal.getsignal(s) for s in _SIGNALS}
-    taken = [s for s in _SIGNALS if before[s] is not signal.SIG_IGN]
+    before = {s: signal.getsignal(s) for s in END_SIGNALS}
+    taken = [s for s in END_SIGNALS if before[s] is not signal.SIG_IGN]
 
     def end(number: int, frame: FrameType | None) -> None:
         for s in taken:

@@ -16,7 +16,7 @@ from typing import Any, Generic, TextIO, TypeVar
 from ..core.backends import AUTO, BACKENDS
 from ..core.errors import BuildError, DeviceError, NoDeviceError, WorkloadError
 from ..core.paths import ROOT
-from ..core.process import end_with_parent
+from ..core.process import END_SIGNALS, end_with_parent
 from ..core.schema import Status
 from ..core.space import Version
 from ..workloads.loader import KernelFolder, load_kernel
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 # Seconds that a compiler may take for one variant.
 _LIMIT_S = 600.0
+_FROM_OUTSIDE = (*END_SIGNALS, signal.SIGKILL)
 
 
 class MachineCodeError(DeviceError):
@@ -169,16 +170,19 @@ class _Child(Generic[K, V]):
         self.deadline = time.monotonic() + self._limit_s
         return True
 
-    def end(self, kill: bool) -> str:
-        """Wait for the process, or kill it; a clause on how it ended."""
+    def end(self, kill: bool) -> tuple[str, bool]:
+        """Wait for the process, or kill it; a clause on how it ended, and whether a signal did it.
+
+        Only signals that come from outside count: no compiler sends them to itself.
+        """
         if kill:
             self._process.kill()
         self.connection.close()
         self._process.join()
         status = self._process.exitcode or 0
         if status >= 0:
-            return f"ended its process with status {status}"
-        return f"was ended by {signal.Signals(-status).name}"
+            return f"ended its process with status {status}", False
+        return f"was ended by {signal.Signals(-status).name}", -status in _FROM_OUTSIDE
 
 
 def run_isolated(
@@ -187,9 +191,11 @@ def run_isolated(
     """The results of tasks, run in so many processes at once, `limit_s` seconds each.
 
     Processes are forked: no device's runtime may have been initialised in this one. An exception of
-    a task is raised here, once all processes have been stopped.
+    a task is raised here, once all processes have been stopped. A task whose process was ended from
+    outside is run once more.
     """
     results: dict[K, V | TaskEnded] = {}
+    struck: set[K] = set()
     names = list(tasks)
     shares = ({n: tasks[n] for n in names[i::processes]} for i in range(processes))
     children = [_Child(share, limit_s) for share in shares if share]
@@ -205,12 +211,15 @@ def run_isolated(
                 elif not is_late:
                     continue
                 children.remove(child)
-                how = child.end(kill=is_late)
+                how, is_struck = child.end(kill=is_late)
                 if child.left:
                     culprit = next(iter(child.left))
-                    late = f"did not end within {limit_s:g} s"
-                    results[culprit] = TaskEnded(late if is_late else how)
-                    del child.left[culprit]
+                    if is_struck and not is_late and culprit not in struck:
+                        struck.add(culprit)
+                    else:
+                        late = f"did not end within {limit_s:g} s"
+                        results[culprit] = TaskEnded(late if is_late else how)
+                        del child.left[culprit]
                 if child.left:
                     children.append(_Child(child.left, limit_s))
     finally:
@@ -221,6 +230,9 @@ def run_isolated(
 
 def _run(tasks: Mapping[K, Callable[[], V]], sending: Connection[Any, Any]) -> None:
     end_with_parent()
+    # The job's own handlers would end this process like an error of the task.
+    for number in END_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
     for name, task in tasks.items():
         try:
             sending.send((name, task(), None))

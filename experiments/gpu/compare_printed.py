@@ -91,7 +91,7 @@ def build(document: Path, folder: Path, arch: str) -> Path:
 
 
 def loaded(library: Path) -> Any:
-    """The library's functions, typed."""
+    """The shared library, with the argument and result types of its functions."""
     found = ctypes.CDLL(str(library))
     found.printed_dot.restype, found.pinned.restype = ctypes.c_double, ctypes.c_void_p
     integers = [ctypes.c_int, ctypes.c_int, ctypes.c_size_t]
@@ -101,7 +101,7 @@ def loaded(library: Path) -> Any:
 
 
 def mean_seconds(run: Callable[[], object], calls: int) -> float:
-    """Of so many calls, after one outside of the clock."""
+    """Mean of so many calls by the host's clock, after one call that is not timed."""
     run()
     start = time.perf_counter()
     for _ in range(calls):
@@ -141,7 +141,7 @@ class Server:
         return self._process.stdout.readline()
 
     def seconds(self, streams: int, place: Place, calls: int) -> float:
-        """Mean seconds of a call."""
+        """Mean seconds of a call with so many streams, measured by the other process."""
         assert self._process.stdin is not None
         _, operation, dtype, n = place
         square = int(operation == "x·x")

@@ -66,7 +66,7 @@ class Surf2dMemset(Workload):
         return macros | ({"BYTES": "1"} if kind.normalised else {})
 
     def images_of(self, variant: str) -> frozenset[str]:
-        """``dst``, but for the twins."""
+        """``dst``; none for the plain twins, whose output is an ordinary buffer."""
         return frozenset() if variant.endswith(PLAIN) else self.images
 
     def valid(self, cell: Cell) -> str | None:

@@ -121,7 +121,7 @@ class Tex2dSum(Workload):
         return macros | ({v.sums.upper(): "1"} if v.sums else {})
 
     def images_of(self, variant: str) -> frozenset[str]:
-        """``src``, but for the twins."""
+        """``src``; none for the plain twins, which load from an ordinary buffer."""
         return frozenset() if Variant.of(variant).filter == PLAIN else self.images
 
     def valid(self, cell: Cell) -> str | None:

@@ -148,7 +148,7 @@ class Region:
         return [value for value in self.tried(parameter) if value in left]
 
     def tried(self, parameter: str) -> list[Any]:
-        """All values of a parameter."""
+        """All values of a parameter that were simulated, in the order of the search."""
         return list(self.shows.index.unique(parameter))
 
     @property

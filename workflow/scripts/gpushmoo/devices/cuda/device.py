@@ -272,7 +272,7 @@ class CudaDevice(CudaBuffers):
         return self.cupy.ndarray(held.nbytes // 4, np.uint32, cuda.MemoryPointer(memory, 0))
 
     def captured(self, streams: Sequence[Any], queue: Callable[[], None]) -> Callable[[], None]:
-        """By capture of the streams."""
+        """Capture what `queue` queues on `streams` as one CUDA graph; the result launches it."""
         with self.translated():
             launch = captured(streams, queue)
 

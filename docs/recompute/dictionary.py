@@ -9,14 +9,7 @@ from typing import Any
 import pyarrow as pa
 from gpushmoo.comparing.compare import ChangedCell, ChangedGroup, Drift
 from gpushmoo.comparing.history import ChangePoint, HistoryRow
-from gpushmoo.core.schema import (
-    BestCell,
-    Cells,
-    Energy,
-    Group,
-    Meaning,
-    Table,
-)
+from gpushmoo.core.schema import GROUP, BestCell, Cells, Energy, Group, Meaning, Table
 from gpushmoo.model.stage import ModelledCell
 from streamed_dot.numerics import Errors
 from streamed_dot.rivals import TimedWay
@@ -50,6 +43,9 @@ FILES: Mapping[str, type[Table]] = {
 }
 
 
+GROUPED = [f"`{name}`" for name in GROUP]
+
+
 @cache
 def _anywhere() -> dict[str, Meaning]:
     """The meanings of columns in the first table that has them."""
@@ -58,19 +54,26 @@ def _anywhere() -> dict[str, Meaning]:
 
 
 def values() -> dict[str, Any]:
-    """For each kind of file its path and a line for each column."""
-    return {"tables": [{"path": path, "rows": rows(table)} for path, table in FILES.items()]}
+    """For each kind of file its path, the columns that a table before it has told, and the rest."""
+    told: dict[str, tuple[str, str]] = {}
+    tables = []
+    for path, table in FILES.items():
+        new, again = [], []
+        for field, (name, unit, text) in zip(table.fields(), rows(table), strict=True):
+            marks = ("[]" if pa.types.is_list(field.type) else "") + "?" * field.nullable
+            if told.get(name) == (unit, text):
+                again.append(name)
+            else:
+                new.append([name + marks, f"{text} [{unit}]" if unit else text])
+            told[name] = (unit, text)
+        if set(again) >= set(GROUPED):
+            again = ["the group's columns", *(name for name in again if name not in GROUPED)]
+        tables.append({"path": path, "rows": new, "again": ", ".join(again)})
+    return {"tables": tables, "group": ", ".join(GROUPED)}
 
 
-def rows(table: type[Table]) -> list[list[str]]:
-    """Name, type, whether it may be null, unit and meaning; KeyError where nobody says it."""
+def rows(table: type[Table]) -> list[tuple[str, str, str]]:
+    """Name, unit and meaning of each column; KeyError where nobody says it."""
     meanings = {**_anywhere(), **table.meanings()}
-    found = []
-    for field in table.fields():
-        meaning, null = meanings[field.name], "yes" if field.nullable else ""
-        found.append([f"`{field.name}`", _type(field.type), null, meaning.unit, meaning.text])
-    return found
-
-
-def _type(kind: pa.DataType) -> str:
-    return f"list of {kind.value_type}" if pa.types.is_list(kind) else str(kind)
+    told = ((field.name, meanings[field.name]) for field in table.fields())
+    return [(f"`{name}`", meaning.unit, meaning.text) for name, meaning in told]

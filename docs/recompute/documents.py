@@ -141,7 +141,7 @@ def _function(folder: str, name: str) -> str:
     """A function, a class or a constant by its dotted name."""
     module, _, member = name.rpartition(".")
     getattr(import_module(module), member)
-    return f"`{name.removeprefix('gpushmoo.')}`"
+    return f"`{name.removeprefix('gpushmoo.').removeprefix(f'{folder}.')}`"
 
 
 def _told(folder: str, kind: str, part: str) -> str:
@@ -157,21 +157,21 @@ def _told(folder: str, kind: str, part: str) -> str:
 def _check(folder: str, part: str) -> str:
     """Rows of the report's table of numbers whose quantity begins so."""
     _found(any(check.quantity.startswith(part) for check in computed_checks()), part)
-    return f"numbers, “{part}”"
+    return f"“{part}”"
 
 
 def _section(folder: str, heading: str, page: str) -> str:
     """A heading of a page of docs/ that begins so."""
     text = (ROOT / "docs" / page).read_text("utf-8")
     _found(re.search(rf"(?m)^#+ {re.escape(heading)}", text) is not None, heading)
-    return f"[{page.removesuffix('.md')}]({page}), “{heading}”"
+    return f"[{heading}]({page})"
 
 
 def _test(folder: str, name: str, file: str) -> str:
     """A test, by its file and its name."""
     text = (ROOT / file).read_text("utf-8")
     _found(f"\ndef {name}(" in text, name)
-    return f"[`{name}`](../{file})"
+    return f"[{Path(file).stem}](../{file})"
 
 
 def _file(folder: str, path: str) -> str:

@@ -87,9 +87,7 @@ def recorded(record: Record, documents: Record, claims: Claims) -> dict[str, Any
         "too_large": whole(int((cells["status"] == "too_many_threads").sum())),
         "others": whole(int((~cells["status"].isin(["ok", "too_many_threads"])).sum())),
         "samples": whole(int(ok[SAMPLE_COUNT].sum())),
-        "shards": len(shards),
         "devices": len({p["device"]["uuid"] for p in shards}),
-        "megabytes": f"{record.packed.stat().st_size / 1e6:.0f}",
         "runtime": device["runtime"],
         "multiprocessors": device["multiprocessors"],
         "l2_mib": f"{device['cache'] / 2**20:.0f}",
@@ -129,7 +127,7 @@ def peak(record: Record, claims: Claims) -> dict[str, Any]:
     ends = [e.multiples for e in cache_ends(record.of("global_load")) if e.multiples]
     claims.hold("Warm bandwidth falls before L2's nominal size.", all(e[0] < 1 for e in ends), ends)
     claims.hold("A warm load is faster far beyond L2's size.", gain[gain.index >= 4].iloc[0] > 0.02)
-    tops = {s: cell_peak_gbs(record.peak, c) or float("nan") for s, c in far.items()}
+    top = cell_peak_gbs(record.peak, far["warm"]) or math.nan
     return {
         "rows": [
             _peak_row(record, "outside L2 (float4, 4 GiB an array), warm", "warm", False),
@@ -137,11 +135,7 @@ def peak(record: Record, claims: Claims) -> dict[str, Any]:
             _peak_row(record, "best size inside L2, warm", "warm", True),
             _peak_row(record, "the same, flushed", "flushed", True),
         ],
-        "of_peak": {s: whole_percent(c["bandwidth_gbs"] / tops[s]) for s, c in far.items()},
-        "copies": {
-            s: f"{significant(c['bandwidth_gbs'])} against {significant(c['memcpy_gbs'])}"
-            for s, c in far.items()
-        },
+        "of_peak": whole_percent(far["warm"]["bandwidth_gbs"] / top),
         "ends": span(e for pair in ends for e in pair),
         "kept": [[f"{share:.2f}", f"{100 * g:+.0f} %"] for share, g in gain.items()],
     }
@@ -196,7 +190,6 @@ def tile(record: Record, documents: Record, claims: Claims) -> dict[str, Any]:
         "of_runtime": whole_percent(
             speed["distinct", "float"] / cells["distinct", "float"]["memcpy_gbs"]
         ),
-        "left": percent(gap["distinct"].value - 1),
         "gap": f"{gap['published'].value:.2f}",
         "small": {d: joined(f"{ratio:.2f}" for ratio in over[d]) for d in over},
         "float3_behind": percent(
@@ -220,14 +213,7 @@ def cliff(record: Record, claims: Claims) -> dict[str, Any]:
     speed = {key: float(cell["bandwidth_gbs"]) for key, cell in by.items()}
     short = max(1 - speed[d, 2 * n] / (2 * speed[d, n]) for d in TYPES for n in (1, 2, 4))
     claims.hold("The doubling law holds up to 8 blocks.", short < 0.05, short)
-    wanted = [
-        multiprocessors,
-        2 * multiprocessors,
-        capacity,
-        capacity + 1,
-        2 * capacity,
-        2 * capacity + 1,
-    ]
+    wanted = [capacity, capacity + 1, 2 * capacity, 2 * capacity + 1]
     rows = [[str(n), *(bare_interval(by[d, n]) for d in TYPES)] for n in wanted]
     loss = [
         f"{100 * (1 - r.value):.1f} % ({100 * (1 - r.high):.1f} to {100 * (1 - r.low):.1f})"
@@ -238,7 +224,7 @@ def cliff(record: Record, claims: Claims) -> dict[str, Any]:
         "capacity": capacity,
         "next": capacity + 1,
         "multiprocessors": multiprocessors,
-        "rows": [*rows[:4], [f"lost from {capacity} to {capacity + 1}", *loss], *rows[4:]],
+        "rows": [*rows[:2], [f"lost from {capacity} to {capacity + 1}", *loss], *rows[2:]],
         "doubling": percent(short),
         "double_over_float": f"{speed['double', 1] / speed['float', 1]:.2f}",
     }
@@ -259,16 +245,13 @@ def _law(
     claims.hold("X and Y are above zero.", all(1 < ratio < 2 for ratio in gain.values()))
     claims.hold("The law promises float4 too much.", min(ahead.values()) > 0)
     few = [share for n, share in ahead.items() if n <= one_each]
-    worst = max(ahead, key=lambda n: ahead[n])
     return {
         "counts": str(len(blocks)),
         "one": f"{gain[1]:.2f}",
         "full": f"{gain[capacity]:.2f}",
         "past": f"{gain[capacity + 1]:.2f}",
-        "x": f"{x[capacity] / (1 - x[capacity]):.2f}",
         "few": span((100 * share for share in few), " %"),
-        "worst": whole_percent(ahead[worst]),
-        "worst_at": str(worst),
+        "worst": whole_percent(max(ahead.values())),
     }
 
 
@@ -344,14 +327,19 @@ def textures(record: Record, claims: Claims) -> dict[str, Any]:
 def second_document(*records: Record) -> dict[str, Any]:
     """The tables of the report's page: all shapes of the best numbers of threads, and grids."""
     pages = [textures_page(r.ok, r.peak, SHMOOS, r.provenance) or {} for r in records]
+    reach: dict[tuple[str, str], list[float]] = {}
+    for bound in pages[0]["bounds"]:
+        kind = (bound["where"].partition(",")[0], bound["threads"])
+        reach.setdefault(kind, []).append(float(bound["reach"].split()[0]))
     first = ("where", "grid", "bandwidth", "threads")
     return {
         "candidates": pages[0]["candidates"],
-        "bounds": [[*bound.values()] for bound in pages[0]["bounds"]],
+        "bounds": joined(f"{span(of, ' %')} ({what}, {n})" for (what, n), of in reach.items()),
         "grids": [
             [*(g[n] for n in first), *g["named"], g["covering"], g["twin"]]
             for page in pages
             for g in page.get("grids", ())
+            if g["grid"] in ("covers the image", "1 wave")
         ],
     }
 
@@ -486,15 +474,8 @@ def _printed(claims: Claims) -> dict[str, Any]:
             late.append(abs(math.log(ratio)))
     met = [g for g in ours if abs(g["median_log"]) <= 0.10 and abs(g["worst_log"]) <= 0.35]
     return {
-        "rows": [
-            [
-                f"{g['operation']} {g['dtype']}",
-                str(g["streams"]),
-                *(f"{g[name]:.2f}" for name in ("median_log", "worst_log")),
-                length(g["worst_n"]),
-            ]
-            for g in ours
-        ],
+        "median": span(g["median_log"] for g in ours),
+        "worst": span(g["worst_log"] for g in ours),
         "met": f"{len(met) or 'none'} of {len(ours)}",
         "more": significant(median(more), 2),
         "late": f"{max(late):.2f}",
@@ -516,14 +497,15 @@ def _rivals(claims: Claims) -> dict[str, Any]:
     at_longest: dict[tuple[str, str], dict[str, MedianInterval]] = {}
     for r in fastest_host:
         at_longest.setdefault((r.operation, r.dtype), {})[r.way] = r.ratios[LONGEST]
-    against = {"naive": "a compiled loop", "blas-one": "one core's BLAS"}
     pays = []
-    for way, (name, words) in product(ways, against.items()):
-        mine = [r for r in found if (r.way, r.against) == (way, name)]
-        lengths = sorted(r.n or math.inf for r in mine)
-        most = span(r.ratios[r.at].median for r in mine)
-        at = ["never" if math.isinf(n) else whole(int(n)) for n in (lengths[0], lengths[-1])]
-        pays.append([way, words, " to ".join(dict.fromkeys(at)), most])
+    for way in ways:
+        row = [way]
+        for name in ("naive", "blas-one"):
+            mine = [r for r in found if (r.way, r.against) == (way, name)]
+            lengths = sorted(r.n or math.inf for r in mine)
+            at = ["never" if math.isinf(n) else length(int(n)) for n in (lengths[0], lengths[-1])]
+            row += [" to ".join(dict.fromkeys(at)), span(r.ratios[r.at].median for r in mine)]
+        pays.append(row)
     one = {
         c.n: c.cost
         for c in verdicts.changes(rows)
@@ -540,7 +522,6 @@ def _rivals(claims: Claims) -> dict[str, Any]:
         "never": f"pays for certain ({'; '.join(wins)})" if wins else "never pays for certain",
         "today": _today(found),
         "pays": pays,
-        "between": _between(rows),
         **_shared(rows, claims),
         "one_stream": {"short": percent(one[2**18].median), "long": percent(one[2**25].median)},
         "sharing": [
@@ -560,17 +541,6 @@ def _today(found: Iterable[verdicts.Rivalry]) -> tuple[list[str], list[list[str]
         for way in dict.fromkeys(r.way for r in mine)
     ]
     return ([f"n = {length(n)}" for n in lengths], lines) if mine else None
-
-
-def _between(rows: pd.DataFrame) -> list[list[str]]:
-    """Gains just under twice each power of two, by the streams and the type."""
-    gains: dict[tuple[int, bool], dict[str, list[float]]] = {}
-    for b in (b for b in verdicts.betweens(rows) if b.host > 0.4):
-        gains.setdefault((b.power, b.kept), {}).setdefault(b.dtype, []).append(b.gain.median)
-    return [
-        [length(n), "kept" if kept else "fresh", span(of["float"]), span(of["double"])]
-        for (n, kept), of in sorted(gains.items())
-    ]
 
 
 def _shared(rows: pd.DataFrame, claims: Claims) -> dict[str, str]:

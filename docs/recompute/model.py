@@ -43,15 +43,23 @@ def values(claims: Claims) -> dict[str, Any]:
         min(median(f"kernel {kernel}", "boosting") for kernel in FLAT)
         > 1.5 * median(NOTHING, "boosting"),
     )
+    parameters = _parameters(device)
+    given = [f"`{name}`" for name, told in device["parameters"].items() if not told["determined"]]
+    moved = [
+        100 * abs(amended["unseen"][name]["kernels"][kernel][1] - found[1])
+        for name, told in unseen["unseen"].items()
+        for kernel, found in told["kernels"].items()
+    ]
     shaken = [name for name in holds if median(name, "shaken") > 1.5 * median(name, "model")]
-    twice = unseen["unseen"]["judge"]["recorded_twice"]["copy2d_coalesced"]
     whys = json.loads((REFERENCE / FOLDER / "explained.json").read_text(encoding="utf-8"))
     return {
         "count": len(PARAMETERS),
         "trained": whole(device["trained"]),
         "cells": whole(device["cells"]),
-        "parameters": _parameters(device),
-        "given": joined(f"`{n}`" for n, p in device["parameters"].items() if not p["determined"]),
+        "parameters": parameters,
+        "unmeasured": len(PARAMETERS) - len(parameters) - len(given),
+        "given": joined(given),
+        "amended": f"{max(moved):.1f}",
         "hold_outs": [
             [name, *(errors(holds[name]["ways"].get(w, {}).get("all")) for w in WAYS)]
             for name in sorted(holds, key=lambda name: name != NOTHING)
@@ -63,7 +71,6 @@ def values(claims: Claims) -> dict[str, Any]:
                 f"`{kernel}`",
                 whole(found[0]),
                 errors(found),
-                errors(amended["unseen"][name]["kernels"][kernel]),
                 errors(told["recorded_twice"].get(kernel)),
                 errors(told["ways"]["near"].get(kernel)),
                 errors(told["ways"]["boosting"].get(kernel)),
@@ -71,7 +78,6 @@ def values(claims: Claims) -> dict[str, Any]:
             for name, told in unseen["unseen"].items()
             for kernel, found in told["kernels"].items()
         ],
-        "twice": errors(twice),
         "groups": named["fitted"]["all"][0],
         **{n: whole_percent(named[n]["all"][1]) for n in ("before", "fitted")},
         "band": {
@@ -99,20 +105,19 @@ def values(claims: Claims) -> dict[str, Any]:
     }
 
 
-WAYS = ("model", "shaken", "near", "boosting")
+WAYS = ("model", "shaken", "boosting")
 
 
 def _parameters(device: dict[str, Any]) -> list[list[str]]:
-    """Each determined parameter, and beside it what was measured by itself."""
+    """Each determined parameter that was also measured by itself, and both values."""
     facts = read_json(f"{FOLDER}/facts.json")["values"]
     measured = first_values(facts, DeviceFacts(**device["facts"]))
     rows = []
     for name, meaning in PARAMETERS.items():
         told = device["parameters"][name]
-        if told["determined"]:
-            known = name == "dram_latency" or (meaning.fact or "") in facts
+        if told["determined"] and (name == "dram_latency" or (meaning.fact or "") in facts):
             value, low, high = (significant(told[k], 3) for k in ("value", "low", "high"))
-            own = significant(measured[name], 3) if known else ""
+            own = significant(measured[name], 3)
             rows.append(
                 [f"`{name}`: {meaning.words}", f"{value} ({low} to {high})", own, told["unit"]]
             )

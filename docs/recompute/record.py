@@ -16,7 +16,7 @@ from gpushmoo.analysis.fastest import fastest
 from gpushmoo.analysis.peak import PeakRow, peak_rows
 from gpushmoo.analysis.run_quality import dataset_provenance
 from gpushmoo.storage.dataset import read_medians
-from gpushmoo.storage.packed import PACKED, unpacked
+from gpushmoo.storage.packed import unpacked
 from gpushmoo.storage.store import open_shard
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,11 +87,6 @@ class Record:
     def benchmark(self, name: str) -> Any:
         """A comparison that a script of experiments/ wrote beside the shards."""
         return json.loads((self.folder / "benchmarks" / f"{name}.json").read_text("utf-8"))
-
-    @property
-    def packed(self) -> Path:
-        """The file that all shards are packed in."""
-        return self.folder / PACKED
 
 
 def read_record(name: str = "nvidia-h200") -> Record:

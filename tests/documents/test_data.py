@@ -60,7 +60,7 @@ def test_the_query_of_the_readme_answers_its_question(
 def test_every_column_has_a_meaning_and_the_unit_that_its_name_tells() -> None:
     units = {"_s": "s", "_gbs": "GB/s", "_share": "0 to 1", "_bytes": "bytes"}
     for table in dictionary.FILES.values():
-        for name, _, _, unit, text in dictionary.rows(table):
+        for name, unit, text in dictionary.rows(table):
             assert text, name
             ending = name.strip("`").rpartition("_")[2]
             assert unit == units.get(f"_{ending}", unit), name

@@ -26,9 +26,9 @@ MOST_LINES_BELOW = {
     "kernels/": 2_800,
     "tests/": 32_300,
     "experiments/": 5_650,
-    "docs/": 1_900,
+    "docs/": 1_860,
 }
-MOST_MODULES, MOST_BYTES_OF_PAGES = 170, 168_000
+MOST_MODULES, MOST_BYTES_OF_PAGES = 170, 145_000
 # Tracked files that may be over 2 MB.
 LARGE = {"reports/reference/nvidia-h200/packed.parquet"}
 # What only a document says.

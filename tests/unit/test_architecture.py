@@ -65,7 +65,6 @@ def modules_in(folder: Path) -> Iterator[Module]:
 
 
 CHAPTER_FOLDERS = sorted(path.parent for path in CHAPTERS.glob("*/__init__.py"))
-CHAPTER_NAMES = {folder.name for folder in CHAPTER_FOLDERS}
 MODULES = {
     module.name: module
     for folder in (PACKAGE, KERNELS / "dot_products", *CHAPTER_FOLDERS)

@@ -26,7 +26,6 @@ from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import advice, best_of_dataset, best_table, tied_best
 from gpushmoo.core.schema import CORE_COLUMNS, GROUP, Status
 from gpushmoo.core.space import Problem
-from gpushmoo.devices.machine_code.cubins import compile_cubin
 from gpushmoo.exporting.choices import NEXT, SLOWEST, Choice, ExportGroup, choices, groups_of
 from gpushmoo.exporting.formats import (
     INVALIDITY,
@@ -289,23 +288,6 @@ def test_headers_compile_without_a_warning(
         [compiler, *flags, str(file)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_headers_compile_as_cuda() -> None:
-    chosen = choices([group({64: close(1.0), 8: close(2.0)}, device_name="é 2")])
-    made = entries(chosen)
-    source = (
-        c_header(made, ["é"])
-        + cpp_header(made, ["é"])
-        + """
-__global__ void kernel(int *out)
-{
-    out[threadIdx.x] = gpushmoo::on_2_copy_float_in_cache_block_x;
-    static_assert(GPUSHMOO_2_COPY_FLOAT_IN_CACHE_BLOCK_X == 64, "as in C++");
-}
-"""
-    )
-    assert compile_cubin(source, "header", ["-std=c++11"], "sm_90").code
 
 
 def test_what_cannot_be_a_name_in_c_is_refused_in_one_sentence() -> None:

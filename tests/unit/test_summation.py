@@ -147,12 +147,6 @@ def test_compiled_bins_are_those_of_numpy(dtype: np.dtype[Any], n: int) -> None:
         assert (used.min(), used.max()) == (0, summation._BINS - 1)
 
 
-@given(vectors())
-def test_compiled_bins_are_those_of_numpy_for_any_pairs(pair: tuple[Array, Array]) -> None:
-    x, y = (np.ascontiguousarray(v) for v in pair)
-    np.testing.assert_array_equal(_compiled_binned(x, y), _binned(x, y))
-
-
 @each_dtype
 def test_long_dot_products_are_compiled_in_segments_and_exact(
     dtype: np.dtype[Any], monkeypatch: pytest.MonkeyPatch
@@ -231,21 +225,6 @@ def test_non_finite_input(
         assert tolerance(reference, 5, dtype) == Tolerance(0.0, False)
 
 
-@pytest.mark.parametrize(
-    ("x", "y"),
-    [
-        (np.zeros(2, F32), np.zeros(2, F64)),
-        (np.zeros(2), np.zeros(3)),
-        (np.zeros((2, 2)), np.zeros((2, 2))),
-        (np.zeros(2, np.int32), np.zeros(2, np.int32)),
-        (np.zeros(2, np.float16), np.zeros(2, np.float16)),
-    ],
-)
-def test_unlike_vectors_are_refused(x: Array, y: Array) -> None:
-    with pytest.raises(ValueError, match="expected"):
-        reference_dot(x, y)
-
-
 # --- Bounds ---
 
 
@@ -268,44 +247,7 @@ def test_depths_of_small_sums() -> None:
     assert blocked_depth(13, 257, 4, 1) == 4 + 3 + 9
 
 
-def test_counts_out_of_range_are_refused() -> None:
-    refused: list[Callable[[], object]] = [
-        lambda: sequential_depth(-1),
-        lambda: pairwise_depth(-1),
-        lambda: pairwise_depth(4, 0),
-        lambda: blocked_depth(-1, 1, 1, 1),
-        lambda: blocked_depth(1, 0, 1, 1),
-        lambda: blocked_depth(1, 1, 0, 1),
-        lambda: blocked_depth(1, 1, 1, 0),
-        lambda: gamma(-1, 0.1),
-        lambda: dot_bound(1, F32, 1.0, -1),
-    ]
-    for call in refused:
-        with pytest.raises(ValueError, match="must be at least"):
-            call()
-    with pytest.raises(ValueError, match="float32 or float64"):
-        unit_roundoff(np.float16)
-
-
 counts = st.integers(0, 10**6)
-some = st.integers(1, 10**4)
-
-
-@given(counts, some, some, some, st.floats(0, 1e30))
-def test_more_of_anything_never_tightens(
-    n: int, threads: int, lanes: int, partials: int, magnitude: float
-) -> None:
-    assert pairwise_depth(n, threads) <= min(pairwise_depth(n + 1, threads), n)
-    depth = blocked_depth(n, threads, lanes, partials)
-    assert depth <= blocked_depth(n + 1, threads, lanes, partials)
-    assert depth <= blocked_depth(n, threads + 1, lanes, partials)
-    assert depth <= blocked_depth(n, threads, lanes, partials + 1)
-    for dtype in (F32, F64):
-        bound = dot_bound(depth, dtype, magnitude, n)
-        assert bound >= 0
-        assert bound <= dot_bound(depth + 1, dtype, magnitude, n)
-        assert bound <= dot_bound(depth, dtype, magnitude, n + 1)
-        assert bound <= dot_bound(depth, dtype, 2 * magnitude, n)
 
 
 @given(counts, st.floats(0, 1e300), counts)
@@ -402,38 +344,6 @@ def test_any_order_agrees_on_any_input(
         assert abs(float(result) - reference.value) <= bound + reference.uncertainty
 
 
-def test_sequential_bound_is_all_but_reached() -> None:
-    # Each addition to 1 loses a half unit in the last place, all of it.
-    n = 4096
-    x = np.full(n, 2.0**-24, F32)
-    x[0] = 1
-    y = np.ones(n, F32)
-    reference = reference_dot(x, y)
-    error = reference.value - float(sequential(x, y))
-    assert error == (n - 1) * 2.0**-24
-    assert error < dot_bound(sequential_depth(n), F32, reference.magnitude, n) < 1.01 * error
-
-
-def test_a_chain_of_fused_multiply_adds_counts_once_a_term() -> None:
-    x, y = uniform(500, F64) - np.array([[0.5], [0.5]])
-    total = 0.0
-    for product in products(x, y):
-        total = float(product + Fraction(total))  # a fused multiply-add rounds the exact value once
-    reference = reference_dot(x, y)
-    assert agrees(total, reference, tolerance(reference, sequential_depth(500), F64))
-
-
-def test_underflow_is_allowed_for() -> None:
-    # Each product is 0.49 of the smallest subnormal, and lost.
-    n = 1000
-    x = np.full(n, np.float32(0.49))
-    y = np.full(n, TINY32, F32)
-    reference = reference_dot(x, y)
-    limit = tolerance(reference, pairwise_depth(n), F32)
-    assert agrees(float(pairwise(x, y)), reference, limit)
-    assert limit.absolute < 1.1 * reference.value, "nor anything goes"
-
-
 # --- Agreement ---
 
 
@@ -441,11 +351,8 @@ def test_underflow_is_allowed_for() -> None:
     ("dtype", "n", "scheme"),
     [
         (F32, 3, "sequential"),
-        (F32, 300, "sequential"),
         (F32, 3000, "blocked"),
         (F32, 30000, "pairwise"),
-        (F64, 30000, "sequential"),
-        (F64, 300000, "pairwise"),
         (F64, 300000, "blocked"),
     ],
 )
@@ -530,15 +437,9 @@ def test_overflow_of_the_whole_sum(dtype: np.dtype[Any], most: float) -> None:
     ("dtype", "n", "condition"),
     [
         (F32, 2, 2.0),
-        (F32, 2, 1e4),
         (F32, 7, 1e12),
-        (F32, 1000, 1e3),
-        (F32, 100001, 1e8),
         (F32, 100, 2.0**96),
         (F64, 2, 1e10),
-        (F64, 3, 1e16),
-        (F64, 100, 1e100),
-        (F64, 100001, 10.0),
         (F64, 100001, 1e32),
         (F64, 1000, 2.0**768),
     ],
@@ -560,26 +461,3 @@ def test_ill_conditioned_sums_are_wrong_but_agree() -> None:
     result = float(sequential(x, y))
     assert abs(result - reference.value) > abs(reference.value), "no digit is right"
     assert agrees(result, reference, tolerance(reference, sequential_depth(1000), F32))
-
-
-def test_what_cancels_lies_anywhere() -> None:
-    pairs = [ill_conditioned(100, F64, np.random.default_rng(seed), 1e30) for seed in range(5)]
-    assert len({int(np.argmax(np.abs(x * y))) for x, y in pairs}) > 3
-
-
-@pytest.mark.parametrize(
-    ("dtype", "n", "condition"),
-    [
-        (F32, 1, 4.0),
-        (F32, 10, 1.5),
-        (F32, 10, NAN),
-        (F32, 10, INF),
-        (F32, 2, 1e8),
-        (F32, 1000, 2.0**97),
-        (F64, 2, 1e16),
-        (F64, 1000, 1e300),
-    ],
-)
-def test_impossible_conditions_are_refused(dtype: np.dtype[Any], n: int, condition: float) -> None:
-    with pytest.raises(ValueError, match="condition number"):
-        ill_conditioned(n, dtype, np.random.default_rng(1), condition)

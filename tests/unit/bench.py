@@ -39,11 +39,7 @@ class Bench:
         self.terminal = io.StringIO()
 
     def measure(
-        self,
-        variants: list[str],
-        threads: Any = THREADS,
-        build: Path | None = None,
-        **other: Any,
+        self, variants: list[str], threads: Any = THREADS, build: Path | None = None, **other: Any
     ) -> pd.DataFrame:
         """Rows by variant and threads."""
         out = self._tmp / "shard.parquet"

@@ -480,15 +480,7 @@ def work(
 
     builds = build_variants(device, FOLDER, "float", ["a", "b"])
     steps = CellSteps(
-        device,
-        FOLDER,
-        builds,
-        settings,
-        emit,
-        device.clock,
-        None,
-        do.together,
-        dict(do.launches),
+        device, FOLDER, builds, settings, emit, device.clock, None, do.together, dict(do.launches)
     )
     try:
         ShardRun(steps).measure(cells)

@@ -185,14 +185,6 @@ def test_several_pairs_tell_the_spread_themselves() -> None:
     assert "4 pairs of runs alone" in found.markdown()
 
 
-def test_more_pairs_make_intervals_narrower() -> None:
-    machine = Machine(8)
-    same, first, second = (machine.runs(n) for n in (8, 6, 6))
-    one, six = (compare_runs(first[:n], second[:n], same).groups for n in (1, 6))
-    widths = [(groups["change_high"] - groups["change_low"]).median() for groups in (one, six)]
-    assert widths[1] < widths[0] / 2
-
-
 def test_repeats_tell_the_spread_where_nothing_else_does() -> None:
     machine = Machine(9)
     found = compare_runs([machine.run("a")], [machine.run("b", {"v0": 0.10})])

@@ -28,11 +28,7 @@ from gpushmoo.devices.machine_code.cubins import (
     parameter_sizes,
     passed,
 )
-from gpushmoo.devices.machine_code.sass import (
-    complaints,
-    listing,
-    parse,
-)
+from gpushmoo.devices.machine_code.sass import complaints, listing, parse
 from gpushmoo.workloads.contract import Argument, BufferRef, Launch, NullRef, Workload
 from gpushmoo.workloads.host_fed import HostFedWorkload
 from gpushmoo.workloads.loader import KernelFolder, find_kernels, load_kernel

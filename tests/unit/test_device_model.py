@@ -11,14 +11,7 @@ import pytest
 from conftest import examples
 from described import FACTS, SQUARES, cells, described, measured, points, rows_of
 from gpushmoo.core.schema import GROUP
-from gpushmoo.model.fit import (
-    FEWEST,
-    NEAR_FULL,
-    WELL_KNOWN,
-    DeviceFit,
-    fit_device,
-    training,
-)
+from gpushmoo.model.fit import FEWEST, NEAR_FULL, WELL_KNOWN, DeviceFit, fit_device, training
 from gpushmoo.model.form import FIRST, LIMITS, Model, joined
 from gpushmoo.model.launches import Launches
 from hypothesis import given, settings

@@ -195,12 +195,7 @@ def every_build() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("kernel", "dtype", "variant", "problem", "ends"), [*every_build()])
 def test_every_kernel_is_right_at_the_ends_of_its_axes(
-    device: Device,
-    kernel: str,
-    dtype: str,
-    variant: str,
-    problem: Problem,
-    ends: tuple[int, ...],
+    device: Device, kernel: str, dtype: str, variant: str, problem: Problem, ends: tuple[int, ...]
 ) -> None:
     # PoCL has no images of two channels.
     if dtype == "float2" and device.image_refusal(problem, DTYPES[dtype]) is not None:

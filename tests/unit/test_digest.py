@@ -224,13 +224,7 @@ def test_what_python_imports_for_a_stage_is_behind_its_digest() -> None:
     assert {path for path in loaded if path.name != "__init__.py"} <= modules_of(SCRIPTS / module)
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        MEASURING,
-        str(CHAPTERS / "streamed_dot/study_job.py"),
-    ],
-)
+@pytest.mark.parametrize("script", [MEASURING, str(CHAPTERS / "streamed_dot/study_job.py")])
 def test_nothing_is_measured_again_for_what_reads_the_data(script: str) -> None:
     later = ("analysis/", "figures/", "planning/", "report/", "chapters/")
     assert [name for name in names_of(script) if name.startswith(later)] == []

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
-import shutil
-import subprocess
-import sys
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,10 +81,6 @@ def locked(text: str) -> dict[str, tuple[str, int]]:
     return found
 
 
-def test_there_is_a_lock_for_the_run_and_for_every_extra() -> None:
-    assert {p.stem for p in LOCKS} == {"run", "uv", "s3", *EXTRAS}
-
-
 def test_the_lock_for_s3_is_that_of_the_run_but_for_one_package() -> None:
     run, s3 = (locked((ROOT / f"requirements/{n}.lock").read_text()) for n in ("run", "s3"))
     changed = [name for name, (version, _) in run.items() if s3[name][0] != version]
@@ -122,54 +112,3 @@ def test_extra_leaves_the_versions_of_the_run_alone(name: str) -> None:
     run = locked((ROOT / "requirements/run.lock").read_text())
     extra = locked((ROOT / f"requirements/{name}.lock").read_text())
     assert {n: extra[n][0] for n in run} == {n: v for n, (v, _) in run.items()}
-
-
-def test_the_image_is_built_from_files_that_are_there() -> None:
-    text = (ROOT / "docker/Dockerfile").read_text()
-    assert re.findall(r"^FROM (.+)", text, re.MULTILINE) == ["python:3.12-slim"]
-    copied = re.findall(r"^COPY (\S+)", text, re.MULTILINE)
-    named = [*copied, *re.findall(r"^RUN sh (\S+)", text, re.MULTILINE)]
-    assert [name for name in named if not (ROOT / name).exists()] == []
-    packages = re.search(r"^# (\w+), (\w+) or (\w+): the lock file", text, re.MULTILINE)
-    assert {path.stem for path in LOCKS} >= set(packages.groups())
-    assert "://" not in text
-
-
-# Two bootstraps of one clone
-
-FAKE_UV = """#!/bin/sh
-echo "$1" >> calls
-[ "$1" = pip ] && exit
-mkdir -p .venv/bin site
-printf '#!/bin/sh\\necho site\\n' > .venv/bin/python
-chmod +x .venv/bin/python
-"""
-
-
-def test_a_bootstrap_waits_for_another_one(tmp_path: Path) -> None:
-    (tmp_path / "requirements").mkdir()
-    shutil.copy(ROOT / "requirements/bootstrap.sh", tmp_path / "requirements")
-    for name in ("uv", "cc"):
-        (tmp_path / name).write_text(FAKE_UV, encoding="utf-8")
-        (tmp_path / name).chmod(0o755)
-    uv = {"UV": str(tmp_path / "uv"), "PYTHON": sys.executable, "GPUSHMOO_NO_INTEL": "1"}
-    with (tmp_path / ".bootstrap.lock").open("w") as another:
-        fcntl.flock(another, fcntl.LOCK_EX)
-        process = subprocess.Popen(
-            ["sh", "requirements/bootstrap.sh", "run"],
-            cwd=tmp_path,
-            env={**os.environ, **uv, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-        )
-        assert process.stderr is not None
-        said = "bootstrap: another one is making .venv; waiting for it.\n"
-        assert process.stderr.readline() == said
-        assert not (tmp_path / "calls").exists()
-    assert process.communicate(timeout=600)[1] == ""
-    assert process.returncode == 0
-    assert (tmp_path / "calls").read_text().split() == ["venv", "pip"]
-    assert (tmp_path / ".venv/run.stamp").exists()
-    # The environment's Python imports the library of this clone.
-    lent = [f"{tmp_path}/workflow/scripts"]
-    assert (tmp_path / "site/gpushmoo.pth").read_text().splitlines() == lent

@@ -12,11 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from fakes import FakeClock
-from gpushmoo.core.errors import (
-    DeviceError,
-    LaunchFailedError,
-    OutOfDeviceMemoryError,
-)
+from gpushmoo.core.errors import DeviceError, LaunchFailedError, OutOfDeviceMemoryError
 from gpushmoo.core.space import Condition
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.streams import FedInTurn, Mark, StreamsInTurn
@@ -177,11 +173,7 @@ def does_nothing(launch: Launch, buffers: Mapping[str, Memory]) -> None:
 
 
 def pipeline(
-    n: int,
-    streams: int = 2,
-    chunk: int = 0,
-    setup: StreamSetup = StreamSetup.BEFORE,
-    host: int = 0,
+    n: int, streams: int = 2, chunk: int = 0, setup: StreamSetup = StreamSetup.BEFORE, host: int = 0
 ) -> Pipeline:
     """Of `n` elements, the last `host` of which are the host's."""
     pieces = []

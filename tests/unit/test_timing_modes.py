@@ -16,9 +16,7 @@ from gpushmoo.core.schema import Status
 from gpushmoo.core.space import TIMING_MODES, USUAL, Cell, Condition, Problem
 from gpushmoo.devices.cuda.timing import CudaLaunch, CudaLibraryCall, EventTimer
 from gpushmoo.devices.select import DeviceChoice
-from gpushmoo.measuring.rounds import (
-    MAX_ISOLATED,
-)
+from gpushmoo.measuring.rounds import MAX_ISOLATED
 from gpushmoo.planning.config import load_config
 from gpushmoo.planning.flow import Flow
 from gpushmoo.planning.plan import sweep_params

@@ -104,12 +104,7 @@ def test_every_value_is_a_build_and_a_bad_one_costs_its_own_cells(
     axes = {"TILE": [16, 24, 32, 48], "block_x": 1}
     rows = bench.measure(["plain", "greedy"], axes=axes)
     found = rows.set_index(["variant", "TILE"])["status"]
-    assert dict(found["plain"]) == {
-        16: "ok",
-        24: "invalid",
-        32: "wrong_result",
-        48: "build_failed",
-    }
+    assert dict(found["plain"]) == {16: "ok", 24: "invalid", 32: "wrong_result", 48: "build_failed"}
     assert dict(found["greedy"]) == {16: "resources", **dict.fromkeys((24, 32, 48), "invalid")}
     said = dict(zip(rows["status"], rows["message"], strict=True))
     assert said["invalid"] in ("24 does not divide a row", "one is enough")

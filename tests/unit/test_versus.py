@@ -34,11 +34,7 @@ from gpushmoo.measuring.events import (
 )
 from gpushmoo.measuring.job import MeasuredPairs
 from gpushmoo.measuring.paired import PairedRun, matched
-from gpushmoo.measuring.process import (
-    WorkerGoneError,
-    WorkerKilledError,
-    WorkerSilentError,
-)
+from gpushmoo.measuring.process import WorkerGoneError, WorkerKilledError, WorkerSilentError
 from gpushmoo.measuring.rounds import SLOWED_ROUNDS
 from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
 from gpushmoo.measuring.supervise import Supervisor
@@ -182,14 +178,6 @@ def test_a_device_that_slows_itself_down_costs_the_block_and_at_last_the_pairs()
         "the device kept slowing itself down",
     )
     assert SLOWED_ROUNDS > 1
-
-
-def test_what_runs_is_told_with_its_version() -> None:
-    told, _ = measured(FakeDevice())
-    began = [m for m in told if isinstance(m, Began)]
-    assert {m.who for m in began} == {"A", "B", "A and B"}
-    # Pairs have the keys of A's cells.
-    assert {key for m in began for key in m.keys} == {a.key for a, _ in PAIRS}
 
 
 def test_cells_are_matched_by_all_that_both_have() -> None:
@@ -353,16 +341,6 @@ def test_two_folders_of_one_name_are_measured_and_a_fault_costs_its_own_pair(
     assert not bad["beyond"]
 
 
-def test_the_result_prints_as_a_table_with_what_failed_last(against: Versus) -> None:
-    lines = repr(against).splitlines()
-    assert lines[0].endswith("mine/copies one")
-    assert lines[1].endswith("theirs/copies one")
-    assert lines[2].endswith(", 4 rounds of A B B A")
-    assert "2 pairs: 1 " in repr(against)
-    assert "launch_failed: B: the measuring process was ended by SIG" in lines[-1]
-    assert sum(against.verdicts.values()) == 1
-
-
 def judged_as(ratios: Sequence[float], noise: float) -> Versus:
     """A result of pairs whose B takes so much longer, measured with this noise."""
     rng = np.random.default_rng(3)
@@ -463,8 +441,4 @@ def test_types_of_which_none_is_common_are_named(place: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"^dtypes: A has float and B float4; name what both have"
     ):
-        versus(
-            place / "mine" / "copies",
-            place / "wide" / "copies",
-            variant_a="one",
-        )
+        versus(place / "mine" / "copies", place / "wide" / "copies", variant_a="one")

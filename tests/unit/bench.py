@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,13 @@ from gpushmoo.core.space import Cell
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring.buffers import Verdict, open_space
-from gpushmoo.measuring.builds import build_versions
+from gpushmoo.measuring.builds import build_variants, build_versions
+from gpushmoo.measuring.events import CellRun, Ended, Event
 from gpushmoo.measuring.job import ShardTask, run_shard
 from gpushmoo.measuring.progress import live_path
+from gpushmoo.measuring.rounds import ShardRun
+from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
+from gpushmoo.measuring.verify import CellSteps
 from gpushmoo.storage.store import read_shard
 from gpushmoo.workloads.loader import KernelFolder, load_kernel
 
@@ -86,6 +91,28 @@ class Bench:
             "thread_limit": None,
             "variants": variants,
         }
+
+
+def told(
+    device: Device, folder: KernelFolder, cells: Sequence[Cell], limit: int | None = 1024
+) -> list[Event]:
+    """What measuring tells of cells of one type, each of which has six samples."""
+    told: list[Event] = []
+    rule = StoppingRule(min_samples=6, max_samples=6, relative_half_width=0.5, budget_s=1.0)
+    builds = build_variants(device, folder, cells[0].dtype, sorted({c.variant for c in cells}))
+    assert not builds.failures
+    settings = MeasureSettings(1, limit, 0, 10.0, rule)
+    ShardRun(CellSteps(device, folder, builds, settings, told.append)).measure(cells)
+    return told
+
+
+def ended(
+    device: Device, folder: KernelFolder, cells: Sequence[Cell], limit: int | None = 1024
+) -> list[CellRun]:
+    """How measuring says that the cells end."""
+    runs = [e.run for e in told(device, folder, cells, limit) if isinstance(e, Ended)]
+    assert len(runs) == len(cells)
+    return runs
 
 
 def verdict(device: Device, folder: KernelFolder, cell: Cell) -> Verdict:

@@ -72,14 +72,12 @@ STRAYS = """
 PLACES = ("DEFINES", "INPUTS", "REFERENCE", "BYTES", "LAUNCH")
 Lines = Mapping[str, Sequence[str]]
 NOTHING: Lines = {}
+Measured = Callable[..., tuple[pd.DataFrame, str]]
 
 
 @pytest.fixture(params=BACKENDS)
-def measure(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., tuple[pd.DataFrame, str]]:
+def measure(request: pytest.FixtureRequest, tmp_path: Path) -> Measured:
     """Measures the kernel with lines at some of PLACES; its rows and what the terminal said."""
-    monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
 
     def run(
         lines: Lines = NOTHING,
@@ -170,9 +168,7 @@ ENDS = [
 ]
 
 
-def test_each_faulty_launch_costs_its_own_cells(
-    measure: Callable[..., tuple[pd.DataFrame, str]],
-) -> None:
+def test_each_faulty_launch_costs_its_own_cells(measure: Measured) -> None:
     faults = [(line, s, said) for s, cases in LAUNCHES.items() for line, said in cases]
     lines = [f"if x == {64 + i}: {line}" for i, (line, _, _) in enumerate(faults)]
     threads = range(64, 64 + len(faults))
@@ -184,9 +180,7 @@ def test_each_faulty_launch_costs_its_own_cells(
         assert all(re.search(said, message) for message in bad["message"]), line
 
 
-def test_each_faulty_problem_costs_its_own_cells(
-    measure: Callable[..., tuple[pd.DataFrame, str]],
-) -> None:
+def test_each_faulty_problem_costs_its_own_cells(measure: Measured) -> None:
     faults = [
         *(("INPUTS", line, said) for line, said in INPUTS),
         *(("REFERENCE", f"if len(inputs['src']) == 8: {line}", said) for line, said in REFERENCES),
@@ -207,7 +201,7 @@ def test_each_faulty_problem_costs_its_own_cells(
 
 @pytest.mark.parametrize(("place", "line", "said"), ENDS)
 def test_an_end_of_the_process_costs_the_cells_of_its_problem_and_no_others(
-    measure: Callable[..., tuple[pd.DataFrame, str]], place: str, line: str, said: str
+    measure: Measured, place: str, line: str, said: str
 ) -> None:
     rows, _ = measure({place: [line]})
     bad = rows["height"] == 8
@@ -216,9 +210,7 @@ def test_an_end_of_the_process_costs_the_cells_of_its_problem_and_no_others(
     assert all(re.search(said, message) for message in rows.loc[bad, "message"])
 
 
-def test_an_entry_that_is_not_in_the_source_is_a_failed_build(
-    measure: Callable[..., tuple[pd.DataFrame, str]],
-) -> None:
+def test_an_entry_that_is_not_in_the_source_is_a_failed_build(measure: Measured) -> None:
     assert set(measure()[0]["status"]) == {"ok"}
     rows, _ = measure(variant="absent")
     assert set(rows["status"]) == {"build_failed"}
@@ -235,7 +227,7 @@ def test_an_entry_that_is_not_in_the_source_is_a_failed_build(
     ],
 )
 def test_a_kernel_that_writes_what_it_must_not_is_a_wrong_result(
-    measure: Callable[..., tuple[pd.DataFrame, str]], variant: str, said: str
+    measure: Measured, variant: str, said: str
 ) -> None:
     rows, _ = measure(variant=variant)
     assert set(rows["status"]) == {"wrong_result"}
@@ -243,9 +235,7 @@ def test_a_kernel_that_writes_what_it_must_not_is_a_wrong_result(
         assert re.search(said.format(n=64 * height), message)
 
 
-def test_an_error_before_the_build_costs_the_variant(
-    measure: Callable[..., tuple[pd.DataFrame, str]],
-) -> None:
+def test_an_error_before_the_build_costs_the_variant(measure: Measured) -> None:
     rows, terminal = measure({"DEFINES": ["raise LookupError"]})
     assert set(rows["status"]) == {"workload_failed"}
     assert rows["message"].str.contains(r"kernels/mine/workload.py:\d+: LookupError$").all()
@@ -253,7 +243,7 @@ def test_an_error_before_the_build_costs_the_variant(
 
 
 def test_a_kernel_that_does_not_compile_is_said_with_its_first_error_and_its_log(
-    measure: Callable[..., tuple[pd.DataFrame, str]],
+    measure: Measured,
 ) -> None:
     rows, terminal = measure(variant="broken")
     assert set(rows["status"]) == {"build_failed"}
@@ -280,9 +270,7 @@ def test_the_first_error_of_any_compiler_is_found(log: str, first: str) -> None:
     assert first in str(compile_error("kernel.cl", log))
 
 
-def test_an_end_before_the_device_is_asked_for_is_said_in_one_sentence(
-    measure: Callable[..., tuple[pd.DataFrame, str]],
-) -> None:
+def test_an_end_before_the_device_is_asked_for_is_said_in_one_sentence(measure: Measured) -> None:
     with pytest.raises(DeviceError, match=r"^The device was not opened: .* ended with status 3"):
         measure({"DEFINES": ["import os; os._exit(3)"]})
 

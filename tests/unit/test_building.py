@@ -242,13 +242,8 @@ def test_without_a_device_or_an_architecture_nothing_is_built(
 
 @pytest.mark.parametrize("backend", ["opencl", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_a_shard_is_measured_from_its_build_file_without_its_source(
-    backend: str,
-    request: pytest.FixtureRequest,
-    faulty: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    backend: str, request: pytest.FixtureRequest, faulty: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
     choice = DeviceChoice("cuda", 0, "auto", tmp_path)
     if backend == "cuda":
         request.getfixturevalue("cuda_device")

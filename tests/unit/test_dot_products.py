@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 import pytest
+from bench import ended
 from conftest import ROOT
 from covering import CHOSEN, Choice, covering, edited, integers
 from dot_products.summation import reference_dot
@@ -25,10 +26,6 @@ from gpushmoo.devices.base import Device
 from gpushmoo.measuring import rounds
 from gpushmoo.measuring.buffers import FedSpace, ReducedSpace, Verdict
 from gpushmoo.measuring.builds import build_variants
-from gpushmoo.measuring.events import CellRun, Ended, Event
-from gpushmoo.measuring.rounds import ShardRun
-from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
-from gpushmoo.measuring.verify import CellSteps
 from gpushmoo.workloads.contract import Launch, LibraryCall
 from gpushmoo.workloads.loader import KernelFolder, load_kernel
 from hypothesis import given
@@ -276,22 +273,6 @@ def test_a_kernel_that_leaves_something_out_is_called_wrong(
     found = verdicts(device, folder, mine, data)
     assert {v.wrong_words for v in found} == {1}
     assert all("the bound of this order of summation" in str(v.message) for v in found)
-
-
-def ended(
-    device: Device, folder: KernelFolder, cells: list[Cell], limit: int | None = 1024
-) -> list[CellRun]:
-    """How measuring says that the cells end."""
-    events: list[Event] = []
-    rule = StoppingRule(min_samples=6, max_samples=6, relative_half_width=0.5, budget_s=1.0)
-    asked = MeasureSettings(1, limit, 0, 10.0, rule)
-    variants = sorted({c.variant for c in cells})
-    builds = build_variants(device, folder, cells[0].dtype, variants)
-    assert not builds.failures
-    ShardRun(CellSteps(device, folder, builds, asked, events.append)).measure(cells)
-    runs = [e.run for e in events if isinstance(e, Ended)]
-    assert len(runs) == len(cells)
-    return runs
 
 
 def few_cells(*sizes: tuple[int, int], host_percent: int = 0) -> list[Cell]:

@@ -94,10 +94,7 @@ def run_in(folder: Path, choice: DeviceChoice) -> Run:
 
 
 @pytest.fixture
-def run(
-    opencl_choice: DeviceChoice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Run]:
-    monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
+def run(opencl_choice: DeviceChoice, tmp_path: Path) -> Iterator[Run]:
     made = run_in(tmp_path, opencl_choice)
     yield made
     made.end()
@@ -106,11 +103,9 @@ def run(
 @pytest.fixture(scope="module")
 def original(opencl_choice: DeviceChoice, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("begun")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GPUSHMOO_LOCK_DIR", str(folder / "locks"))
-        made = run_in(folder / "run", opencl_choice)
-        made.measure()
-        made.end()
+    made = run_in(folder / "run", opencl_choice)
+    made.measure()
+    made.end()
     return folder / "run"
 
 

@@ -8,16 +8,13 @@ import os
 import numpy as np
 import numpy.typing as npt
 import pytest
+from bench import told
 from conftest import ROOT
 from dot_products.host_dot import BLOCK, SHARED, host_dot, host_dot_depth
 from gpushmoo.core.space import Problem, enumerate_cells
 from gpushmoo.devices.base import Device
 from gpushmoo.measuring import rounds
-from gpushmoo.measuring.builds import build_variants
-from gpushmoo.measuring.events import Began, Ended, Event
-from gpushmoo.measuring.rounds import ShardRun
-from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
-from gpushmoo.measuring.verify import CellSteps
+from gpushmoo.measuring.events import Began, Ended
 from gpushmoo.workloads.loader import load_kernel
 
 CORES = len(os.sched_getaffinity(0))
@@ -93,11 +90,7 @@ def test_ways_on_the_host_are_right_and_not_measured_in_turns(
     folder = load_kernel(ROOT / "kernels/dot_host")
     variants = folder.workload.variants
     cells = enumerate_cells(folder.name, "double", variants, [Problem(1, 0), Problem(1, 1003)], {})
-    rule = StoppingRule(min_samples=6, max_samples=6, relative_half_width=0.5, budget_s=1.0)
-    builds = build_variants(opencl_device, folder, "double", variants)
-    events: list[Event] = []
-    settings = MeasureSettings(1, None, 0, 10.0, rule)
-    ShardRun(CellSteps(opencl_device, folder, builds, settings, events.append)).measure(cells)
+    events = told(opencl_device, folder, cells, None)
     ended = [e.run for e in events if isinstance(e, Ended)]
     assert {(r.cell.key, r.status, len(r.samples_s)) for r in ended} == {
         (c.key, "ok", 6) for c in cells

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from bench import wrong_words
+from bench import ended, wrong_words
 from conftest import ROOT, examples
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import LaunchRefusedError, OutOfDeviceMemoryError
@@ -20,11 +20,6 @@ from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Cell, Problem, enumerate_cells
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.opencl.device import OpenCLDevice
-from gpushmoo.measuring.builds import build_variants
-from gpushmoo.measuring.events import CellRun, Ended, Event
-from gpushmoo.measuring.rounds import ShardRun
-from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
-from gpushmoo.measuring.verify import CellSteps
 from gpushmoo.workloads.contract import HeatMap, Launch
 from gpushmoo.workloads.loader import KernelFolder, find_kernels, load_kernel
 from gpushmoo.workloads.views import FigureData
@@ -210,8 +205,7 @@ def test_the_map_of_shapes_is_of_grids_that_cover_the_image_where_there_are_any(
 
 def test_a_row_counts_the_blocks_that_were_launched(device: Device) -> None:
     axes = {"block_x": [8], "block_y": [8], "waves": [0, 1]}
-    sizes = [Problem(800, 800)]
-    runs = ended(device, SURF, "float", ["block-one", "block-one-plain"], sizes, axes)
+    runs = ended(device, SURF, few(SURF, ["block-one", "block-one-plain"], 800, 800, axes))
     units = device.info.multiprocessors
     found = {(r.cell["waves"], r.launch.blocks <= (r.resident_blocks or 1) * units) for r in runs}
     assert {r.status for r in runs} == {Status.OK}
@@ -263,22 +257,15 @@ def test_an_image_over_the_devices_limit_is_refused_with_the_limit(
 SHAPES = {"block_x": [8, 64], "block_y": [4, 64]}
 
 
-def ended(
-    device: Device,
-    folder: KernelFolder,
-    dtype: str,
+def few(
+    kernel: KernelFolder,
     variants: Sequence[str],
-    sizes: Sequence[Problem],
+    height: int = 16,
+    width: int = 16,
     axes: Mapping[str, Sequence[int]] = SHAPES,
-) -> list[CellRun]:
-    """How the cells of a small sweep end."""
-    events: list[Event] = []
-    rule = StoppingRule(min_samples=6, max_samples=6, relative_half_width=0.5, budget_s=1.0)
-    asked = MeasureSettings(1, 1024, 0, 10.0, rule)
-    builds = build_variants(device, folder, dtype, variants)
-    run = ShardRun(CellSteps(device, folder, builds, asked, events.append))
-    run.measure(enumerate_cells(folder.name, dtype, variants, sizes, axes))
-    return [e.run for e in events if isinstance(e, Ended)]
+) -> list[Cell]:
+    """The cells of a small sweep."""
+    return enumerate_cells(kernel.name, "float", variants, [Problem(height, width)], axes)
 
 
 @pytest.mark.parametrize("kernel", [TEX, SURF], ids=lambda f: f.name)
@@ -286,8 +273,8 @@ def test_an_image_too_large_costs_its_cells_and_no_others(
     device: Device, kernel: KernelFolder
 ) -> None:
     assert device.info.max_image is not None
-    sizes = [Problem(16, 16), Problem(1, device.info.max_image[0] + 1)]
-    runs = ended(device, kernel, "float", mappings_of(kernel)[:2], sizes)
+    variants, most = mappings_of(kernel)[:2], device.info.max_image[0]
+    runs = ended(device, kernel, few(kernel, variants) + few(kernel, variants, 1, most + 1))
     found = Counter((r.cell.problem.height, r.status) for r in runs)
     assert found == {
         (16, Status.OK): 6,
@@ -305,11 +292,11 @@ def test_without_image_support_every_image_cell_says_so_and_buffers_go_on(
     opencl_device: OpenCLDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opencl_device, "info", replace(opencl_device.info, max_image=None))
-    runs = ended(opencl_device, TEX, "float", mappings_of(TEX)[:1], [Problem(16, 16)])
+    runs = ended(opencl_device, TEX, few(TEX, mappings_of(TEX)[:1]))
     refused = [r for r in runs if r.status is Status.RESOURCES]
     assert [r.message for r in refused] == ["the device has no images"] * 3
     copy = KERNELS["copy2d_coalesced"]
-    runs = ended(opencl_device, copy, "float", ["element"], [Problem(16, 16)])
+    runs = ended(opencl_device, copy, few(copy, ["element"]))
     assert Counter(r.status for r in runs) == {Status.OK: 3, Status.TOO_MANY_THREADS: 1}
 
 

@@ -124,7 +124,7 @@ with joblog.job_log(sys.argv[1]) as terminal:
     make_kernel("chatty", USER_CUDA, source)
     log = tmp_path / "x.log"
     args = (str(tmp_path), opencl_choice.runtime, str(opencl_choice.cache))
-    done = job(code, log, *args, GPUSHMOO_LOCK_DIR=str(tmp_path / "locks"))
+    done = job(code, log, *args)
     assert done.returncode == 0, done.stderr
     told = log.read_text()
     assert len(told) <= MOST

@@ -198,9 +198,11 @@ HANDLE = "GPU-00112233-4455-6677-8899-aabbccddeeff"
 FREED = [["free core", HANDLE], ["free memory", HANDLE]]
 LOCKED = [["lock core", HANDLE, 1500, 1500], ["lock memory", HANDLE, 3201, 3201]]
 
+Calls = Callable[[], list[list[object]]]
+
 
 @pytest.fixture
-def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[list[object]]]:
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calls:
     """What the fake NVML was told so far; locks lie in a folder of the test's own."""
     file = tmp_path / "nvml"
     monkeypatch.setenv("FAKE_NVML", str(file))
@@ -216,7 +218,7 @@ def locked(uuid: str = UUID) -> DeviceLock:
     return lock
 
 
-def test_clocks_are_held_until_they_are_freed(calls: Callable[[], list[list[object]]]) -> None:
+def test_clocks_are_held_until_they_are_freed(calls: Calls) -> None:
     lock = locked()
     clocks = HeldClocks("cuda", UUID, 1500, lock)
     assert calls() == LOCKED
@@ -232,9 +234,7 @@ def test_clocks_are_held_until_they_are_freed(calls: Callable[[], list[list[obje
     assert device_lock(UUID).acquire()
 
 
-def test_a_uuid_that_is_not_whole_tells_the_place_on_the_bus(
-    calls: Callable[[], list[list[object]]],
-) -> None:
+def test_a_uuid_that_is_not_whole_tells_the_place_on_the_bus(calls: Calls) -> None:
     uuid = "GPU-0011-0000:18:00.0"
     clocks = HeldClocks("cuda", uuid, "base", locked(uuid))
     # The base is the clock of the rated power.
@@ -264,7 +264,7 @@ signal.pause()
     [(signal.SIGKILL, False), (signal.SIGTERM, False), (signal.SIGINT, True)],
 )
 def test_a_process_that_is_killed_leaves_free_clocks_behind(
-    number: signal.Signals, whole_group: bool, calls: Callable[[], list[list[object]]]
+    number: signal.Signals, whole_group: bool, calls: Calls
 ) -> None:
     paths = [str(ROOT / "workflow/scripts"), os.environ["PYTHONPATH"]]
     process = subprocess.Popen(
@@ -294,7 +294,7 @@ def test_a_process_that_is_killed_leaves_free_clocks_behind(
     ],
 )
 def test_where_it_is_not_permitted_one_sentence_says_so_and_nothing_is_freed(
-    error: str, why: str, calls: Callable[[], list[list[object]]], monkeypatch: pytest.MonkeyPatch
+    error: str, why: str, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_REFUSED", f"lock core:{error}")
     clocks = HeldClocks("cuda", UUID, 1500, locked())
@@ -308,9 +308,7 @@ def test_where_it_is_not_permitted_one_sentence_says_so_and_nothing_is_freed(
 
 
 def test_memory_whose_clock_has_no_lock_is_no_failure(
-    calls: Callable[[], list[list[object]]],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    calls: Calls, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv(
         "FAKE_REFUSED", "lock memory:NVMLError_NotSupported;free memory:NVMLError_NotSupported"
@@ -323,9 +321,7 @@ def test_memory_whose_clock_has_no_lock_is_no_failure(
 
 
 def test_clocks_that_cannot_be_freed_are_named(
-    calls: Callable[[], list[list[object]]],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    calls: Calls, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("FAKE_REFUSED", "free core:NVMLError")
     HeldClocks("cuda", UUID, 1500, locked()).free()
@@ -334,7 +330,7 @@ def test_clocks_that_cannot_be_freed_are_named(
 
 
 def test_without_nvml_or_another_backend_nothing_is_locked(
-    calls: Callable[[], list[list[object]]], monkeypatch: pytest.MonkeyPatch
+    calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = HeldClocks("opencl", UUID, "base", locked())
     assert other.told.why == "backend 'opencl' has no way to lock clocks"
@@ -364,11 +360,7 @@ def copies(opencl_choice: DeviceChoice, tmp_path: Path) -> Bench:
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_job_frees_the_clocks_that_it_locked_whether_it_ends_well_or_not(
-    fails: bool,
-    copies: Bench,
-    calls: Callable[[], list[list[object]]],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    fails: bool, copies: Bench, calls: Calls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(
         process, "HeldClocks", lambda _, uuid, asked, lock: HeldClocks("cuda", UUID, asked, lock)

@@ -96,10 +96,9 @@ def space_of_axes(**axes: Any) -> ShardSpace:
 
 @pytest.mark.parametrize("choice", BACKENDS, indirect=True)
 def test_every_value_is_a_build_and_a_bad_one_costs_its_own_cells(
-    choice: Any, turned: KernelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    choice: Any, turned: KernelFolder, tmp_path: Path
 ) -> None:
     """48 does not compile, 24 cannot be, and no device has the shared memory of ``greedy``."""
-    monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
     bench = Bench(choice, turned.path, tmp_path)
     axes = {"TILE": [16, 24, 32, 48], "block_x": 1}
     rows = bench.measure(["plain", "greedy"], axes=axes)

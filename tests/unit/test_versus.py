@@ -310,7 +310,6 @@ def place(tmp_path_factory: pytest.TempPathFactory, opencl_cache: Path) -> Itera
         (kernel / "workload.py").write_text(text)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(opencl_cache))
-        patch.setenv("GPUSHMOO_LOCK_DIR", str(folder / "locks"))
         yield folder
 
 

@@ -257,7 +257,6 @@ def test_in_a_terminal_it_goes_on_until_the_run_is_finished(
 def test_a_job_tells_of_every_cell_and_leaves_no_file(
     opencl_choice: DeviceChoice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
     kept: list[LiveShard | None] = []
     monkeypatch.setattr("gpushmoo.measuring.worker._TELL_EVERY_S", 0.0)
     close = LiveFile.close
@@ -284,9 +283,8 @@ def test_a_job_tells_of_every_cell_and_leaves_no_file(
 
 
 def test_where_nothing_can_be_written_the_measurement_goes_on(
-    opencl_choice: DeviceChoice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    opencl_choice: DeviceChoice, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
     (tmp_path / FOLDER).write_text("a file in the folder's place")
     bench = Bench(opencl_choice, ROOT / "kernels/global_copy", tmp_path)
     cells = bench.measure(["plain"], axes={"block_x": [32], "unroll": [1], "passes": 1})

@@ -116,17 +116,6 @@ def test_a_kernel_of_flat_blocks_is_asked_for_256_threads_at_its_other_parameter
     assert found.defaults == {"256 × 1": pytest.approx(0.2)}
 
 
-def test_a_kernel_without_parameters_has_a_dash() -> None:
-    one = group({(8, 8): 1.0}).drop(columns=["block_x", "block_y"])
-    [found] = advised(one)
-    assert (launch_words(found.cell, found.axes), found.defaults) == ("—", {})
-    page = first_page([found], one, {"k": {"title": "K"}}, False)
-    [row] = page["kernels"][0]["rows"]
-    assert (row["use"], row["worst"]["text"], row["in_cache"]["text"]) == ("—", "—", "—")
-    assert page["kernels"][0]["thumbnail"] is None
-    assert advice_findings([found]) == []
-
-
 TIMES = st.dictionaries(
     st.tuples(st.sampled_from([4, 8, 16, 32]), st.sampled_from([1, 4, 8, 16])),
     st.floats(0.5, 4.0),
@@ -260,30 +249,12 @@ def findings_of(*groups: pd.DataFrame) -> list[Finding]:
     return advice_findings(advised(*groups))
 
 
-def test_the_usual_blocks_are_compared_with_their_numbers() -> None:
-    [first, *_] = ranked(findings_of(group(LARGE)))
-    assert first.sentence == (
-        "A block of 256 × 1 costs up to 2.0 times the time (k, float); of the usual blocks 16 × 16 "
-        "loses least, at most 0 % more time (k, float)."
-    )
-    assert (first.worth, first.kernel) == (pytest.approx(1.0), "k")
-
-
 def test_what_holds_in_memory_only_and_what_the_cache_is_worth_are_told() -> None:
     far = LARGE | {(64, 4): 1.05}
     said = [f.sentence for f in findings_of(group(far), group(SMALL, side=1024))]
     assert any("16 × 16 costs 2.0 times the time there (k, float); use 64 × 4." in s for s in said)
     # 1024² in 0.01 s against 8192² in 1 s: 1.56 times as fast.
     assert any("up to 1.6 times as fast" in s for s in said)
-
-
-def test_element_types_are_compared_at_one_problem_and_in_memory_only() -> None:
-    faster = group({(32, 8): 0.5, (4, 4): 2.0}, dtype="double")
-    said = [f.sentence for f in findings_of(group(LARGE), faster)]
-    assert any("k moves 1.07 GB/s with double and 0.537 GB/s with float" in s for s in said)
-    small = [group(SMALL, side=1024), group(SMALL, side=1024, dtype="double")]
-    small[1]["bandwidth_gbs"] *= 2
-    assert not any("element type" in f.sentence for f in findings_of(*small))
 
 
 def test_five_findings_stand_first_faults_before_all() -> None:

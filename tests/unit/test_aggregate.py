@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -94,22 +93,6 @@ def cells(dataset: Path) -> pd.DataFrame:
 # The data set
 
 
-def test_pandas_and_duckdb_read_the_same_rows(dataset: Path) -> None:
-    ours = pd.read_parquet(dataset)
-    sql = f"select * from read_parquet('{dataset}/**/*.parquet', hive_partitioning=true)"
-    theirs = duckdb.sql(sql).to_arrow_table().to_pandas()
-    assert set(theirs.columns) == set(ours.columns)
-    assert len(ours) == 9
-    columns = ["cell_key", "kernel", "dtype", "status", "median_s", "x", "y"]
-    for frame in (ours, theirs):
-        frame[["kernel", "dtype"]] = frame[["kernel", "dtype"]].astype(str)
-    one, two = (f[columns].sort_values("cell_key", ignore_index=True) for f in (ours, theirs))
-    pd.testing.assert_frame_equal(one, two, check_dtype=False)
-    assert {str(ours[axis].dtype) for axis in "xy"} == {"Int64"}
-    samples = (f.set_index("cell_key").sort_index()["samples_s"] for f in (ours, theirs))
-    assert all(list(a) == list(b) for a, b in zip(*samples, strict=True))
-
-
 def test_every_file_has_the_union_of_axes_and_beside_it_the_provenance_of_every_shard(
     dataset: Path, cells: pd.DataFrame
 ) -> None:
@@ -134,15 +117,6 @@ def test_aggregating_again_in_any_order_replaces_the_dataset(
     aggregate(shards[:1], dataset)
     assert len(read_cells(dataset)) == 3
     assert [p for p in dataset.parent.iterdir() if p.is_dir() and p != dataset] == []
-
-
-def test_same_cell_of_another_device_is_no_double_and_a_shard_may_have_no_cell(
-    shards: list[Path], tmp_path: Path
-) -> None:
-    other = write(tmp_path / "other.parquet", {1: 1.0, 2: 2.0, 3: 3.0}, uuid="fake-1")
-    empty = write(tmp_path / "empty.parquet", {})
-    aggregate([*shards, other, empty], tmp_path / "dataset")
-    assert len(read_cells(tmp_path / "dataset")) == 12
 
 
 def test_models_are_mixed_only_where_they_were_recorded(shards: list[Path], tmp_path: Path) -> None:

@@ -82,15 +82,6 @@ def test_private_names_stay_in_their_package() -> None:
     ] == []
 
 
-def test_no_class_name_stands_twice() -> None:
-    places: dict[str, list[str]] = {}
-    for module in MODULES.values():
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.ClassDef):
-                places.setdefault(node.name, []).append(module.place(node.lineno))
-    assert {name: where for name, where in places.items() if len(where) > 1} == {}
-
-
 def test_no_module_is_longer_than_one_reads() -> None:
     lines = Counter({name: len(m.text.splitlines()) for name, m in MODULES.items()})
     assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}

@@ -209,17 +209,6 @@ def test_a_pair_has_no_say_in_its_own_spread() -> None:
     assert without["cell"].whole.own.variance == pytest.approx(beside["cell"].whole.own.variance)
 
 
-def test_it_is_told_where_other_devices_may_differ_more_than_is_known() -> None:
-    machine = Machine(20)
-    first, second, same = machine.run("a"), machine.run("b"), machine.runs(4)
-    words = "A and B are of different devices and these of one"
-    assert words not in compare_runs([first], [second], same).markdown()
-    second.cells["device_uuid"] = "made-1"
-    assert words in compare_runs([first], [second], same).markdown()
-    same[0].cells["device_uuid"] = "made-1"
-    assert words not in compare_runs([first], [second], same).markdown()
-
-
 def test_a_device_that_somebody_measured_needs_no_other_runs() -> None:
     machine = Machine(2, own=0.0005)
     first, second = machine.run("a"), machine.run("b", {"v3": 0.1})

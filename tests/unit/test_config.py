@@ -302,24 +302,6 @@ def test_what_is_taken_is_what_was_written(tmp_path: Path) -> None:
     assert "a{sweep}/x.parquet' has '{' or '}' in its name" in text
 
 
-def test_kernel_that_says_nothing_takes_its_own_defaults() -> None:
-    sweep = load_config(changed("kernels", {"copy2d_coalesced": {}}), ROOT).sweeps[
-        "copy2d_coalesced"
-    ]
-    workload = sweep.folder.workload
-    assert (sweep.dtypes, sweep.axes) == (tuple(workload.dtypes), dict(workload.axes))
-    assert sweep.problems == tuple(Problem(s, s) for s in workload.sizes)
-
-
-def test_a_second_sweep_of_a_kernel_has_sizes_of_its_own() -> None:
-    second = {"kernel": "tex2d_sum", "sizes": [64]}
-    sweeps = load_config(changed("kernels.small", second), ROOT).sweeps
-    assert sweeps["small"].folder.name == sweeps["tex2d_sum"].folder.name == "tex2d_sum"
-    workload = sweeps["small"].folder.workload
-    assert sweeps["small"].variants == tuple(workload.default_variants)
-    assert len(workload.default_variants) < len(workload.variants)
-
-
 # Sweeps of one kernel
 
 FIRST = {
@@ -415,15 +397,6 @@ def test_sweeps_that_share_a_cell_on_some_device_are_never_apart(
     if shares_a_cell(one, other, Residency(multiprocessors, resident_blocks)):
         assert not _apart(one, other)
         assert not _apart(other, one)
-
-
-def test_a_dot_product_is_so_long_and_may_be_of_nothing() -> None:
-    spec = {"sizes": [0, 5, [2, 3]], "axes": {"chunk": [0, 4], "host_percent": 0}}
-    sweep = load_config(changed(DOT, spec), ROOT).sweeps["dot_streamed"]
-    assert sweep.problems == (Problem(1, 0), Problem(1, 5), Problem(2, 3))
-    assert sweep.axes["chunk"] == [0, 4]
-    most = load_config(changed(DOT, {"sizes": [2**28]}), ROOT).sweeps["dot_streamed"]
-    assert most.problems == (Problem(1, 2**28),)
 
 
 def test_a_device_holds_both_arrays_of_a_dot_product_and_none_of_the_hosts_own() -> None:

@@ -12,7 +12,7 @@ from conftest import examples
 from described import FACTS, SQUARES, cells, described, measured, points, rows_of
 from gpushmoo.core.schema import GROUP
 from gpushmoo.model.fit import FEWEST, NEAR_FULL, WELL_KNOWN, DeviceFit, fit_device, training
-from gpushmoo.model.form import FIRST, LIMITS, Model, joined
+from gpushmoo.model.form import FIRST, LIMITS, Model
 from gpushmoo.model.launches import Launches
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -63,31 +63,6 @@ def test_a_slower_device_never_makes_a_launch_faster(
     assert np.all(seconds(TABLE, slower) >= LEAST * seconds(TABLE, values))
 
 
-@given(st.integers(1, 5), st.integers(0, 4), parameters())
-def test_half_as_many_resident_blocks_never_make_a_launch_of_whole_waves_faster(
-    waves: int, power: int, values: dict[str, float]
-) -> None:
-    most = TABLE["multiprocessors"] * 2**power
-    held = TABLE.assign(resident=2**power, blocks=waves * most)
-    fewer = held.assign(resident=max(1, 2**power // 2))
-    assert np.all(seconds(fewer, values) >= LEAST * seconds(held, values))
-
-
-def test_fewer_resident_blocks_make_hardly_any_launch_faster() -> None:
-    """A wave that is not full takes less than its share, so a little may be won by one more."""
-    before = seconds(TABLE, dict(FIRST))
-    for most in (1, 2, 4, 8, 16):
-        fewer = TABLE.assign(resident=np.minimum(TABLE["resident"], most))
-        assert np.all(seconds(fewer, dict(FIRST)) >= 0.98 * before)
-
-
-@given(parameters())
-def test_a_launch_that_only_reads_is_never_faster_from_dram_alone(values: dict[str, float]) -> None:
-    reads = TABLE[TABLE["bytes_written"] == 0]
-    warm, flushed = (seconds(reads.assign(flushed=f), values) for f in (0.0, 1.0))
-    assert np.all(flushed >= LEAST * warm)
-
-
 @given(parameters())
 def test_no_launch_is_faster_than_any_of_its_limits(values: dict[str, float]) -> None:
     launches = Launches.of(TABLE)
@@ -108,14 +83,6 @@ def test_a_persistent_block_more_than_fit_costs_a_wave() -> None:
     less, fits, more = seconds(rows_of(at), dict(FIRST))
     assert fits == pytest.approx(less, rel=0.01)
     assert 1 + 0.5 * FIRST["last_wave"] < more / fits < 2
-
-
-@given(st.floats(1, 20), st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=5))
-def test_joined_limits_are_no_less_than_the_largest_and_no_more_than_their_sum(
-    power: float, limits: list[float]
-) -> None:
-    found = float(joined(power, *limits))
-    assert max(limits) * LEAST <= found <= sum(limits) / LEAST
 
 
 def test_a_flush_leaves_nothing_in_l2_and_what_is_small_stays_there() -> None:
@@ -231,12 +198,3 @@ def test_no_cell_of_persistent_blocks_near_a_full_device_is_trained_on(counts: l
     chosen = training(mine, points(mine))
     assert not np.any(chosen & near)
     assert chosen.sum() == min(FEWEST, int((~near).sum()))
-
-
-def test_the_cells_that_are_trained_on_lie_far_apart() -> None:
-    """On a line: the middle, then both ends."""
-    table = described()
-    mine = table[table["kernel"] == "copy2d_coalesced"].head(1).iloc[[0] * 31]
-    mine = mine.assign(block_x=2 ** np.arange(31) - 1, block_y=1).reset_index(drop=True)
-    chosen = training(mine, points(mine)[["block_x", "block_y"]])
-    assert np.flatnonzero(chosen).tolist() == [0, 15, 30]

@@ -359,16 +359,6 @@ def test_every_kind_that_the_backend_has_takes_time(
     assert device.mismatches(target, source) == 0
 
 
-def test_resident_blocks_are_at_least_one(device: Device) -> None:
-    folder = KERNELS["block_eq_partition"]
-    defines = folder.workload.defines("float", "exact")
-    program = device.build(folder.path, DTYPES["float"], defines)
-    resident = program.resident_blocks("copy_exact", 512, 0)
-    assert resident >= 1
-    if device.info.backend == "cuda":
-        assert resident * 512 <= int(device.info.extra["threads_per_multiprocessor"])
-
-
 @pytest.mark.parametrize(("gpus", "tried"), [(0, "opencl"), (1, "cuda")])
 def test_auto_probes_a_backend_that_seems_to_have_no_device_after_the_others(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gpus: int, tried: str

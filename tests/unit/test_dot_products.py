@@ -451,13 +451,6 @@ def test_sizes_are_those_of_the_printed_formulas(
     assert (found.host_begin, found.host_end) == (n_per_stream * streams_needed, n)
 
 
-def test_parameters_of_the_document_give_64_streams_from_a_quarter_million_elements_on() -> None:
-    sizes = (2**12, 2**17, 2**18, 2**27)
-    assert [streamed().pipeline(printed_cell(n)).streams for n in sizes] == [1, 32, 64, 64]
-    nothing = streamed().pipeline(printed_cell(0))
-    assert (nothing.pieces, nothing.host_end) == ((), 0)
-
-
 @pytest.mark.parametrize(
     ("n", "params", "message"),
     [
@@ -512,7 +505,8 @@ def test_every_length_of_the_printed_loop_is_right(device: Device, kernel: str, 
 
 
 def test_sums_are_added_one_after_another_in_their_own_type() -> None:
-    """2^24 + 1 + 1 … stays 2^24 in float when the ones come singly."""
+    """2^24 + 1 + 1 … stays 2^24 in float when the ones come singly; there may be none."""
+    assert streamed().pipeline(printed_cell(0)).pieces == ()
     partials = np.zeros((5, 4), np.float32)
     partials[0], partials[1:, 2] = [2.0**24, 0, 0, 0], 1.0
     single, double = printed_cell(64), printed_cell(64, dtype="double")

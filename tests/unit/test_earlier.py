@@ -183,16 +183,6 @@ def test_under_other_conditions_all_is_measured(
     assert (said or "") in run.terminal.getvalue()
 
 
-def test_memory_that_the_host_has_free_is_no_other_device(
-    begun: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """PoCL's memory follows it, and is as little as this at times."""
-    monkeypatch.setenv("POCL_MEMORY_LIMIT", "1")
-    begun.measure()
-    assert begun.asked == 0
-    assert "measured again" not in begun.terminal.getvalue()
-
-
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
 def test_a_job_refuses_no_size_for_what_a_cpus_host_has_free(kind: str) -> None:
     params = {"axes": {}, "sizes": [[64, 64]], "dtype": "float", "variants": ["plain"]}

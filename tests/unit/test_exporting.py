@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,6 @@ from gpushmoo.exporting.formats import (
     cache_text,
     choices_json,
     is_whole,
-    t4_metadata,
     t4_results,
 )
 from gpushmoo.exporting.header import c_header, cpp_header, entries, identifier
@@ -330,17 +328,6 @@ def test_t4_has_every_way_a_cell_ends_but_those_that_are_no_result() -> None:
     }
     assert ok["correctness"] == 1.0
     assert all(r["correctness"] == 0.0 for r in told["results"] if r is not ok)
-
-
-def test_t4_has_a_device_once_though_its_free_memory_moved() -> None:
-    infos = [
-        GPU,
-        replace(GPU, global_memory=1, max_allocation=1),
-        replace(GPU, uuid="b", multiprocessors=7),
-    ]
-    shards = [shard_metadata(shard_params("k", "float", {"axes": {}}, i), i) for i in infos]
-    hardware = t4_metadata(shards)["metadata"]["hardware"]["hardware_description"]
-    assert [device["multiprocessors"] for device in hardware] == [GPU.multiprocessors, 7]
 
 
 def test_kernel_tuners_cache_ends_as_it_looks_for_and_has_a_key_for_each_cell() -> None:

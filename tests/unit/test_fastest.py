@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from cells import cell
 from gpushmoo.analysis.fastest import (
-    FEWEST_SIZES,
     CacheEnd,
     cache_bytes,
     cache_ends,
@@ -61,16 +60,6 @@ def test_the_interval_of_a_fall(values: list[float], last: int, first: int) -> N
 )
 def test_without_a_fall_or_with_few_sizes_there_is_none(values: list[float]) -> None:
     assert fall_interval(SIZES[: len(values)], values) is None
-
-
-@given(st.lists(st.floats(1.0, 1e4), max_size=len(SIZES)))
-def test_any_series_has_an_interval_of_its_sizes_or_none(values: list[float]) -> None:
-    found = fall_interval(SIZES[: len(values)], values)
-    if found is None:
-        assert len(values) < FEWEST_SIZES or values[-1] >= 0.9 * max(values)
-    else:
-        low, high = (SIZES.index(size) for size in found)
-        assert values.index(max(values)) <= low < high < len(values)
 
 
 def sized(mib: int, gbs: float, **other: Any) -> dict[str, Any]:

@@ -191,29 +191,6 @@ def test_the_text_of_an_error_is_one_bounded_line(err: Exception, said: str) -> 
     sentence.encode()
 
 
-class Costly:
-    """A value that cannot be printed."""
-
-    def __repr__(self) -> str:
-        raise SystemExit
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: list(range(10**6)),
-        lambda: "x" * 10**6,
-        lambda: 10**5000,
-        Costly,
-        lambda: {"a": Costly()},
-    ],
-)
-def test_a_returned_value_of_no_use_is_said_in_one_bounded_line(make: Callable[[], Any]) -> None:
-    with pytest.raises(WorkloadError) as caught:
-        workload_with(proof=lambda self: make()).proof()
-    assert len(str(caught.value)) < MOST_TEXT + 50
-
-
 def test_what_a_workload_says_of_a_result_is_a_bounded_line_or_refused() -> None:
     with pytest.raises(WorkloadError, match=r"fault returns 1 \(int\); it must return the r"):
         workload_with(fault=lambda self: 1).fault()

@@ -5,10 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +17,6 @@ from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.peak import PeakRow, peak_rows, write_peak
 from gpushmoo.core.display import percent
 from gpushmoo.core.dtypes import DTYPES as ALL_DTYPES
-from gpushmoo.core.paths import ROOT
 from gpushmoo.core.space import CACHE_STATES, Problem
 from gpushmoo.figures.stage import draw_figure
 from gpushmoo.figures.style import DTYPE_COLOURS, DTYPE_MARKERS
@@ -356,15 +352,3 @@ def test_a_cache_of_unknown_size_leaves_bytes(drawn: list[Figure], tmp_path: Pat
 def test_every_dtype_has_a_colour_and_a_marker_of_its_own() -> None:
     assert set(DTYPE_COLOURS) == set(DTYPE_MARKERS) == set(ALL_DTYPES)
     assert len(set(DTYPE_COLOURS.values())) == len(set(DTYPE_MARKERS.values())) == len(ALL_DTYPES)
-
-
-def test_a_figures_job_imports_no_part_of_scipy() -> None:
-    """A second of every figure; a view that needs scipy still imports it."""
-    program = (
-        "import sys, gpushmoo.figures.stage; before = {*sys.modules};"
-        "import scipy.stats; print('seaborn' in before, 'scipy.stats' in before)"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow" / "scripts")}
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "True False\n"

@@ -14,7 +14,6 @@ from gpushmoo.workloads.host_fed import (
     HostFedWorkload,
     Piece,
     Pipeline,
-    StreamSetup,
     cuts,
     share_of_host,
 )
@@ -184,19 +183,3 @@ def test_fewer_than_four_elements_are_launched_and_none_are_not(n: int) -> None:
     assert launch_of(piece).blocks == 1
     nothing = DOT.pipeline(cell(0))
     assert (nothing.pieces, nothing.partials, nothing.packages()) == ((), 0, ())
-
-
-@pytest.mark.parametrize(
-    ("variant", "pinned", "setup"),
-    [
-        ("pinned-pooled", True, StreamSetup.BEFORE),
-        ("pinned-fresh", True, StreamSetup.WITHIN),
-        ("pageable-pooled", False, StreamSetup.BEFORE),
-        ("pageable-fresh", False, StreamSetup.WITHIN),
-        ("published", True, StreamSetup.IN_TURN),
-    ],
-)
-def test_variants_name_says_memory_and_mode(variant: str, pinned: bool, setup: StreamSetup) -> None:
-    found = DOT.pipeline(cell(100, variant))
-    assert (found.pinned, found.setup) == (pinned, setup)
-    assert variant in DOT.variants

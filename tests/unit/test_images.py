@@ -238,22 +238,6 @@ def test_a_type_without_a_format_is_refused_by_name(device: Device, dtype: str, 
         device.allocate_image(Problem(8, 8), DTYPES[dtype])
 
 
-@pytest.mark.parametrize("too", ["wide", "high"])
-def test_an_image_over_the_devices_limit_is_refused_with_the_limit(
-    device: Device, too: str
-) -> None:
-    assert device.info.max_image is not None
-    width, height = device.info.max_image
-    problem = Problem(4, width + 1) if too == "wide" else Problem(height + 1, 4)
-    refusal = device.image_refusal(problem, DTYPES["float"])
-    assert refusal == (
-        f"an image of {problem.height} x {problem.width} texels is too large; the device takes "
-        f"{height} x {width}"
-    )
-    with pytest.raises(LaunchRefusedError, match="too large"):
-        device.upload_image(texels("float", problem), DTYPES["float"])
-
-
 SHAPES = {"block_x": [8, 64], "block_y": [4, 64]}
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
-from conftest import USER_CUDA, USER_OPENCL, environment
-from gpushmoo.devices.select import DeviceChoice
+from conftest import environment
 
 MOST = 100_000
 DEADLINE_S = 60
@@ -101,36 +98,3 @@ with joblog.job_log(sys.argv[1]):
     log = tmp_path / "x.log"
     assert job(code, log).returncode == -signal.SIGKILL
     assert log.read_text() == "the last words\n"
-
-
-def test_a_kernel_that_prints_fills_no_disk_and_is_measured(
-    opencl_choice: DeviceChoice, make_kernel: Callable[..., Path], tmp_path: Path
-) -> None:
-    code = """
-from pathlib import Path
-from bench import Bench
-from gpushmoo.devices.select import DeviceChoice
-tmp = Path(sys.argv[2])
-with joblog.job_log(sys.argv[1]) as terminal:
-    choice = DeviceChoice("opencl", 0, sys.argv[3], Path(sys.argv[4]))
-    bench = Bench(choice, tmp / "kernels/chatty", tmp)
-    bench.terminal = terminal
-    rows = bench.measure(["good"], threads=[32], sizes=[[16, 32]])
-    assert set(rows["status"]) == {"ok"}, rows["message"]
-"""
-    says = 'printf("a kernel says that its index is %d\\n", (int)i);'
-    source = USER_OPENCL.replace("dst[i] = src[i]", f"{{ dst[i] = src[i]; {says} }}")
-    assert says in source
-    make_kernel("chatty", USER_CUDA, source)
-    log = tmp_path / "x.log"
-    args = (str(tmp_path), opencl_choice.runtime, str(opencl_choice.cache))
-    done = job(code, log, *args)
-    assert done.returncode == 0, done.stderr
-    told = log.read_text()
-    assert len(told) <= MOST
-    assert "INFO shard [0, 1]" in told[:1000]
-    assert "a kernel says that its index is " in told
-    assert "INFO wrote" in told[-1000:]
-    said = r"chatty, float: kernel.cl:\d+: the kernel prints; its times include that\.$"
-    assert re.search(said, done.stderr, re.MULTILINE)
-    assert "holds only the beginning and the end" in done.stderr

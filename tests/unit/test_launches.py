@@ -21,10 +21,8 @@ from gpushmoo.core.space import Cell, Problem
 from gpushmoo.model import launches
 from gpushmoo.model.launches import (
     COLUMNS,
-    TILED,
     Asked,
     BlockTraffic,
-    Counted,
     Describer,
     block_traffic,
     device_facts,
@@ -73,21 +71,14 @@ def four(asked: Asked) -> tuple[float, float, float, float]:
 @pytest.mark.parametrize(
     ("x", "y", "dtype", "lines", "warp_sectors", "block_sectors", "part_bytes"),
     [
-        # A warp is a row of 128 bytes: a line, 4 sectors.
-        (32, 8, "float", 8, 32, 32, 0),
-        # A row of 512 bytes.
-        (32, 8, "float4", 32, 128, 128, 0),
-        # 384 bytes, 3 lines, each asked for by all 3 instructions.
+        # A row of 384 bytes, 3 lines, each asked for by all 3 instructions.
         (32, 8, "float3", 8 * 9, 8 * 12, 8 * 12, 0),
         # 4 rows of a sector each.
         (8, 8, "float", 8, 8, 8, 0),
-        # 128 bytes a row.
-        (8, 8, "float4", 8, 32, 32, 0),
         # 96 bytes a row, where every other block's cross the end of a line.
         (8, 8, "float3", 3 * 8 * 1.5, 24, 24, 0),
         # Half a sector a row.
         (4, 64, "float", 64, 64, 64, 64 * 16),
-        (4, 64, "float4", 64, 128, 128, 0),
         # 48 bytes, a sector and a half; 2 of 8 blocks cross the end of a line.
         (4, 64, "float3", 3 * 64 * 1.25, 128, 128, 64 * 16),
     ],
@@ -105,30 +96,6 @@ def test_blocks_of_an_array_by_hand(
     assert four(found.load) == (lines, warp_sectors, block_sectors, part_bytes)
     assert found.store == found.load
     assert (found.image_loads, found.image_stores) == (False, False)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "block_sectors"),
-    # 132 bytes from a multiple of 4 are always 5 sectors; 528, 17; of 396 bytes from 12 · 33 · i
-    # those whose last sector is begun: 13 or 14.
-    [("float", 8 * 5), ("float4", 8 * 17), ("float3", 8 * 13.25)],
-)
-def test_rows_that_end_within_a_warp(dtype: str, block_sectors: float) -> None:
-    found = of_block(33, 8, dtype).load
-    assert found.block_sectors == block_sectors
-    assert found.warp_sectors > block_sectors
-    assert 0 < found.part_bytes < found.bytes
-
-
-@pytest.mark.parametrize(("variant", "lines_a_warp"), [("naive", 32), ("tile", 1)])
-def test_a_naive_transpose_stores_to_as_many_lines_as_a_warp_has_threads(
-    variant: str, lines_a_warp: int
-) -> None:
-    found = traffic(cell_of("transpose", variant, TILE=32, ROWS=4, PAD=0, block_x=32))
-    assert found.store.lines == found.store.first_lines == 8 * lines_a_warp
-    assert found.load.lines == 8
-    # The 8 rows of threads complete the sectors among them.
-    assert found.store.block_sectors == 32
 
 
 def test_loads_of_a_stencil() -> None:
@@ -191,34 +158,6 @@ def test_texels_that_are_fetched_are_an_images_loads() -> None:
     assert (found.image_loads, found.image_stores) == (True, False)
 
 
-def test_tiled_extents_are_those_of_the_documented_addresses() -> None:
-    x, y = np.meshgrid(np.arange(64), np.arange(8))
-    address = x // 32 * 256 + y // 2 * 64 + x % 32 // 16 * 32 + y % 2 * 16 + x % 16
-    assert sorted(address.ravel()) == list(range(512))
-    for size, (width, height) in ((32, TILED.sector), (128, TILED.line)):
-        assert width * height == size
-        pieces = np.stack([address // size, x // width, y // height]).reshape(3, -1)
-        assert np.unique(pieces, axis=1).shape == (3, 512 // size)
-
-
-@given(
-    st.sampled_from(["block", "row", "tile8", "morton"]),
-    st.integers(1, 24),
-    st.integers(1, 24),
-    st.builds(Problem, st.integers(1, 40), st.integers(1, 40)),
-)
-def test_a_grid_takes_every_texel_of_the_image_once(
-    mapping: str, x: int, y: int, problem: Problem
-) -> None:
-    cell = cell_of("surf2d_memset", f"{mapping}-one", problem=problem, block_x=x, block_y=y)
-    workload = workload_of("surf2d_memset")
-    grid = workload.launch(cell).grid
-    taken = [workload.texels(cell, (i, j)) for i in range(grid[0]) for j in range(grid[1])]
-    texels = np.concatenate([t for t in taken if t is not None])
-    inside = texels[np.all(texels < (problem.width, problem.height), axis=1)]
-    assert len(inside) == problem.width * problem.height == len(np.unique(inside, axis=0))
-
-
 # One by one
 
 
@@ -246,14 +185,6 @@ def test_a_block_is_counted_as_one_by_one(x: int, y: int, dtype: str) -> None:
     expected = one_by_one([tile_elements((x, y), (0, 0))], itemsize)
     found = load.lines, load.first_lines, load.warp_sectors, load.block_sectors
     assert found == expected
-
-
-def test_what_was_counted_is_not_counted_again() -> None:
-    counted: Counted = {}
-    for problem in (LARGE, Problem(8192, 8192)):
-        cell = cell_of("copy2d_coalesced", "element", problem=problem, block_x=32, block_y=8)
-        block_traffic(workload_of(cell.kernel), cell, counted)
-    assert len(counted) == 1  # loads and stores of both
 
 
 # Launches

@@ -358,6 +358,12 @@ def copies(opencl_choice: DeviceChoice, tmp_path: Path) -> Bench:
     return Bench(opencl_choice, ROOT / "kernels/copy2d_coalesced", tmp_path)
 
 
+def test_a_job_says_where_clocks_could_not_be_locked(copies: Bench, tmp_path: Path) -> None:
+    told = measured(copies, tmp_path)["clocks"]
+    assert (told["locked"], told["why"]) == (False, "backend 'opencl' has no way to lock clocks")
+    assert copies.terminal.getvalue().count("The clocks were not locked") == 1
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_job_frees_the_clocks_that_it_locked_whether_it_ends_well_or_not(
     fails: bool, copies: Bench, calls: Calls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

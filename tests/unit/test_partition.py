@@ -47,15 +47,6 @@ def test_tiles_are_taken_in_turn_and_further_blocks_wait_for_a_wave() -> None:
     assert took([32], 1024, 30) > 1.3 * took([30], 1024, 30)
 
 
-@pytest.mark.parametrize(
-    ("overlap", "expected"), [(1.0, 5e-6), (2.0, 13**0.5 * 1e-6), (32.0, 3e-6)]
-)
-def test_overlap_goes_from_the_sum_of_both_times_to_the_larger(
-    overlap: float, expected: float
-) -> None:
-    assert took([1], 1, 1, 0.0, 2e-6, 3e-6, overlap) == pytest.approx(expected, rel=1e-3)
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_known_parameters_are_found_again_and_points_left_out_predicted(seed: int) -> None:
     [(fit, table)] = fit_partitions(cells(seed=seed))

@@ -20,8 +20,6 @@ from gpushmoo.analysis.peak import (
     write_peak,
 )
 from gpushmoo.core.space import USUAL, Condition
-from hypothesis import given
-from hypothesis import strategies as st
 
 MIB = 2**20
 FLUSHED = Condition("flushed")
@@ -68,18 +66,6 @@ def test_a_cell_that_only_reads_needs_only_the_load() -> None:
 def test_the_nearest_working_set_counts_by_its_logarithm(touched: int, expected: float) -> None:
     # Between 16 and 1024 MiB the middle is 128 MiB.
     assert peak_gbs(ROWS, "GPU", USUAL, touched * MIB, 0) == expected
-
-
-@given(read=st.integers(0, 2**40), written=st.integers(0, 2**40), scale=st.floats(0.1, 10.0))
-def test_the_peak_lies_between_both_rates_and_scales_with_them(
-    read: int, written: int, scale: float
-) -> None:
-    rows = [row("load", MIB, 5000.0 * scale), row("store", MIB, 2000.0 * scale)]
-    found = peak_gbs(rows, "GPU", USUAL, read, written)
-    if read + written == 0:
-        assert found is None
-        return
-    assert 2000.0 * scale * (1 - 1e-9) <= found <= 5000.0 * scale * (1 + 1e-9)
 
 
 # What is told of a share

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pypdfium2
 import pytest
 from energetic import energy_row, write_energy
 from gpushmoo.analysis.peak import PeakRow, peak_rows
@@ -114,20 +113,6 @@ def test_report_shows_what_was_measured(plain: Rendered, shards: Path) -> None:
     assert f"{limits} too_many_threads" in plain.text
 
 
-def test_the_pdf_can_be_kept_found_and_read_aloud(plain: Rendered) -> None:
-    for standard in (b"<pdfaid:part>2<", b"<pdfaid:conformance>A<", b"<pdfuaid:part>1<"):
-        assert standard in plain.pdf
-    # Poppler takes it for a fault.
-    assert b"/Suspects" not in plain.pdf
-    document = pypdfium2.PdfDocument(plain.pdf)
-    marks = [mark.get_title() for mark in document.get_toc()]
-    assert marks[:2] == ["Which launches", "Why"]
-    assert marks.index("How sure") < marks.index("How it was measured") < marks.index("Provenance")
-    shown = [f for f in plain.facts["findings"] if f["figure"]]
-    assert plain.pdf.count(b"/Subtype/Link") >= len(shown) > 0
-    assert plain.pdf.count(b"/Alt") > 0
-
-
 def test_same_data_give_the_same_bytes(plain: Rendered, shards: Path, tmp_path: Path) -> None:
     assert render(shards, tmp_path).pdf == plain.pdf
 
@@ -204,20 +189,6 @@ def test_display_strings() -> None:
 # Measured peak and caches
 
 
-def test_what_a_plain_run_does_not_need_is_not_said(plain: Rendered) -> None:
-    """No share of a measured peak without its kernels, and one cache state is not repeated."""
-    best, page = plain.facts["best"], plain.facts["first_page"]
-    assert plain.facts["peaks"] == plain.facts["workingsets"] == []
-    assert (page["has_peak"], page["has_cached"]) == (False, False)
-    assert "measured peak" not in plain.text.lower()
-    assert {b["size"] for b in best} == {"1024²"}
-    assert all("warm" not in f["series"] for f in plain.facts["partitions"])
-    titles = [f["title"] for f in plain.facts["heatmaps"] + plain.facts["curves"]]
-    assert all("warm" not in t and "flushed" not in t for t in titles)
-    assert "Warm launches follow each other" in plain.text
-    assert "flushed" not in plain.text
-
-
 def test_the_first_page_has_a_row_for_each_kernel_and_type(full: Rendered) -> None:
     page = full.facts["first_page"]
     shown = [(k["name"], [r["dtype"] for r in k["rows"]]) for k in page["kernels"]]
@@ -234,51 +205,6 @@ def test_the_first_page_has_a_row_for_each_kernel_and_type(full: Rendered) -> No
     # The figure that shows it stands in the same report.
     files = {f["file"] for f in full.facts["heatmaps"] + full.facts["curves"]}
     assert {f["figure"] for f in full.facts["findings"]} & files
-
-
-def test_the_first_page_says_why_there_is_no_share(changed: Rendered) -> None:
-    rows = [row for kernel in changed.facts["first_page"]["kernels"] for row in kernel["rows"]]
-    above = sum(row["share"] == "—" for row in rows)
-    assert above
-    assert all(float(r["share"][:-2]) <= 100 for r in rows if r["share"] != "—")
-    assert f"— for {above} of {len(rows)}: faster than loading and storing" in changed.text
-
-
-def test_several_cache_states_are_told_apart(full: Rendered) -> None:
-    assert len(full.facts["best"]) == len({(b["kernel"], b["dtype"]) for b in full.facts["best"]})
-    assert {b["size"] for b in full.facts["best"]} == {"8192², warm", "16384², warm"}
-    assert len({f["series"] for f in full.facts["partitions"]}) == len(full.facts["partitions"]) > 0
-    doubling = {r["series"] for r in full.chapter("tesla_c1060")["doubling"]}
-    assert doubling >= {"exact, 1024², warm", "exact, 1024², flushed"}
-    assert "1024 × 1024 elements, warm:" in full.text
-
-
-def test_each_peak_is_shown_inside_the_cache_and_outside(full: Rendered) -> None:
-    rows = full.facts["peaks"]
-    assert [r["where"] for r in rows] == [
-        f"{where}, {state}"
-        for state in CACHE_STATES
-        for where in ("inside the cache", "far outside")
-    ]
-    loads = [float(r["load"].split()[0]) for r in rows]
-    # Warm and inside is the only place where the formulas have a cache.
-    assert loads[0] > 1.3 * max(loads[1:])
-    assert "How fast can it be" in full.text
-
-
-def test_where_the_cache_ends_is_told_with_the_figure(full: Rendered) -> None:
-    [figure] = [f for f in full.facts["workingsets"] if "global_copy" in f["file"]]
-    assert "falls between 0.53 and 2.1 × L2" in figure["caption"]
-    assert figure["caption"] in full.text.replace("\u00a0", " ")
-
-
-def test_devices_of_one_name_share_a_card(full: Rendered) -> None:
-    card = dict(full.facts["device"])
-    assert card["Device"] == "2 × NVIDIA H200 (GPU, backend cuda)"
-    # The first file holds doubles.
-    assert card["Identity"] == "1: GPU-1; 2: GPU-0"
-    assert len(card) == len(full.facts["device"])
-    assert card["Memory"] == "140 GiB"
 
 
 def test_few_members_of_a_tied_set_are_named(full: Rendered) -> None:

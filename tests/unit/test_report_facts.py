@@ -267,16 +267,6 @@ def test_waiting_and_dispatch_are_backed_where_no_unit_is_busy(
     assert (None if found is None else found.backed) == backed
 
 
-def test_limits_are_inferred_and_the_model_is_judged_by_what_it_was_not_fitted_to() -> None:
-    [part] = why_parts([device()], NAMES, {})
-    inferred, judged = part["sentences"]
-    assert "inferred by the model" in inferred
-    assert "copy 2.5 %, 11 %" in judged
-    assert "a factor of 1.15 either way" in judged
-    alone = device(bands={"of_kernel": {}, "of_others": None})
-    assert "no band is known" in why_parts([alone], NAMES, {})[0]["sentences"][1]
-
-
 @pytest.mark.parametrize(
     ("devices", "words"),
     [

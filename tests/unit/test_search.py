@@ -275,25 +275,7 @@ def test_what_was_fast_elsewhere_is_measured_first() -> None:
     assert len(first) == SearchSettings().first
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_what_was_fast_elsewhere_does_not_mislead_for_long(seed: int) -> None:
-    priors = [Prior(c.params, float(s)) for c, s in zip(BLOCKS, SLOWER[::-1], strict=True)]
-    planner = planner_for(BLOCKS, SearchSettings("guided"), RULE, seed, priors)
-    verdict = led(planner, noisy(SMOOTH_S, 0.003, seed)).planner.verdict()
-    assert verdict.best is not None
-    assert SMOOTH_S[verdict.best] <= 1.01 * min(SMOOTH_S)
-
-
 # The model, the normal distribution, transfer, and samples of a cell
-
-
-def test_features_are_finite_scaled_and_none_is_another_again() -> None:
-    features = features_of(BLOCKS)
-    assert np.isfinite(features).all()
-    assert np.allclose(features.mean(axis=0), 0.0)
-    assert np.allclose(features.std(axis=0), 1.0)
-    alike = np.abs(np.corrcoef(features.T)) - np.eye(features.shape[1])
-    assert alike.max() < 0.9999
 
 
 def test_an_axis_of_its_own_is_the_one_feature_that_varies() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from conftest import ROOT, record
+from conftest import record
 from gpushmoo.core.space import (
     CACHE_STATES,
     CONDITIONS,
@@ -23,7 +23,6 @@ from gpushmoo.core.space import (
     shard_count,
     shard_name,
 )
-from gpushmoo.workloads.loader import load_kernel
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,18 +75,6 @@ def test_resident_axis_spans_its_waves_and_misses_no_jump(
     # Beside the jumps, no gap is wider than an even step.
     gaps = [b - a for a, b in itertools.pairwise(values)]
     assert max(gaps, default=0) <= last / points + 1
-
-
-@pytest.mark.parametrize(("step", "valid", "grid"), [(1, 2021, 3721), (2, 527, 961), (4, 142, 256)])
-def test_grid_of_block_shapes_has_the_counts_of_the_second_document(
-    step: int, valid: int, grid: int
-) -> None:
-    workload = load_kernel(ROOT / "kernels/copy2d_coalesced").workload
-    side = expand_axis({"from": 4, "to": 64, "step": step}, H200)
-    axes = {"block_x": side, "block_y": side}
-    cells = enumerate_cells(workload.name, "float", ["element"], [Problem(1024, 1024)], axes)
-    assert len(cells) == grid
-    assert sum(workload.launch(c).threads <= 1024 for c in cells) == valid
 
 
 def cells_of(x: list[int], y: list[int], variants: tuple[str, ...] = ("v",)) -> list[Cell]:

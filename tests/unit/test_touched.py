@@ -127,12 +127,3 @@ def test_every_kernel_that_says_what_it_takes_is_tried() -> None:
         if (type(workload).touched, type(workload).texels) != silent
     }
     assert telling == {case.values[0].kernel for case in CELLS}
-
-
-@pytest.mark.parametrize(("cell", "loaded", "stored"), CELLS)
-def test_a_block_says_one_element_for_each_of_its_threads(
-    cell: Cell, loaded: Steps, stored: Steps
-) -> None:
-    workload = WORKLOADS[cell.kernel]
-    for access in said(workload, cell, (1, 0)):
-        assert access.elements.shape == (workload.launch(cell).threads, 2)

@@ -73,16 +73,13 @@ def test_of_a_tied_set_the_launch_that_loses_least_elsewhere_is_told() -> None:
     assert launch_words(kept.in_cache.best, kept.axes) == "64 × 4"
 
 
-def test_the_largest_problem_stands_for_all_warm_where_it_was_swept_so() -> None:
+def test_the_fastest_variant_and_the_largest_warm_problem_are_told() -> None:
     flushed = group({(8, 8): 0.5, (4, 4): 1.0}, cache_state="flushed")
     [found] = advised(group(SMALL, side=1024), flushed)
     assert (found.group["height"], found.group["cache_state"]) == (8192, "flushed")
     [found] = advised(group(SMALL, side=1024), flushed, group(LARGE))
     assert (found.group["height"], found.group["cache_state"]) == (8192, "warm")
     assert found.place == "memory"
-
-
-def test_the_fastest_variant_is_told_and_types_apart() -> None:
     faster = group({(8, 8): 0.5, (4, 4): 1.0}, variant="w")
     double = group({(32, 8): 1.0, (4, 4): 2.0}, dtype="double")
     failed = group({(8, 8): 0.1}).assign(status="wrong_result")
@@ -104,9 +101,6 @@ def test_costs_of_usual_blocks_are_those_of_the_cells() -> None:
     assert found.worst == pytest.approx(8.0)
     [few] = advised(group({(8, 8): 1.0, (4, 4): 2.0}))
     assert few.defaults == {}
-
-
-def test_a_kernel_of_flat_blocks_is_asked_for_256_threads_at_its_other_parameters() -> None:
     flat = group({(64, 1): 1.0, (256, 2): 1.5, (256, 1): 1.2, (16, 1): 4.0})
     flat = flat.rename(columns={"block_y": "unroll"})
     [found] = advised(flat)
@@ -233,7 +227,7 @@ def test_where_all_launches_are_tied_none_of_them_stands_out() -> None:
 # Findings
 
 
-def test_only_a_peak_that_is_a_bound_says_what_limits() -> None:
+def test_findings_say_what_limits_and_what_the_cache_is_worth() -> None:
     gbs = 8192 * 8192 * 8 / 1e9
     said = advice_findings(advised(*at(double=0.5, float=2.0), peak=peaks(gbs)))
     [one] = [f.sentence for f in said if "peak" in f.sentence]
@@ -243,21 +237,15 @@ def test_only_a_peak_that_is_a_bound_says_what_limits() -> None:
     )
     said = advice_findings(advised(*at(double=0.5), peak=peaks(gbs)))
     assert not any("peak" in f.sentence for f in said)
-
-
-def findings_of(*groups: pd.DataFrame) -> list[Finding]:
-    return advice_findings(advised(*groups))
-
-
-def test_what_holds_in_memory_only_and_what_the_cache_is_worth_are_told() -> None:
     far = LARGE | {(64, 4): 1.05}
     said = [f.sentence for f in findings_of(group(far), group(SMALL, side=1024))]
     assert any("16 × 16 costs 2.0 times the time there (k, float); use 64 × 4." in s for s in said)
     # 1024² in 0.01 s against 8192² in 1 s: 1.56 times as fast.
     assert any("up to 1.6 times as fast" in s for s in said)
-
-
-def test_five_findings_stand_first_faults_before_all() -> None:
     many = [Finding(str(worth), worth) for worth in (0.1, 0.5, 0.2, 0.4, 0.3, float("inf"))]
     assert [f.sentence for f in ranked(many)] == ["inf", "0.5", "0.4", "0.3", "0.2"]
     assert len(ranked(many)) == MOST
+
+
+def findings_of(*groups: pd.DataFrame) -> list[Finding]:
+    return advice_findings(advised(*groups))

@@ -93,9 +93,7 @@ def cells(dataset: Path) -> pd.DataFrame:
 # The data set
 
 
-def test_every_file_has_the_union_of_axes_and_beside_it_the_provenance_of_every_shard(
-    dataset: Path, cells: pd.DataFrame
-) -> None:
+def test_every_file_has_the_union_of_axes(dataset: Path, cells: pd.DataFrame) -> None:
     schemas = [pq.read_schema(p).remove_metadata() for p in dataset.rglob("*.parquet")]
     assert len(schemas) == 3
     assert all(s.equals(schemas[0]) for s in schemas)
@@ -109,9 +107,7 @@ def test_every_file_has_the_union_of_axes_and_beside_it_the_provenance_of_every_
     assert names == [("other", "float"), ("tiny", "double"), ("tiny", "float")]
 
 
-def test_aggregating_again_in_any_order_replaces_the_dataset(
-    shards: list[Path], dataset: Path, cells: pd.DataFrame
-) -> None:
+def test_any_order_gives_the_same(shards: list[Path], dataset: Path, cells: pd.DataFrame) -> None:
     aggregate(shards[::-1], dataset)
     pd.testing.assert_frame_equal(cells, read_cells(dataset))
     aggregate(shards[:1], dataset)
@@ -142,9 +138,7 @@ def test_a_flipped_bit_of_a_partition_is_refused_by_who_reads_it(dataset: Path) 
         assert caught.value.files == (dataset,)
 
 
-def test_all_that_cannot_be_used_is_named_and_the_old_dataset_stays(
-    dataset: Path, shards: list[Path], tmp_path: Path
-) -> None:
+def test_what_is_unusable_is_named(dataset: Path, shards: list[Path], tmp_path: Path) -> None:
     def refused(paths: list[Path], bad: list[Path]) -> str:
         with pytest.raises(AggregateError) as caught:
             aggregate(paths, dataset)
@@ -165,7 +159,7 @@ def test_all_that_cannot_be_used_is_named_and_the_old_dataset_stays(
     refused(shards, shards[1:])
 
 
-def test_a_stage_reads_the_rows_and_columns_it_asks_for(dataset: Path, cells: pd.DataFrame) -> None:
+def test_readers_ask_for_rows_columns_and_medians(dataset: Path, cells: pd.DataFrame) -> None:
     found = read_cells(dataset, {"kernel": ["tiny"], "status": "ok"}, ["cell_key", "median_s"])
     assert list(found.columns) == ["cell_key", "median_s", "x", "y"]
     expected = cells[(cells["kernel"] == "tiny") & (cells["status"] == "ok")]
@@ -176,11 +170,6 @@ def test_a_stage_reads_the_rows_and_columns_it_asks_for(dataset: Path, cells: pd
         read_cells(dataset, {"no_such_column": 1})
     assert len(matching(cells, {"kernel": "tiny", "dtype": "double", "x": 2})) == 1
     assert matching(cells, {"kernel": "tiny", "height": 5}).empty
-
-
-def test_medians_have_the_number_of_samples_in_the_place_of_the_samples(
-    dataset: Path, cells: pd.DataFrame
-) -> None:
     found = read_medians(dataset)
     lists = {"samples_s", "sampled_at_s"}
     assert list(found[SAMPLE_COUNT]) == [len(s) for s in cells["samples_s"]]
@@ -225,9 +214,7 @@ def test_dataset_is_the_same_by_way_of_the_disk(large: list[Path], tmp_path: Pat
 
 
 @pytest.mark.parametrize("run_bytes", [5_000, 2**20])
-def test_doubled_cell_is_found_however_much_fits(
-    large: list[Path], tmp_path: Path, run_bytes: int
-) -> None:
+def test_a_doubled_cell_is_found(large: list[Path], tmp_path: Path, run_bytes: int) -> None:
     twin = tmp_path / "twin.parquet"
     table, metadata = read_shard(large[1])
     one = table.slice(5, 1)
@@ -281,9 +268,7 @@ def test_a_cell_is_one_row_with_what_each_repeat_found(tmp_path: Path) -> None:
     assert row["vs_memcpy"] == pytest.approx(row["bandwidth_gbs"] / row["memcpy_gbs"])
 
 
-def test_what_was_measured_once_on_purpose_keeps_the_interval_of_its_samples(
-    tmp_path: Path,
-) -> None:
+def test_what_was_measured_once_keeps_its_samples_interval(tmp_path: Path) -> None:
     """In a record put together of several: the spread of the others says nothing about it."""
     times = {x: float(x) for x in range(1, 40)}
     others = [write_repeat(tmp_path, n, {x: n * t for x, t in times.items()}) for n in (1, 2)]
@@ -296,7 +281,7 @@ def test_what_was_measured_once_on_purpose_keeps_the_interval_of_its_samples(
         assert pd.isna(row["between_spread"])
 
 
-def test_a_machine_that_slows_down_as_a_whole_ties_no_cells(tmp_path: Path) -> None:
+def test_a_machine_that_shakes_ties_cells_a_slower_one_does_not(tmp_path: Path) -> None:
     """All cells are 30 % slower in the second repeat; which is fastest stays as clear as before."""
     rng = np.random.default_rng(3)
     times = {x: 1.0 + 0.05 * x for x in range(1, 21)}
@@ -304,10 +289,7 @@ def test_a_machine_that_slows_down_as_a_whole_ties_no_cells(tmp_path: Path) -> N
     cells = cells_of([write_repeat(tmp_path, n, t) for n, t in ((1, times), (2, again))], tmp_path)
     assert (cells["median_high_s"] / cells["median_low_s"] > 2).all()
     assert list(tied_best(cells.reset_index())["x"]) == [1]
-
-
-def test_a_machine_that_shakes_its_cells_ties_them(tmp_path: Path) -> None:
-    """The winner of one repeat loses in the other: neither is the best."""
+    # The winner of one repeat loses in the other: neither is the best.
     rng = np.random.default_rng(4)
     paths = [
         write_repeat(
@@ -320,9 +302,7 @@ def test_a_machine_that_shakes_its_cells_ties_them(tmp_path: Path) -> None:
     assert len(tied_best(cells_of(paths, tmp_path).reset_index())) > 20
 
 
-def test_what_the_host_does_widens_no_interval_of_the_device(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_host_widens_no_interval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Host-fed cells drift by 10 % between repeats, those of the device by 0.1 %."""
     monkeypatch.setattr(
         "gpushmoo.analysis.aggregate.is_host_fed", lambda folder: folder.endswith("fed")
@@ -448,16 +428,13 @@ def change(values: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
     return changed
 
 
-def test_a_shard_as_it_was_planned_is_admitted(written: Written, tmp_path: Path) -> None:
+def test_a_planned_shard_is_admitted(written: Written, tmp_path: Path) -> None:
     table, metadata = written
     assert {Status.OK, Status.TOO_MANY_THREADS} == set(table.column("status").to_pylist())
     write_parquet(table, tmp_path / NAME, metadata)
     plan = plan_of(metadata)
     for one in (plan, RunPlan.from_plain(plan.as_plain()), None):
         aggregate([tmp_path / NAME], tmp_path / "dataset", plan=one)
-
-
-def test_a_record_whose_axes_depend_on_the_device_is_admitted(tmp_path: Path) -> None:
     shards = record("nvidia-h200/block_eq_partition").rglob("*.parquet")
     aggregate(sorted(shards)[:4], tmp_path / "dataset")
 
@@ -479,7 +456,7 @@ def test_a_record_whose_axes_depend_on_the_device_is_admitted(tmp_path: Path) ->
         ("variants", ["element"]),
     ],
 )
-def test_a_shard_of_another_configuration_is_refused(
+def test_another_configuration_is_none(
     written: Written, tmp_path: Path, key: str, value: Any
 ) -> None:
     table, metadata = written
@@ -499,9 +476,7 @@ def test_a_shard_of_another_configuration_is_refused(
         "other/float/0000-of-0001.parquet",
     ],
 )
-def test_a_shard_of_another_name_is_none_of_the_run(
-    written: Written, tmp_path: Path, name: str
-) -> None:
+def test_a_shard_of_another_name_is_none(written: Written, tmp_path: Path, name: str) -> None:
     said = refusal(tmp_path, plan_of(written[1]), *written, name)
     assert "is no shard of this run" in said
 

@@ -60,14 +60,9 @@ def test_a_column_of_the_result_is_refused_in_any_case(name: str) -> None:
             cell_schema([spelled])
 
 
-def test_axes_that_differ_in_case_alone_are_refused() -> None:
+def test_case_tells_no_axes(make_kernel: Callable[..., Path], raw_config: dict[str, Any]) -> None:
     assert "axes 'Tile' and 'tile' differ in case alone" in str(axis_fault(["Tile", "x", "tile"]))
     assert axis_fault(["tile", "x", "tile"]) is None
-
-
-def test_kernels_whose_axes_collide_are_named(
-    make_kernel: Callable[..., Path], raw_config: dict[str, Any]
-) -> None:
     workload = make_kernel("mine", "", "") / "workload.py"
     workload.write_text(workload.read_text().replace("block_x", "BLOCK_X"))
     raw_config |= {"kernel_folders": [str(workload.parents[1])], "only": ["mine", "transpose"]}

@@ -85,17 +85,13 @@ def test_devices_whose_uuids_are_cut_short_have_different_names() -> None:
         ),
     ],
 )
-def test_what_is_missing_is_said_in_one_sentence(
-    module: Any, sentence: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_missing(module: Any, sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", module)
     with pytest.raises(NoDeviceError, match=sentence):
         load_cupy()
 
 
-def test_every_visible_device_is_a_candidate_or_the_wanted_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_every_visible_device_is_a_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy(2))
     assert list_devices(None) == ((0, "GPU-" + "00" * 16), (1, "GPU-" + "01" * 16))
     assert list_devices(1) == ((1, "GPU-" + "01" * 16),)
@@ -104,9 +100,7 @@ def test_every_visible_device_is_a_candidate_or_the_wanted_one(
 
 
 @pytest.mark.parametrize(("arch", "extra"), [("sm_35", "cuda12"), ("sm_999", "cuda13")])
-def test_device_that_the_compiler_does_not_know_is_named_with_what_it_knows(
-    arch: str, extra: str
-) -> None:
+def test_a_device_that_the_compiler_does_not_know_is_named(arch: str, extra: str) -> None:
     with pytest.raises(NoDeviceError, match=rf"7\.5, 8\.0, .*9\.0.*not '{arch}'; .*'{extra}'\.$"):
         compile_cubin("", "x", (), arch)
 
@@ -165,9 +159,7 @@ def test_two_jobs_for_each_device_run_on_this_host(
     assert workflow.global_resources.get("gpu") == limit
 
 
-def test_without_a_list_a_driver_is_one_device(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_driver_is_one_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(backend, "_DRIVER_LISTS", tmp_path / "none")
     monkeypatch.setattr(backend, "find_spec", lambda name: name)
     monkeypatch.setattr(backend, "_driver", lambda: None)
@@ -205,9 +197,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
 """
 
 
-def test_driver_is_asked_for_the_architectures(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_driver_tells_architectures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "driver.c").write_text(FAKE_DRIVER)
     library = tmp_path / "libcuda.so.1"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "driver.c"], check=True)

@@ -35,7 +35,7 @@ def frame(intervals: list[Interval], status: str = "ok") -> pd.DataFrame:
         ([(9.0, 10.0, 11.0), (10.5, 11.5, 12.5), (12.0, 13.0, 14.0)], ["0", "1"]),
     ],
 )
-def test_tied_are_those_whose_interval_overlaps_that_of_the_fastest(
+def test_tied_are_those_that_overlap_the_fastest(
     intervals: list[Interval], tied: list[str]
 ) -> None:
     assert list(tied_best(frame(intervals))["cell_key"]) == tied
@@ -130,9 +130,7 @@ SHAPES = blocks([4, 16, 64], [4, 16, 64])
         ((64, 16), blocks([32, 64], [8, 16, 32]), []),
     ],
 )
-def test_a_best_cell_on_an_edge_that_can_be_passed_says_which_axis_to_widen(
-    best: tuple[int, int], group: pd.DataFrame, found: list[str]
-) -> None:
+def test_an_edge_is_an_axis(best: tuple[int, int], group: pd.DataFrame, found: list[str]) -> None:
     axes = ["block_x", "block_y"]
     row = {"kernel": "k", **dict(zip(axes, best, strict=True))}
     assert boundaries(row, group, axes, Limits()) == found

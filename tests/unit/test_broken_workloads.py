@@ -200,9 +200,7 @@ def test_each_faulty_problem_costs_its_own_cells(measure: Measured) -> None:
 
 
 @pytest.mark.parametrize(("place", "line", "said"), ENDS)
-def test_an_end_of_the_process_costs_the_cells_of_its_problem_and_no_others(
-    measure: Measured, place: str, line: str, said: str
-) -> None:
+def test_an_end_costs_its_problem(measure: Measured, place: str, line: str, said: str) -> None:
     rows, _ = measure({place: [line]})
     bad = rows["height"] == 8
     assert set(rows.loc[bad, "status"]) == {"workload_failed"}
@@ -210,11 +208,15 @@ def test_an_end_of_the_process_costs_the_cells_of_its_problem_and_no_others(
     assert all(re.search(said, message) for message in rows.loc[bad, "message"])
 
 
-def test_an_entry_that_is_not_in_the_source_is_a_failed_build(measure: Measured) -> None:
+def test_absent_entries_and_errors_before_the_build_cost_the_variant(measure: Measured) -> None:
     assert set(measure()[0]["status"]) == {"ok"}
     rows, _ = measure(variant="absent")
     assert set(rows["status"]) == {"build_failed"}
     assert rows["message"].str.contains("has no kernel 'copy_absent'").all()
+    rows, terminal = measure({"DEFINES": ["raise LookupError"]})
+    assert set(rows["status"]) == {"workload_failed"}
+    assert rows["message"].str.contains(r"kernels/mine/workload.py:\d+: LookupError$").all()
+    assert re.search(r"mine, float, variant good: kernels/mine/workload.py:\d+: Look", terminal)
 
 
 @pytest.mark.parametrize(
@@ -226,25 +228,14 @@ def test_an_entry_that_is_not_in_the_source_is_a_failed_build(measure: Measured)
         ("forgets", r"^1 of {n} words differ, the first at \[1, 13\]: expected 0\.\d+, found nan"),
     ],
 )
-def test_a_kernel_that_writes_what_it_must_not_is_a_wrong_result(
-    measure: Measured, variant: str, said: str
-) -> None:
+def test_stray_writes_are_a_wrong_result(measure: Measured, variant: str, said: str) -> None:
     rows, _ = measure(variant=variant)
     assert set(rows["status"]) == {"wrong_result"}
     for height, message in zip(rows["height"], rows["message"], strict=True):
         assert re.search(said.format(n=64 * height), message)
 
 
-def test_an_error_before_the_build_costs_the_variant(measure: Measured) -> None:
-    rows, terminal = measure({"DEFINES": ["raise LookupError"]})
-    assert set(rows["status"]) == {"workload_failed"}
-    assert rows["message"].str.contains(r"kernels/mine/workload.py:\d+: LookupError$").all()
-    assert re.search(r"mine, float, variant good: kernels/mine/workload.py:\d+: Look", terminal)
-
-
-def test_a_kernel_that_does_not_compile_is_said_with_its_first_error_and_its_log(
-    measure: Measured,
-) -> None:
+def test_what_does_not_compile_is_said_with_its_first_error(measure: Measured) -> None:
     rows, terminal = measure(variant="broken")
     assert set(rows["status"]) == {"build_failed"}
     said = r"kernel.c[lu] does not compile: kernel.c[lu]:\d+: error: .*\bthis\b"
@@ -275,7 +266,7 @@ def test_an_end_before_the_device_is_asked_for_is_said_in_one_sentence(measure: 
         measure({"DEFINES": ["import os; os._exit(3)"]})
 
 
-def test_a_kernel_that_prints_is_said_once(tmp_path: Path) -> None:
+def test_prints_and_errors_beside_the_users_files_are_said(tmp_path: Path) -> None:
     kernel = load_kernel(written(tmp_path))
     assert first_printf(kernel, ".cl") is None
     with (kernel.path / "kernel.cl").open("a") as source:
@@ -284,9 +275,6 @@ def test_a_kernel_that_prints_is_said_once(tmp_path: Path) -> None:
     (kernel.path / "more.h").write_text("#define SAY(x) \\\n    printf ((x))\n")
     assert first_printf(kernel, ".cl") == "more.h:2"
     assert first_printf(kernel, ".metal") == "more.h:2"
-
-
-def test_an_error_beside_the_users_files_names_the_method(tmp_path: Path) -> None:
     workload = load_kernel(written(tmp_path)).workload
     with pytest.raises(WorkloadError, match=r"^kernels/mine/workload.py: in bytes_written: "):
         workload.bytes_written()  # type: ignore[call-arg]

@@ -97,9 +97,7 @@ def test_a_task_that_ends_or_hangs_its_process_costs_no_other() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_a_task_whose_process_is_ended_from_outside_is_run_once_more(
-    number: signal.Signals, tmp_path: Path
-) -> None:
+def test_a_task_that_is_struck_runs_once_more(number: signal.Signals, tmp_path: Path) -> None:
     def once() -> int:
         if not (tmp_path / "struck").exists():
             (tmp_path / "struck").touch()
@@ -135,7 +133,7 @@ HELD = KernelBuild(
 )
 
 
-def test_a_build_file_holds_what_was_written_and_shared_code_once(tmp_path: Path) -> None:
+def test_a_build_file_holds_what_was_written_and_failures_refuse_the_target(tmp_path: Path) -> None:
     path = tmp_path / "copy" / "float.json"
     write_build(path, HELD)
     assert read_build(path) == HELD
@@ -146,9 +144,6 @@ def test_a_build_file_holds_what_was_written_and_shared_code_once(tmp_path: Path
     path.write_bytes(before.replace(b"sm_80", b"sm_86"))
     with pytest.raises(DamagedFileError, match="no longer what was written"):
         read_build(path)
-
-
-def test_the_target_build_refuses_what_cannot_be_measured(tmp_path: Path) -> None:
     write_build(tmp_path / "copy" / "float.json", HELD)
     with pytest.raises(DeviceError, match=r"The machine code of copy, float, a is not"):
         refuse_failures([tmp_path / "copy" / "float.json"])
@@ -212,9 +207,7 @@ def faulty(make_kernel: Callable[..., Path]) -> Path:
 
 
 @pytest.mark.parametrize("backend", ["cuda", "opencl"])
-def test_each_variant_that_does_not_build_costs_itself(
-    faulty: Path, backend: str, tmp_path: Path
-) -> None:
+def test_a_failed_variant_costs_itself(faulty: Path, backend: str, tmp_path: Path) -> None:
     out, terminal = build(params_of(faulty, backend, VARIANTS, cuda_arch="sm_90"), tmp_path)
     ((target, made),) = read_build(out).targets.items()
     assert (target == "sm_90") == (backend == "cuda")
@@ -229,9 +222,7 @@ def test_each_variant_that_does_not_build_costs_itself(
     assert "faulty, float, variant crash: the compiler's process was ended" in terminal
 
 
-def test_without_a_device_or_an_architecture_nothing_is_built(
-    faulty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_target_no_build(faulty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     out, terminal = build(params_of(faulty, "cuda", ["good"]), tmp_path)
     assert "No CUDA device answers; this needs an NVIDIA GPU" in terminal
@@ -304,11 +295,11 @@ def test_what_a_build_file_holds_is_not_compiled(monkeypatch: pytest.MonkeyPatch
             "b": {"failure": None, "entries": []},
         },
     }
+    with pytest.raises(DeviceError, match="from another state of its sources"):
+        ready(KernelBuild("older", HELD.targets), monkeypatch, no_compiler)
 
 
-def test_code_for_another_device_is_compiled_here_and_that_is_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_has_no_code_is_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
     def compiles(*asked: Any) -> VersionBuild:
         return VersionBuild("NVRTC 13", f"-arch={asked[-1]}", code=b"code", entries=[])
 
@@ -319,21 +310,11 @@ def test_code_for_another_device_is_compiled_here_and_that_is_told(
     assert ready(None, monkeypatch, compiles).compiled_here == {}
     with pytest.raises(DeviceError, match=r"^The build file holds .*, and: NVRTC is missing\.$"):
         ready(HELD, monkeypatch, no_compiler, target="sm_100")
-
-
-def test_code_that_the_runtime_does_not_take_is_built_from_source(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
     variants = {"a": VersionBuild("rt", "-DA", code=b"x"), "b": VersionBuild("rt", "-DB")}
     programs = ready(KernelBuild("digest", {"rt": variants}), monkeypatch, no_compiler, "rt")
     assert programs.programs["b"].options == "from source"
     assert programs.compiled_here == {"b": "There is no code."}
     assert programs.machine_code is None
-
-
-def test_a_build_of_other_sources_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DeviceError, match="from another state of its sources"):
-        ready(KernelBuild("older", HELD.targets), monkeypatch, no_compiler)
 
 
 ONE_VARIANT = """
@@ -350,9 +331,7 @@ print(hashlib.sha256(repr(built).encode()).hexdigest())
 """
 
 
-def test_a_kernel_that_is_built_again_has_the_same_messages_and_code(
-    opencl_choice: DeviceChoice, tmp_path: Path
-) -> None:
+def test_a_build_is_the_same_again(opencl_choice: DeviceChoice, tmp_path: Path) -> None:
     """Whatever pyopencl has kept: a build file that differs measures its whole sweep anew."""
     folder = ROOT / "kernels/copy2d_coalesced"
     command = [

@@ -82,15 +82,18 @@ def refused(raw: dict[str, Any], *folders: Path, **chapters: Any) -> str:
 # In a run
 
 
-def test_a_chapter_is_in_a_run_that_sweeps_one_of_its_kernels(
-    raw_config: dict[str, Any], make_chapter: Make
-) -> None:
+def test_a_chapter_joins_its_kernels(raw_config: dict[str, Any], make_chapter: Make) -> None:
     folder = make_chapter()
     chapters = taken(raw_config, folder.parent, **{NAME: {"word": "x"}}).chapters
     assert chapters[NAME].plan.params == {"word": "x"}
     assert NAME in taken(raw_config, folder.parent).chapters
     assert NAME not in taken(raw_config, folder.parent, **{NAME: None}).chapters
     assert NAME not in taken(raw_config | {"only": ["dot_host"]}, folder.parent).chapters
+    chapters = load_config(raw_config, ROOT).chapters
+    assert set(chapters) == {"streamed_dot", "tesla_c1060", "texture_shmoo"}
+    for planned in chapters.values():
+        assert planned.folder.chapter.document
+        json.dumps([dict(planned.plan.reads), dict(planned.plan.params)])
 
 
 def test_no_chapters_at_all_leave_nothing_of_theirs(raw_config: dict[str, Any]) -> None:
@@ -149,7 +152,7 @@ def test_a_broken_chapter_is_refused_by_a_sentence(
     assert words in refused(raw_config, make_chapter(**{file: text}).parent)
 
 
-def test_folders_that_hold_no_chapter_or_one_twice_are_refused(
+def test_folders_of_chapters(
     raw_config: dict[str, Any], make_chapter: Make, tmp_path: Path
 ) -> None:
     (tmp_path / "empty").mkdir()
@@ -207,11 +210,3 @@ def test_a_page_that_fails_leaves_the_report_and_a_sentence_in_its_place(
         assert fault in broken[name]
         assert len(broken[name].splitlines()) == 1
         assert f"Chapter {name}" in found.text
-
-
-def test_every_chapter_of_the_project_keeps_the_contract(raw_config: dict[str, Any]) -> None:
-    chapters = load_config(raw_config, ROOT).chapters
-    assert set(chapters) == {"streamed_dot", "tesla_c1060", "texture_shmoo"}
-    for planned in chapters.values():
-        assert planned.folder.chapter.document
-        json.dumps([dict(planned.plan.reads), dict(planned.plan.params)])

@@ -71,13 +71,11 @@ def test_a_way_without_a_loop_runs_once(lines: list[str], expected: PathPart) ->
     assert path_of(*lines, "EXIT") == CodePath(expected, NOTHING)
 
 
-def test_widths_are_those_of_the_widest_access_of_each_kind() -> None:
+def test_widths_accesses_that_never_run_and_no_code() -> None:
     lines = [load(0), "LDG.E.128 R4, [R40.64]", "STG.E.64 [R42.64], R4", "STG.E.U8 [R42.64], R0"]
     assert path_of(*lines, "EXIT").once == PathPart(5, 2, 2, 16, 8, 1)
-
-
-def test_an_access_that_never_runs_is_none() -> None:
     assert path_of("@!PT " + load(0), "EXIT").once.accesses == 0
+    assert path_of() == CodePath(part(1, 0, 0, 0), NOTHING)  # the trap at the end of each listing
 
 
 # Loops
@@ -88,13 +86,12 @@ TURN = [load(0), store(0), "ISETP.LT.AND P0, PT, R9, R8, PT"]
 def test_a_loop_is_the_turn_and_all_else_runs_once() -> None:
     code = ["MOV R9, RZ", ".L_a:", *TURN, "@P0 BRA `(.L_a)", store(1), "EXIT"]
     assert path_of(*code) == CodePath(part(3, 0, 1, 0), part(4, 1, 1, 1))
-
-
-def test_of_an_unrolled_loop_the_rest_is_run_once() -> None:
-    """Four elements a turn; then those that are left, in a loop of their own."""
+    # Four elements a turn; then those that are left, in a loop of their own.
     four = [*(load(k) for k in range(4)), *(store(k) for k in range(4))]
     code = [".L_a:", *four, "@P0 BRA `(.L_a)", "@!P1 EXIT", ".L_b:", *TURN, "@P0 BRA `(.L_b)"]
     assert path_of(*code, "EXIT") == CodePath(part(6, 1, 1, 1), part(9, 4, 4, 1))
+    code = [load(0), ".L_a:", "IADD3 R9, R9, 0x1, RZ", "@P0 BRA `(.L_a)", store(0), "EXIT"]
+    assert path_of(*code) == CodePath(part(5, 1, 1, 1), NOTHING)
 
 
 @pytest.mark.parametrize("outer", [["MOV R9, RZ"], [load(1)]], ids=["bare", "loads"])
@@ -105,33 +102,18 @@ def test_of_nested_loops_all_accesses_are_made_again_and_again(outer: list[str])
     assert (path.turn.loads, path.turn.stores, path.turn.waits) == (1 + outer.count(load(1)), 1, 1)
 
 
-def test_a_loop_without_accesses_is_no_turn() -> None:
-    code = [load(0), ".L_a:", "IADD3 R9, R9, 0x1, RZ", "@P0 BRA `(.L_a)", store(0), "EXIT"]
-    assert path_of(*code) == CodePath(part(5, 1, 1, 1), NOTHING)
-
-
 # Branches
 
 
-def test_the_way_with_the_most_accesses_is_taken_and_not_that_of_the_edge() -> None:
+def test_the_way_with_the_most_accesses_is_taken() -> None:
     edge = [load(0), store(0), "EXIT"]
     inside = [".L_in:", *TOGETHER, "EXIT"]
     assert path_of("@!P0 BRA `(.L_in)", *edge, *inside) == CodePath(part(6, 2, 2, 1), NOTHING)
-
-
-def test_of_two_ways_with_as_many_accesses_the_shorter_is_taken() -> None:
     long = ["MOV R3, RZ", "MOV R4, RZ", load(0), "EXIT"]
     assert path_of("@P0 BRA `(.L_b)", *long, ".L_b:", load(1), "EXIT").once == part(3, 1, 0, 1)
-
-
-def test_a_block_behind_the_last_exit_makes_no_loop() -> None:
     moved = [".L_far:", load(1), store(1), "BRA `(.L_back)"]
     code = ["@P0 BRA `(.L_far)", ".L_back:", load(0), store(0), "EXIT", *moved]
     assert path_of(*code) == CodePath(part(7, 2, 2, 2), NOTHING)
-
-
-def test_of_no_code_there_is_no_path() -> None:
-    assert path_of() == CodePath(part(1, 0, 0, 0), NOTHING)  # the trap at the end of each listing
 
 
 # Registers
@@ -196,9 +178,7 @@ def compiled_path(kernel: str, variant: str, entry: str) -> CodePath:
 
 
 @pytest.mark.parametrize(("variant", "waits"), [("published", 4), ("distinct", 1)])
-def test_pointers_that_may_overlap_have_a_thread_wait_for_each_load(
-    variant: str, waits: int
-) -> None:
+def test_pointers_that_may_overlap_make_threads_wait(variant: str, waits: int) -> None:
     path = compiled_path("copy2d_document", variant, "copy_rows_8")
     assert (path.once.loads, path.once.stores, path.once.waits) == (4, 4, waits)
     assert path.turn == NOTHING

@@ -20,16 +20,13 @@ class Second(First):
     counts: list[Small]
 
 
-def test_a_table_has_the_columns_of_its_bases_first() -> None:
+def test_columns_are_those_of_the_bases_first_and_comments_say_what_they_mean() -> None:
     expected = [
         pa.field("name", pa.string(), nullable=False),
         pa.field("took_s", pa.float64(), nullable=True),
         pa.field("counts", pa.list_(pa.int32()), nullable=False),
     ]
     assert list(Second.schema()) == expected
-
-
-def test_comments_say_what_columns_mean() -> None:
     assert Second.meanings() == {
         "name": Meaning("what it is called"),
         "took_s": Meaning("how long it took, as far as that is known", "s"),

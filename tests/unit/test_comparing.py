@@ -62,16 +62,13 @@ def against(machine: Machine, n: int = 12, **second: Any) -> Comparison:
 # Verdicts
 
 
-def test_planted_changes_and_no_others_are_found_and_a_gain_is_no_alarm() -> None:
+def test_planted_changes_and_no_others_are_found() -> None:
     found = against(Machine(1), slower={"v2": 0.05, "v0": -0.05})
     assert found.slower["variant"].tolist() == ["v2"]
     changed = {name: v for name, v in verdicts(found).items() if v in CHANGED}
     assert changed == {"v2": "slower", "v0": "faster"}
     cells = found.cells[found.cells["variant"] == "v2"]
     assert (cells["verdict"] == "slower").mean() > 0.9
-
-
-def test_what_is_surely_within_delta_is_the_same() -> None:
     found = against(Machine(3, own=0.0005, noise=0.0005))
     assert set(found.groups["verdict"]) == set(found.cells["verdict"]) == {"same"}
 
@@ -89,15 +86,12 @@ def test_what_the_machine_did_is_no_verdict_and_is_told_apart() -> None:
     assert "The machine itself changed" in found.markdown()
 
 
-def test_a_copy_that_changes_alone_accuses_no_cell() -> None:
+def test_copies_tell_what_the_machine_did() -> None:
     machine = Machine(5)
     first, second = machine.run("a"), machine.run("b")
     second.cells["memcpy_gbs"] *= 1.2
     found = compare_runs([first], [second], machine.runs(12))
     assert set(found.groups["verdict"]) == {"undecided"}
-
-
-def test_without_a_copy_the_raw_change_decides() -> None:
     machine = Machine(6)
     runs = [machine.run("a"), machine.run("b", {"v1": 0.05}), *machine.runs(12)]
     for run in runs:
@@ -106,10 +100,7 @@ def test_without_a_copy_the_raw_change_decides() -> None:
     assert found.slower["variant"].tolist() == ["v1"]
     assert found.cells["beside_copy"].isna().all()
     assert "No copy of the runtime was timed" in found.markdown()
-
-
-def test_copies_that_are_no_peers_of_the_cells_tell_what_the_machine_did() -> None:
-    """As of kernels that read more than they write."""
+    # As of kernels that read more than they write.
     machine = Machine(7)
     place = {"height": 64, "width": 64, "cache_state": "warm"}
     timed = [[{**place, "seconds": [s, 1.1 * s, 0.9 * s]}] for s in (1e-3, 1.25e-3)]
@@ -176,32 +167,23 @@ def test_what_samples_tell_of_a_median_depends_on_their_number(counts: tuple[int
 # What the intervals rest on
 
 
-def test_several_pairs_tell_the_spread_themselves() -> None:
+def test_pairs_tell_the_spread_else_repeats_and_one_repeat_nothing() -> None:
     machine = Machine(7, drift=0.003)
     first = [machine.run(f"a{i}") for i in range(4)]
     second = [machine.run(f"b{i}", {"v0": 0.05}) for i in range(4)]
     found = compare_runs(first, second)
     assert found.slower["variant"].tolist() == ["v0"]
     assert "4 pairs of runs alone" in found.markdown()
-
-
-def test_repeats_tell_the_spread_where_nothing_else_does() -> None:
     machine = Machine(9)
     found = compare_runs([machine.run("a")], [machine.run("b", {"v0": 0.10})])
     assert "the repeats within both runs" in found.rests
     assert verdicts(found)["v0"] == "slower"
-
-
-def test_single_repeats_decide_nothing() -> None:
     machine = Machine(10)
     found = compare_runs([machine.run("a", repeats=1)], [machine.run("b", {"v0": 0.5}, repeats=1)])
     assert set(found.cells["verdict"]) == {"undecided"}
     assert found.groups["change_low"].isna().all()
     assert found.slower.empty
     assert "--noise-runs" in found.markdown()
-
-
-def test_a_pair_has_no_say_in_its_own_spread() -> None:
     machine = Machine(18, groups=2, cells=8)
     runs = machine.runs(4)
     without = usual_spreads(levels_of([*runs, machine.run("odd", drift=1.0)]), (4,))
@@ -239,7 +221,7 @@ def unswept(run: RunCells, keys: list[str]) -> RunCells:
     return replace(run, cells=run.cells[~run.cells["cell_key"].isin(keys)])
 
 
-def test_cells_of_one_side_are_counted_and_named() -> None:
+def test_cells_that_one_side_lacks_are_counted_and_a_failed_best_is_a_loss() -> None:
     machine = Machine(11)
     first, second = machine.run("a"), machine.run("b")
     second = failed(unswept(second, ["0001", "0002"]), ["0003"])
@@ -251,19 +233,13 @@ def test_cells_of_one_side_are_counted_and_named() -> None:
     assert "3 cells that A verified have no verified time in B" in text
     assert "block=3 (wrong_result)" in text
     assert "2 not swept" in text
-
-
-def test_a_best_that_fails_afterwards_makes_its_group_slower() -> None:
-    """A cell that was not swept is no loss; one that ended in a fault is."""
+    # A cell that was not swept is no loss; one that ended in a fault is.
     machine = Machine(12, own=0.001)
     first, second, same = machine.run("a"), machine.run("b"), machine.runs(12)
     lost = compare_runs([first], [failed(second, ["0000"])], same)
     assert lost.slower["variant"].tolist() == ["v0"]
     assert not lost.groups.set_index("variant").loc["v0", "winner_held"]
     assert compare_runs([first], [unswept(second, ["0000"])], same).slower.empty
-
-
-def test_a_group_without_a_common_cell_is_undecided_as_a_whole() -> None:
     machine = Machine(6)
     first, second = machine.run("a"), machine.run("b")
     odd, even = ([f"{i:04}" for i in range(begin, 12, 2)] for begin in (1, 0))
@@ -414,9 +390,7 @@ def test_a_guard_ends_with_1_where_a_group_got_slower(shell: Any, tmp_path: Path
         (["r00", "r01", "--threshold", "2"], "between 0 and 1"),
     ],
 )
-def test_what_is_asked_wrong_ends_with_2_and_a_sentence(
-    shell: Any, arguments: list[str], words: str
-) -> None:
+def test_what_is_asked_wrong_ends_with_2(shell: Any, arguments: list[str], words: str) -> None:
     status, text = shell(*arguments)
     assert status == 2
     assert words in text
@@ -445,7 +419,7 @@ ASKED: Mapping[str, Any] = {
 }
 
 
-def test_a_configuration_names_both_sides_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_sides_or_none(monkeypatch: pytest.MonkeyPatch, raw_config: dict[str, Any]) -> None:
     monkeypatch.chdir(ROOT)
     asked = read_compared(ASKED)
     assert asked is not None
@@ -459,8 +433,5 @@ def test_a_configuration_names_both_sides_or_none(monkeypatch: pytest.MonkeyPatc
     ):
         with pytest.raises(ConfigError, match=words):
             read_compared({**ASKED, **change})
-
-
-def test_the_target_without_runs_says_how_to_name_them(raw_config: dict[str, Any]) -> None:
     with pytest.raises(SystemExit, match="compare needs two runs"):
         Flow(raw_config, ask_device=False).compare_target(None)

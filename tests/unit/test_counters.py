@@ -183,9 +183,7 @@ def test_without_a_profiler_the_table_is_empty_and_says_why(
     assert why in said[0]
 
 
-def test_what_was_counted_stands_in_the_rows_and_a_group_that_failed_costs_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_group_costs_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counters, "find_ncu", lambda name: name)
 
     def answer(
@@ -212,9 +210,7 @@ def test_what_was_counted_stands_in_the_rows_and_a_group_that_failed_costs_its_o
     assert metadata["gpushmoo"] == __version__
 
 
-def test_small_cells_are_profiled_by_running_the_program_again_for_every_pass(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_small_cells_are_replayed_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counters, "find_ncu", lambda name: name)
     asked: list[tuple[str, set[int]]] = []
 

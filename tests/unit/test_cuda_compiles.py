@@ -117,9 +117,7 @@ def disassembled(workload: Workload) -> Iterator[tuple[str, str, Any]]:
         for dtype, variant, marks in disassembled(folder.workload)
     ],
 )
-def test_built_in_kernels_do_what_they_are_timed_for(
-    folder: KernelFolder, dtype: str, variant: str
-) -> None:
+def test_kernels_do_what_is_timed(folder: KernelFolder, dtype: str, variant: str) -> None:
     codes = code_of(compiled(folder.path, options_of(folder, dtype, variant), "sm_90"))
     expected = {entry: folder.workload.accesses(entry, dtype, variant) for entry in codes}
     assert any(expected.values()), "no entry is ever timed"
@@ -127,9 +125,7 @@ def test_built_in_kernels_do_what_they_are_timed_for(
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)
-def test_kernel_has_a_source_for_each_backend_or_runs_on_the_host_alone(
-    folder: KernelFolder,
-) -> None:
+def test_a_kernel_has_a_source_for_each_backend(folder: KernelFolder) -> None:
     sources = {(folder.path / f"kernel{suffix}").is_file() for suffix in (".cu", ".cl")}
     assert sources == {folder.workload.device_code}
 
@@ -152,30 +148,23 @@ def launches_of(folder: KernelFolder, cell: Cell) -> list[Launch]:
     return [workload.launch(cell), workload.proof(cell)]
 
 
-def test_a_source_that_does_not_compile_leaves_the_compilers_message() -> None:
+def test_messages_are_the_compilers_or_nothing() -> None:
     options = build_options(DTYPES["float"], {"BROKEN": "1"})
     said = r"^kernel\.cu does not compile: kernel\.cu:\d+: error: "
     with pytest.raises(BuildError, match=said) as caught:
         compile_cubin(USER_CUDA, "mine", options, "sm_90")
     assert "mine/kernel.cu(" in caught.value.log  # file and line
     assert "\0" not in caught.value.log
+    # All bytes of one blank are one object, and the log of a sound kernel is one character.
+    blanks = b"  "
+    made = compile_cubin('extern "C" __global__ void f() {}', "quiet", (), "sm_90")
+    assert made.log == ""
+    assert ord(blanks[:1]) == 32
 
 
-def test_options_are_the_same_whatever_the_order_of_the_definitions() -> None:
+def test_options_have_an_order_and_the_code_tells_what_kernels_take() -> None:
     expected = ("-std=c++17", "-Delement_t=float3", "-Dindex_t=unsigned", "-DA=1", "-DB=2")
     assert build_options(DTYPES["float3"], {"B": "2", "A": "1"}) == expected
-
-
-@pytest.mark.parametrize("there", [True, False])
-def test_missing_nvrtc_says_what_to_install(monkeypatch: pytest.MonkeyPatch, there: bool) -> None:
-    absent = RuntimeError("Failed to find libnvrtc.so\nsearched in many places")
-    module = SimpleNamespace(nvrtcVersion=Mock(side_effect=absent)) if there else None
-    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", module)
-    with pytest.raises(NoDeviceError, match=r"NVRTC is missing \(.*\); install the extra .*\.$"):
-        compile_cubin(USER_CUDA, "mine", (), "sm_90")
-
-
-def test_the_machine_code_tells_what_each_kernel_takes() -> None:
     source = """
     struct three { float x, y, z; };
     extern "C" __global__ void all(float *d, const float *s, unsigned long long n, unsigned m,
@@ -189,6 +178,15 @@ def test_the_machine_code_tells_what_each_kernel_takes() -> None:
     assert parameter_sizes(b"no machine code") == {}
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_missing_nvrtc_says_what_to_install(monkeypatch: pytest.MonkeyPatch, there: bool) -> None:
+    absent = RuntimeError("Failed to find libnvrtc.so\nsearched in many places")
+    module = SimpleNamespace(nvrtcVersion=Mock(side_effect=absent)) if there else None
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", module)
+    with pytest.raises(NoDeviceError, match=r"NVRTC is missing \(.*\); install the extra .*\.$"):
+        compile_cubin(USER_CUDA, "mine", (), "sm_90")
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
@@ -196,21 +194,11 @@ def test_the_machine_code_tells_what_each_kernel_takes() -> None:
         ((BufferRef("d"), np.uint32(1)), r"argument 1 of kernel 'k' is of 8 bytes.* gives 4"),
     ],
 )
-def test_arguments_are_held_against_what_the_kernel_takes(
-    args: tuple[Argument, ...], said: str
-) -> None:
+def test_arguments_are_those_the_kernel_takes(args: tuple[Argument, ...], said: str) -> None:
     for right in ((BufferRef("d"), np.uint64(1)), (NullRef(), np.float64(1))):
         check_sizes("k", right, (8, 8))
     with pytest.raises(LaunchFailedError, match=said):
         check_sizes("k", args, (8, 8))
-
-
-def test_a_compilation_without_a_message_writes_into_no_bytes_that_others_hold() -> None:
-    """All bytes of one blank are one object, and the log of a sound kernel is one character."""
-    blanks = b"  "
-    made = compile_cubin('extern "C" __global__ void f() {}', "quiet", (), "sm_90")
-    assert made.log == ""
-    assert ord(blanks[:1]) == 32
 
 
 @pytest.mark.parametrize("folder", WIDE, ids=lambda folder: folder.name)

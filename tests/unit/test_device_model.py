@@ -45,17 +45,13 @@ TABLE = some(3)
 
 
 @given(st.sampled_from(["bytes_read", "bytes_written"]), st.floats(1, 4), parameters())
-def test_more_bytes_never_make_a_launch_faster(
-    column: str, times: float, values: dict[str, float]
-) -> None:
+def test_more_bytes_take_longer(column: str, times: float, values: dict[str, float]) -> None:
     more = TABLE.assign(**{column: TABLE[column] * times})
     assert np.all(seconds(more, values) >= LEAST * seconds(TABLE, values))
 
 
 @given(st.sampled_from(sorted(set(FIRST) - {"l2_end", "narrow"})), st.floats(1, 4), parameters())
-def test_a_slower_device_never_makes_a_launch_faster(
-    name: str, times: float, values: dict[str, float]
-) -> None:
+def test_a_slower_device_is_slower(name: str, times: float, values: dict[str, float]) -> None:
     slower = {**values, name: values[name] / times if name in RATES else values[name] * times}
     if name == "last_wave":
         slower[name] = min(slower[name], 1.0)
@@ -95,9 +91,7 @@ def test_a_flush_leaves_nothing_in_l2_and_what_is_small_stays_there() -> None:
 
 
 @given(parameters())
-def test_sectors_sent_are_between_those_of_the_block_and_those_of_its_warps(
-    values: dict[str, float],
-) -> None:
+def test_sectors_sent_are_of_the_block_to_its_warps(values: dict[str, float]) -> None:
     launches = Launches.of(TABLE)
     sent = Model(values).sectors_sent(launches)
     assert np.all(launches.block_sectors <= sent)
@@ -164,9 +158,7 @@ STORES = {"store_line", "store_again", "l2_write_rate", "l2_written"}
     ],
     ids=["no images", "no stores"],
 )
-def test_what_the_cells_cannot_tell_is_not_determined(
-    kernels: list[str], unknown: set[str]
-) -> None:
+def test_what_cells_cannot_tell(kernels: list[str], unknown: set[str]) -> None:
     table = described()
     found = fitted(table[table["kernel"].isin(kernels)], seed=1).parameters
     assert {name for name in unknown if found[name].determined} == set()

@@ -60,18 +60,17 @@ except* ValueError as e:
 '''
 
 
-def test_every_version_of_python_sees_the_same_code() -> None:
+def test_every_version_of_python_sees_the_same_code_without_docstrings() -> None:
     assert (
         python_digest(MODULE.encode()).hex()
         == "a4605116219c99c951527c5de5cd43773b837ef7a0070cc6faed7e7795a55281"
     )
-
-
-def test_docstrings_comments_and_layout_do_not_count() -> None:
     text = MODULE.replace('"""A method."""', '"""Another,\n\n        longer one."""  # remark')
     text = text.replace('    """A class."""\n', "").replace("        pass", '        "mended"')
     for same in (text, ast.unparse(ast.parse(MODULE))):
         assert python_digest(same.encode()) == python_digest(MODULE.encode())
+    assert python_digest(b'"""A text."""\npass') == python_digest(b"")
+    assert python_digest(b"def") != python_digest(b"def ")
 
 
 @pytest.mark.parametrize(
@@ -94,11 +93,6 @@ def test_what_the_code_does_counts(old: str, new: str) -> None:
     assert MODULE.count(old) == 1
     changed = MODULE.replace(old, new)
     assert python_digest(changed.encode()) != python_digest(MODULE.encode())
-
-
-def test_a_module_may_hold_nothing_or_no_python() -> None:
-    assert python_digest(b'"""A text."""\npass') == python_digest(b"")
-    assert python_digest(b"def") != python_digest(b"def ")
 
 
 @pytest.fixture
@@ -180,10 +174,19 @@ def test_the_digest_of_a_kernels_library_is_of_what_its_workload_imports(project
     assert library_digest(workload) != before
 
 
-def test_digest_tells_which_module_holds_the_code(project: Path) -> None:
+def test_a_digest_is_of_names_and_contents(project: Path, tmp_path: Path) -> None:
     write(project / "scripts/one.py", "VALUE = 1\n")
     write(project / "scripts/two.py", "VALUE = 1\n")
     assert fresh(project / "scripts/one.py") != fresh(project / "scripts/two.py")
+    a, b = tmp_path / "a", tmp_path / "b"
+    a.write_text("1")
+    b.write_text("2")
+    before = file_digest(a, b)
+    assert file_digest(b, a) == before
+    b.write_text("3")
+    assert file_digest(a, b) != before
+    b.write_text("2")
+    assert file_digest(a, b.rename(tmp_path / "c")) != before
 
 
 # Does the measuring jobs.
@@ -230,14 +233,11 @@ def test_nothing_is_measured_again_for_what_reads_the_data(script: str) -> None:
     assert [name for name in names_of(script) if name.startswith(later)] == []
 
 
-def test_figures_depend_on_no_device() -> None:
+def test_figures_depend_on_no_device_and_imports_by_name_are_apart() -> None:
     drawn = modules_of(PACKAGE / "figures/heatmap.py")
     assert {PACKAGE / "figures/style.py", PACKAGE / "analysis/best.py"} <= drawn
     behind = names_of(called()["figure"]) | {path.relative_to(PACKAGE).as_posix() for path in drawn}
     assert [name for name in behind if name.startswith(("devices/", "measuring/"))] == []
-
-
-def test_a_module_that_is_imported_by_its_name_has_a_digest_of_its_own() -> None:
     assert {PACKAGE / "devices/cuda/device.py"}.isdisjoint(modules_of(SCRIPTS / MEASURING))
     module = PACKAGE / "devices/cuda/backend.py"
     assert PACKAGE / "devices/cuda/device.py" in modules_of(module)
@@ -246,9 +246,7 @@ def test_a_module_that_is_imported_by_its_name_has_a_digest_of_its_own() -> None
         module_digest("gpushmoo.devices.absent")
 
 
-def test_what_was_read_is_kept_and_damage_of_it_costs_only_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_read_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = b'import a.b\nfrom ..c import d\nrun("gpushmoo.core.space")\n'
     kept = tmp_path / "read.json"
 
@@ -270,15 +268,3 @@ def test_what_was_read_is_kept_and_damage_of_it_costs_only_time(
         kept.write_bytes(damage)
         assert anew().digest == code.digest
     digest._kept.cache_clear()
-
-
-def test_file_digest_depends_on_names_and_contents_not_on_the_order(tmp_path: Path) -> None:
-    a, b = tmp_path / "a", tmp_path / "b"
-    a.write_text("1")
-    b.write_text("2")
-    before = file_digest(a, b)
-    assert file_digest(b, a) == before
-    b.write_text("3")
-    assert file_digest(a, b) != before
-    b.write_text("2")
-    assert file_digest(a, b.rename(tmp_path / "c")) != before

@@ -182,9 +182,7 @@ SPECIAL = {
 @pytest.mark.filterwarnings("ignore:invalid value")  # NumPy's word for a NaN that comes about
 @pytest.mark.parametrize("name", ["dot_streamed", "dot_resident", "dot_square"])
 @pytest.mark.parametrize("changes", SPECIAL.values(), ids=SPECIAL)
-def test_special_values_come_through(
-    device: Device, name: str, changes: dict[str, dict[int, float]]
-) -> None:
+def test_special_values(device: Device, name: str, changes: dict[str, dict[int, float]]) -> None:
     data = integers(N, "float")
     for operand, values in changes.items():
         for place, special in values.items():
@@ -284,22 +282,17 @@ def few_cells(*sizes: tuple[int, int], host_percent: int = 0) -> list[Cell]:
     )
 
 
-def test_sound_kernel_is_measured_and_verified(device: Device) -> None:
+def test_wrong_cells_are_not_timed(device: Device, tmp_path: Path) -> None:
     runs = ended(device, STREAMED, few_cells((1, N), (1, 0), (1, 3), host_percent=10))
     assert {(r.status, r.message) for r in runs} == {(Status.OK, None)}
     assert {(r.verified_words, r.wrong_words) for r in runs} == {(1, 0)}
     assert {len(r.samples_s) for r in runs} == {6}
-
-
-def test_wrong_cells_are_not_timed(device: Device, tmp_path: Path) -> None:
     runs = ended(device, edited(STREAMED, tmp_path, STREAMED_EDITS["a block"]), few_cells((1, N)))
     assert {r.status for r in runs} == {Status.WRONG_RESULT}
     assert {(r.verified_words, r.wrong_words, *r.samples_s) for r in runs} == {(1, 1)}
 
 
-def test_threads_of_earlier_cells_come_to_rest_before_those_of_each_problem(
-    device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_earlier_threads_come_to_rest(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     rests: list[float] = []
     clock = SimpleNamespace(sleep=rests.append, monotonic=time.monotonic)
     monkeypatch.setattr(rounds, "time", clock)
@@ -309,9 +302,7 @@ def test_threads_of_earlier_cells_come_to_rest_before_those_of_each_problem(
 
 
 @pytest.mark.parametrize("variant", CUT)
-def test_what_another_launch_left_does_not_pass_for_a_result(
-    device: Device, tmp_path: Path, variant: str
-) -> None:
+def test_what_is_left_is_no_result(device: Device, tmp_path: Path, variant: str) -> None:
     """A kernel that writes nothing finds, in the same memory, what the sound one wrote there."""
     nobody = [("thread == 0)", "thread == 4096)"), ("threadIdx.x == 0)", "threadIdx.x == 4096)")]
     lazy = device.build(edited(STREAMED, tmp_path, nobody).path, DTYPES["float"], {})
@@ -359,9 +350,7 @@ def test_problem_too_large_costs_its_own_cells_and_the_next_is_measured(
     assert all("does not fit" in str(r.message) for r in runs if r.status is Status.RESOURCES)
 
 
-def test_arrays_that_the_host_cannot_hold_cost_their_own_cells(
-    device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_arrays_that_the_host_cannot_hold(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     kind: Any = type(device)
     host_array = kind.host_array
 
@@ -379,9 +368,7 @@ def test_arrays_that_the_host_cannot_hold_cost_their_own_cells(
 
 
 @pytest.mark.parametrize("limit", [1024, None])
-def test_block_larger_than_the_kernels_room_is_never_launched(
-    device: Device, limit: int | None
-) -> None:
+def test_a_block_without_room_is_never_launched(device: Device, limit: int | None) -> None:
     """The kernel holds a sum for each of 1024 threads; a CPU would run blocks of more."""
     axes = {"threads": [1024, 1025], "streams": [1], "host_percent": [0], "chunk": [0]}
     runs = ended(device, STREAMED, cells("dot_streamed", 10**6, "double", **axes), limit)
@@ -420,9 +407,7 @@ def test_library_takes_samples_of_several_calls_and_refuses_others(device: Devic
     blocks=st.sampled_from([1, 4, 32]),
     threads=st.sampled_from([32, 256, 1024]),
 )
-def test_sizes_are_those_of_the_printed_formulas(
-    n: int, streams: int, least: int, blocks: int, threads: int
-) -> None:
+def test_the_printed_formulas(n: int, streams: int, least: int, blocks: int, threads: int) -> None:
     """Transcribed from the listing, integer divisions and all."""
     n_power_of_two = 1 << int(np.floor(np.log2(n)))
     no_clamp = (n_power_of_two + least - 1) // least
@@ -460,17 +445,13 @@ def test_sizes_are_those_of_the_printed_formulas(
         (4096, {"threads": 96}, "96 threads a block; the printed program takes powers of two."),
     ],
 )
-def test_what_the_printed_program_cannot_is_refused(
-    n: int, params: dict[str, int], message: str
-) -> None:
+def test_what_is_not_printed_is_refused(n: int, params: dict[str, int], message: str) -> None:
     with pytest.raises(LaunchRefusedError) as caught:
         streamed().pipeline(printed_cell(n, **params))
     assert str(caught.value) == message
 
 
-def test_each_stream_is_made_fed_and_given_back_before_the_next(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_each_stream_is_given_back_before_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """The order of the listing: the host computes its rest before anything is waited for."""
     bench = Bench()
     monkeypatch.setattr(

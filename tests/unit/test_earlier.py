@@ -145,9 +145,7 @@ def test_only_what_is_new_is_measured(run: Run) -> None:
 
 
 @pytest.mark.parametrize("other", ["code", "seed", "settings", "device", "build", "damage"])
-def test_under_other_conditions_all_is_measured(
-    begun: Run, other: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_conditions(begun: Run, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run = begun
     said = None
     if other == "code":

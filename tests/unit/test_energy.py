@@ -140,7 +140,7 @@ def test_energy_is_that_of_the_windows_and_idle_power_that_of_the_rest() -> None
         assert periods == pytest.approx([round(p) for p in periods])
 
 
-def test_every_cell_has_a_window_in_each_round_and_rounds_differ_in_order() -> None:
+def test_rounds_differ_in_order_and_a_lost_device_keeps_nothing() -> None:
     device = PoweredDevice(dict.fromkeys(range(1, 6), 200.0))
     measured(device, chosen(1, 2, 3, 4, 5))
     # Five samples are those by which the length of a sample is chosen.
@@ -148,6 +148,10 @@ def test_every_cell_has_a_window_in_each_round_and_rounds_differ_in_order() -> N
     rounds = [order[begin : begin + 5] for begin in range(0, len(order), 5)]
     assert [sorted(one) for one in rounds] == [[1, 2, 3, 4, 5]] * 3
     assert len({tuple(one) for one in rounds}) > 1
+    device = PoweredDevice({1: 200.0, 2: 300.0}, lost_at=60)
+    found = measured(device, chosen(1, 2))
+    assert all(cell.message is not None for cell in found.cells)
+    assert len(found.idle) == 1
 
 
 @pytest.mark.parametrize(
@@ -160,9 +164,7 @@ def test_every_cell_has_a_window_in_each_round_and_rounds_differ_in_order() -> N
         ("refused", "bind", 0, "refused in bind 0"),
     ],
 )
-def test_a_cell_that_fails_costs_itself_alone(
-    kind: str, operation: str, nth: int, says: str
-) -> None:
+def test_a_failed_cell_costs_itself(kind: str, operation: str, nth: int, says: str) -> None:
     cells = chosen(1, 2)
     device = PoweredDevice({1: 200.0, 2: 300.0})
     device.faults.append(Fault(cell_tag(cells[0].cell), operation, nth, kind))
@@ -171,13 +173,6 @@ def test_a_cell_that_fails_costs_itself_alone(
     assert says in bad.message
     assert good.message is None
     assert len(good.windows) == 3
-
-
-def test_a_lost_device_ends_what_is_left_and_keeps_nothing_of_it() -> None:
-    device = PoweredDevice({1: 200.0, 2: 300.0}, lost_at=60)
-    found = measured(device, chosen(1, 2))
-    assert all(cell.message is not None for cell in found.cells)
-    assert len(found.idle) == 1
 
 
 def test_spaces_that_do_not_fit_beside_each_other_are_measured_after_each_other() -> None:
@@ -192,7 +187,13 @@ def test_spaces_that_do_not_fit_beside_each_other_are_measured_after_each_other(
     assert [height for height, _ in itertools.groupby(heights)] == [64, 65]
 
 
-def test_a_counter_that_stands_still_is_given_up() -> None:
+def test_a_counter_counts_by_its_steps_and_one_that_stands_still_is_given_up() -> None:
+    seen = CounterSteps()
+    for at, mj in [(0.0, 5), (0.1, 5), (0.2, 7), (0.3, None), (0.4, 7), (0.5, 9)]:
+        seen.look(at, mj)
+    assert [(s.at, s.mj) for s in seen.between(0.0, 1.0)] == [(0.2, 7), (0.5, 9)]
+    assert seen.first_from(0.3) == CounterStep(0.5, 9)
+    assert seen.first_from(0.6) is None
     clock = FakeClock()
 
     def work() -> float:
@@ -202,15 +203,6 @@ def test_a_counter_that_stands_still_is_given_up() -> None:
     meter = EnergyMeter(PoweredDevice({}), task_of_tiny([]), CounterSteps(), clock)
     with pytest.raises(NoEnergyError, match="did not step"):
         meter.window(work, 0.1)
-
-
-def test_the_first_look_at_a_counter_is_no_step_and_neither_is_the_same_value() -> None:
-    seen = CounterSteps()
-    for at, mj in [(0.0, 5), (0.1, 5), (0.2, 7), (0.3, None), (0.4, 7), (0.5, 9)]:
-        seen.look(at, mj)
-    assert [(s.at, s.mj) for s in seen.between(0.0, 1.0)] == [(0.2, 7), (0.5, 9)]
-    assert seen.first_from(0.3) == CounterStep(0.5, 9)
-    assert seen.first_from(0.6) is None
 
 
 def test_a_thread_sees_every_step_and_the_state_just_after_it() -> None:
@@ -253,9 +245,7 @@ def written(folder: Path, device: PoweredDevice, cells: Sequence[ChosenCell]) ->
     return read_table(folder / "e.parquet", ENERGY_SCHEMA).to_pylist()[0]
 
 
-def test_a_row_says_joules_per_gigabyte_with_and_without_the_idle_power(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_joules_per_gigabyte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(FOLDER), "digest", lambda *_: "0")
     row = written(tmp_path, PoweredDevice({1: 300.0}), chosen(1))
     gbs = 2 * 64 * 8 * 4 / 1e-3 / 1e9
@@ -283,9 +273,7 @@ def task_of(choice: DeviceChoice, plan: EnergyPlan) -> energy.EnergyTask:
     )
 
 
-def test_a_device_without_a_meter_has_a_table_without_rows_and_a_sentence(
-    opencl_choice: DeviceChoice, tmp_path: Path
-) -> None:
+def test_without_a_meter_there_is_a_sentence(opencl_choice: DeviceChoice, tmp_path: Path) -> None:
     out, said = tmp_path / "e.parquet", list[str]()
     energy.measure_energy(task_of(opencl_choice, PLAN), out, said.append)
     assert read_table(out, ENERGY_SCHEMA).num_rows == 0

@@ -27,20 +27,14 @@ def page(tmp_path: Path, rows: list[dict[str, Any]], why: str | None = None) -> 
     return energy_page(read_energy(write_energy(tmp_path / "e.parquet", rows, why)))
 
 
-def test_a_group_knows_its_front_its_ties_and_its_ends() -> None:
+def test_groups_know_their_front_ties_and_ratios() -> None:
     [group] = energy_groups(ROWS)
     assert [group.fastest, group.cheapest] == [FAST, CHEAP]
     assert group.tied == [FAST, CLOSE]
     assert group.front == [FAST, CHEAP]
-
-
-def test_groups_are_of_one_kernel_type_variant_and_size() -> None:
     others = [energy_row("", 1.0, [1.0], **{k: 7 if k == "height" else "x"}) for k in ("kernel",)]
     others += [energy_row("", 1.0, [1.0], height=7), energy_row("", 1.0, [1.0], dtype="double")]
     assert sorted(len(g.rows) for g in energy_groups([*ROWS, *others])) == [1, 1, 1, 4]
-
-
-def test_a_ratio_is_taken_round_by_round() -> None:
     drifting = energy_row("a=1", 100.0, [1.0, 1.2, 1.5])
     dearer = energy_row("a=2", 100.0, [1.01, 1.213, 1.514])
     found = joules_ratio(dearer, drifting)
@@ -51,9 +45,7 @@ def test_a_ratio_is_taken_round_by_round() -> None:
     assert alone == MeanInterval(pytest.approx(2.0), None, None)
 
 
-def test_the_page_says_whether_energy_breaks_ties_and_what_the_cheapest_saves(
-    tmp_path: Path,
-) -> None:
+def test_the_page_says_whether_energy_breaks_ties(tmp_path: Path) -> None:
     found = page(tmp_path, ROWS)
     idle, ties, cheapest = found["sentences"]
     assert "it took 120 W before and 122 W after" in idle
@@ -110,9 +102,7 @@ def test_launches_are_named_in_short(params: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("kernels", [1, 13])
-def test_the_front_is_drawn_with_units_in_a_panel_for_each_group(
-    kernels: int, written: list[Figure], tmp_path: Path
-) -> None:
+def test_the_front_is_drawn(kernels: int, written: list[Figure], tmp_path: Path) -> None:
     rows = [
         {**row, "kernel": f"kernel_{n}", "cell_key": f"{n} {row['params']}"}
         for n in range(kernels)

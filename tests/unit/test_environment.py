@@ -64,9 +64,13 @@ def offered(file: str) -> tuple[dict[str, str], dict[str, str]]:
     return {r.name: bound(r) for r in conda}, {r.name: bound(r) for r in pip}
 
 
-def test_environments_and_project_ask_for_the_same_packages_and_bounds() -> None:
+def test_environments_and_locks_ask_for_what_the_project_does() -> None:
     assert offered("environment.yml") == wanted(())
     assert offered("environment-cuda.yml") == wanted(("cuda12", "cuda13"))
+    run, s3 = (locked((ROOT / f"requirements/{n}.lock").read_text()) for n in ("run", "s3"))
+    changed = [name for name, (version, _) in run.items() if s3[name][0] != version]
+    assert changed == ["python-dateutil"]
+    assert "snakemake-storage-plugin-s3" in s3
 
 
 def locked(text: str) -> dict[str, tuple[str, int]]:
@@ -79,13 +83,6 @@ def locked(text: str) -> dict[str, tuple[str, int]]:
         assert all(re.fullmatch(r"\s*--hash=sha256:[0-9a-f]{64}\s*", line) for line in rest)
         found[canonicalize_name(r.name)] = (bound(r)[2:], len(rest))
     return found
-
-
-def test_the_lock_for_s3_is_that_of_the_run_but_for_one_package() -> None:
-    run, s3 = (locked((ROOT / f"requirements/{n}.lock").read_text()) for n in ("run", "s3"))
-    changed = [name for name, (version, _) in run.items() if s3[name][0] != version]
-    assert changed == ["python-dateutil"]
-    assert "snakemake-storage-plugin-s3" in s3
 
 
 @pytest.mark.parametrize("path", LOCKS, ids=lambda p: p.stem)

@@ -77,7 +77,7 @@ def part_of(made: Payload, kernel: str, dtype: str) -> dict[str, Any]:
     return found
 
 
-def test_numbers_are_rounded_as_python_rounds_them() -> None:
+def test_numbers_and_samples_are_rounded() -> None:
     rng = np.random.default_rng(3)
     drawn = rng.lognormal(0, 12, 3000) * rng.choice([-1, 1], 3000)
     # Halves of the last digit, which no double but few holds, and what carries over.
@@ -88,17 +88,12 @@ def test_numbers_are_rounded_as_python_rounds_them() -> None:
     back = [float(f"{m}e{e}") for m, e in zip(mantissas, exponents, strict=True)]
     assert back == [float(f"{v:.3e}") for v in values]
     assert decimals(np.array([np.nan, np.inf]))[1].tolist() == [-(2**15)] * 2
-
-
-def test_samples_are_steps_of_their_medians_logarithm() -> None:
     samples, medians = np.array([1e-6, 2e-6, 1.0001e-6, 1.0]), np.full(4, 1e-6)
     assert sample_steps(samples, medians).tolist() == [0, 6931, 1, 32767]
     assert sample_steps(np.array([0.0]), np.array([1e-6])).tolist() == [-32767]
 
 
-def test_all_cells_and_what_they_are_compared_by_are_on_the_page(
-    made: Payload, place: Path
-) -> None:
+def test_all_cells_are_on_the_page(made: Payload, place: Path) -> None:
     cells = read_cells(place / "dataset")
     assert made.index["cells"] == len(cells) == sum(p["rows"] for p in made.index["parts"])
     for part in made.index["parts"]:
@@ -215,7 +210,7 @@ def told_by(page: Path) -> list[dict[str, Any]]:
     return told
 
 
-def test_of_a_run_that_still_goes_on_the_finished_shards_are_shown(running: Path) -> None:
+def test_runs_are_told_apart(running: Path, place: Path, made: Payload, tmp_path: Path) -> None:
     (running / "cells" / ".kept" / "x").mkdir(parents=True)
     (running / "cells" / ".kept" / "x" / "0000-of-0001.parquet").write_bytes(b"not looked at")
     page = explore(running)
@@ -224,16 +219,10 @@ def test_of_a_run_that_still_goes_on_the_finished_shards_are_shown(running: Path
     assert told["cells"] == 9
     progress = {"shards": 1, "planned_shards": 2, "planned_cells": 18, "about": False}
     assert told["progress"] == progress
-
-
-def test_a_finished_run_is_shown_with_its_models(place: Path, made: Payload, running: Path) -> None:
     out = running / "explorer.html"
     write_run_page(place / "dataset", [place / "d.parquet"], [], "local", out)
     (told,) = told_by(out)
     assert (told["name"], told["progress"], told["cells"]) == ("local", None, made.index["cells"])
-
-
-def test_two_data_sets_of_one_name_are_told_apart(place: Path, tmp_path: Path) -> None:
     page = explore(place / "cells" / "single", place / "cells" / "single", out=tmp_path / "x.html")
     assert [told["name"] for told in told_by(page)] == ["single (1)", "single (2)"]
 
@@ -273,9 +262,7 @@ def test_what_cannot_be_explored_is_one_sentence(
     assert not out.exists()
 
 
-def test_a_page_must_be_named_as_one_and_lie_where_it_can_be_written(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_where_a_page_lies(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     single = place / "cells" / "single"
     with pytest.raises(ExplorerError, match=r"must end in \.html"):
         explore(single, out=tmp_path / "page.txt")

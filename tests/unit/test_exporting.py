@@ -26,13 +26,7 @@ from gpushmoo.analysis.best import advice, best_of_dataset, best_table, tied_bes
 from gpushmoo.core.schema import CORE_COLUMNS, GROUP, Status
 from gpushmoo.core.space import Problem
 from gpushmoo.exporting.choices import NEXT, SLOWEST, Choice, ExportGroup, choices, groups_of
-from gpushmoo.exporting.formats import (
-    INVALIDITY,
-    cache_text,
-    choices_json,
-    is_whole,
-    t4_results,
-)
+from gpushmoo.exporting.formats import INVALIDITY, cache_text, choices_json, is_whole, t4_results
 from gpushmoo.exporting.header import c_header, cpp_header, entries, identifier
 from gpushmoo.exporting.write import write_exports
 from gpushmoo.interactive.shell import main
@@ -103,7 +97,7 @@ def points(choice: Choice) -> int:
 # Choices
 
 
-def test_a_launch_that_is_tied_at_all_sizes_is_chosen_though_another_is_the_fastest() -> None:
+def test_a_launch_that_is_tied_at_all_sizes_is_chosen() -> None:
     small = group({32: close(1.0), 64: close(1.005), 128: close(1.5)}, size=1024)
     large = group({32: close(2.2), 64: close(2.0), 128: close(2.01)}, size=8192, over_cache=8.0)
     inside, outside = choices([small, large])
@@ -113,9 +107,15 @@ def test_a_launch_that_is_tied_at_all_sizes_is_chosen_though_another_is_the_fast
     assert outside.everywhere
     assert [g.problem for g in inside.tied] == ["1024x1024 warm", "8192x8192 warm"]
     assert [g.problem for g in outside.tied] == ["8192x8192 warm", "1024x1024 warm"]
+    wide = {8: (1.0, 0.9, 1.1), 16: (1.02, 0.9, 1.1), 32: (1.01, 0.9, 1.1)}
+    other = {8: (1.05, 0.9, 1.1), 16: (1.0, 0.9, 1.1), 32: (1.01, 0.9, 1.1)}
+    groups = [group(wide, size=1024), group(other, size=8192, over_cache=9.0)]
+    both = pd.concat([g.cells for g in groups], ignore_index=True)
+    [told] = advice(both, best_table(both).to_pandas())
+    assert [told.cell["block_x"], *map(points, choices(groups))] == [32] * 3
 
 
-def test_where_no_launch_is_tied_everywhere_each_class_has_its_own() -> None:
+def test_each_class_has_a_launch_of_its_own_and_says_where_it_loses() -> None:
     inside, around, outside = choices(
         [
             group({32: close(1.0), 64: close(1.1)}, size=1024),
@@ -127,9 +127,6 @@ def test_where_no_launch_is_tied_everywhere_each_class_has_its_own() -> None:
     assert around.size_class == "around_cache"
     assert [g.problem for g in outside.tied] == ["8192x8192 warm", "3000x3000 warm"]
     assert not any(c.everywhere or c.not_tied for c in (inside, around, outside))
-
-
-def test_where_a_class_has_no_common_launch_it_says_where_its_own_loses() -> None:
     sizes = {100: 32, 200: 64, 300: 64}
     groups = [
         group({x: close(1.0 if x == best else 1.25) for x in (32, 64)}, size=size)
@@ -144,16 +141,7 @@ def test_where_a_class_has_no_common_launch_it_says_where_its_own_loses() -> Non
     assert any("At 100x100 warm it takes 25 % longer" in line for line in entry.comment)
 
 
-def test_of_launches_tied_everywhere_header_and_report_take_the_one_that_loses_least() -> None:
-    wide = {8: (1.0, 0.9, 1.1), 16: (1.02, 0.9, 1.1), 32: (1.01, 0.9, 1.1)}
-    other = {8: (1.05, 0.9, 1.1), 16: (1.0, 0.9, 1.1), 32: (1.01, 0.9, 1.1)}
-    groups = [group(wide, size=1024), group(other, size=8192, over_cache=9.0)]
-    both = pd.concat([g.cells for g in groups], ignore_index=True)
-    [told] = advice(both, best_table(both).to_pandas())
-    assert [told.cell["block_x"], *map(points, choices(groups))] == [32] * 3
-
-
-def test_states_of_the_cache_are_told_apart() -> None:
+def test_cache_states_and_sizes_are_told_apart() -> None:
     warm, flushed = choices(
         [
             group({32: close(1.0), 64: close(1.2)}),
@@ -166,9 +154,6 @@ def test_states_of_the_cache_are_told_apart() -> None:
         "gpu_1_copy_float_in_cache_block_x",
         "gpu_1_copy_float_in_cache_flushed_block_x",
     ]
-
-
-def test_where_the_device_does_not_tell_its_cache_each_size_is_its_own_class() -> None:
     groups = [group({8: close(1.0)}, size=size, over_cache=None) for size in (512, 64)]
     assert [c.size_class for c in choices(groups)] == ["64x64", "512x512"]
 
@@ -248,7 +233,7 @@ def some_choices() -> list[Choice]:
     )
 
 
-def test_names_are_those_of_device_kernel_type_class_and_parameter() -> None:
+def test_names_are_those_that_c_can_have() -> None:
     text = c_header(entries(some_choices()), ["about"])
     assert dict(re.findall(r"#define (GPUSHMOO_\w+_BLOCK_X) (.+)", text)) == {
         "GPUSHMOO_1_GPU_COPY_FLOAT_IN_CACHE_BLOCK_X": "8",
@@ -256,15 +241,22 @@ def test_names_are_those_of_device_kernel_type_class_and_parameter() -> None:
         "GPUSHMOO_GPU_1_OTHER_A_B_FLOAT_IN_CACHE_BLOCK_X": "1099511627776LL",
         "GPUSHMOO_GPU_1_OTHER_C_D_FLOAT_IN_CACHE_BLOCK_X": "(-9223372036854775807LL - 1)",
     }
+    assert identifier("NVIDIA H200 (PCIe)__x") == "nvidia_h200_pcie_x"
+    with pytest.raises(ExportError, match="'日本' has no letter or digit"):
+        entries(choices([group({8: close(1.0)}, device_name="日本")]))
+    twins = [group({8: close(1.0)}, kernel=name) for name in ("my-copy", "My copy")]
+    with pytest.raises(
+        ExportError, match=r"both .*My copy.* and .*my-copy.* would be called"
+    ) as err:
+        entries(choices(twins))
+    assert str(err.value).count(". ") == 0
 
 
 @pytest.mark.parametrize(
     ("compiler", "standard", "suffix"),
     [("gcc", "c99", "h"), ("g++", "c++11", "h"), ("g++", "c++11", "hpp")],
 )
-def test_headers_compile_without_a_warning(
-    tmp_path: Path, compiler: str, standard: str, suffix: str
-) -> None:
+def test_headers_compile(tmp_path: Path, compiler: str, standard: str, suffix: str) -> None:
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not there")
     made = entries(some_choices())
@@ -286,18 +278,6 @@ def test_headers_compile_without_a_warning(
         [compiler, *flags, str(file)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_what_cannot_be_a_name_in_c_is_refused_in_one_sentence() -> None:
-    assert identifier("NVIDIA H200 (PCIe)__x") == "nvidia_h200_pcie_x"
-    with pytest.raises(ExportError, match="'日本' has no letter or digit"):
-        entries(choices([group({8: close(1.0)}, device_name="日本")]))
-    twins = [group({8: close(1.0)}, kernel=name) for name in ("my-copy", "My copy")]
-    with pytest.raises(
-        ExportError, match=r"both .*My copy.* and .*my-copy.* would be called"
-    ) as err:
-        entries(choices(twins))
-    assert str(err.value).count(". ") == 0
 
 
 # T4 and Kernel Tuner's cache
@@ -357,9 +337,7 @@ def test_a_cache_is_whole_where_every_combination_has_an_end_of_its_own() -> Non
     assert not is_whole(group({8: close(1.0), 16: Status.UNPROPOSED}))
 
 
-def test_kernel_tuner_replays_the_recorded_sweep_of_an_h200_and_finds_its_winner(
-    tmp_path: Path,
-) -> None:
+def test_kernel_tuner_replays_a_record_and_finds_its_winner(tmp_path: Path) -> None:
     """In its own simulation mode, which looks every configuration up in the cache file."""
     tuner = pytest.importorskip("kernel_tuner", reason="kernel-tuner is not installed")
     recorded = record("nvidia-h200")
@@ -472,9 +450,7 @@ def test_the_choices_as_data_say_what_the_header_says(dataset: Path, exported: P
         }
 
 
-def test_a_folder_with_something_else_is_never_replaced_an_earlier_export_is(
-    dataset: Path, tmp_path: Path
-) -> None:
+def test_a_folder_with_something_else_is_never_replaced(dataset: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     first = write_exports(dataset, "made", out)
     (out / ".snakemake_timestamp").touch()
@@ -509,9 +485,7 @@ def test_a_group_without_a_verified_cell_is_named_and_has_its_t4_file(tmp_path: 
     assert not (tmp_path / "other").exists()
 
 
-def test_the_function_takes_runs_and_shards_and_says_what_it_cannot_do(
-    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_function(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = export(dataset.parent / "cells", formats=["header"])
     assert done.folder == Path("export")

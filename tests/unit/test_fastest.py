@@ -31,9 +31,7 @@ SIZES = [2**i for i in range(20, 28)]
     fall=st.floats(0.0, 0.88),
     noise=st.lists(st.floats(-0.005, 0.005), min_size=len(SIZES), max_size=len(SIZES)),
 )
-def test_a_step_lies_between_its_neighbours(
-    step: int, inside: float, fall: float, noise: list[float]
-) -> None:
+def test_a_step_is_found(step: int, inside: float, fall: float, noise: list[float]) -> None:
     levels = [inside if i < step else inside * fall for i in range(len(SIZES))]
     values = [v * (1.0 + n) for v, n in zip(levels, noise, strict=True)]
     assert fall_interval(SIZES, values) == (SIZES[step - 1], SIZES[step])
@@ -104,13 +102,22 @@ CELLS = pd.DataFrame(
 )
 
 
-def test_largest_loss_between_neighbours_is_found_with_its_interval() -> None:
+def test_the_largest_loss_is_found_and_noise_or_mixed_sizes_are_none() -> None:
     double, single = steps(CELLS)
     assert (double.dtype, single.dtype) == ("double", "float")
     assert (single.blocks, single.multiprocessors, single.resident_blocks) == (12, 4, 3)
     assert single.lost.value == pytest.approx(0.25)
     assert single.lost.low == pytest.approx(1 - 75 * 1.01 / (100 * 0.99))
     assert single.lost.high == pytest.approx(1 - 75 * 0.99 / (100 * 1.01))
+    flat = pd.DataFrame([block("float", n, 100.0 - n) for n in (1, 2, 3)])
+    apart = pd.DataFrame([block("float", n, gbs) for n, gbs in ((1, 100.0), (3, 50.0))])
+    failed = CELLS.assign(status="timeout")
+    assert steps(flat) == steps(apart) == steps(failed) == []
+    flat = [block("float", n, 1000.0) for n in (1, 2)]
+    other = [block("float", n, 600.0, height=256, width=1024) for n in (1, 2)]
+    slower = [block("float", 2, 100.0, block_x=8)]
+    assert told(pd.DataFrame(flat + other), ["k"], []) == []
+    assert steps(pd.DataFrame(slower + flat)) == []
 
 
 @given(st.integers(1, 1000), st.floats(0.05, 0.9))
@@ -120,21 +127,6 @@ def test_step_is_recovered_wherever_it_is(last: int, lost: float) -> None:
     assert found.blocks == last
     assert found.lost.value == pytest.approx(lost)
     assert found.lost.low < lost < found.lost.high
-
-
-def test_no_step_is_told_of_what_noise_can_do_or_what_was_not_measured() -> None:
-    flat = pd.DataFrame([block("float", n, 100.0 - n) for n in (1, 2, 3)])
-    apart = pd.DataFrame([block("float", n, gbs) for n, gbs in ((1, 100.0), (3, 50.0))])
-    failed = CELLS.assign(status="timeout")
-    assert steps(flat) == steps(apart) == steps(failed) == []
-
-
-def test_problems_of_one_size_and_launches_of_one_number_of_blocks_are_not_mixed() -> None:
-    flat = [block("float", n, 1000.0) for n in (1, 2)]
-    other = [block("float", n, 600.0, height=256, width=1024) for n in (1, 2)]
-    slower = [block("float", 2, 100.0, block_x=8)]
-    assert told(pd.DataFrame(flat + other), ["k"], []) == []
-    assert steps(pd.DataFrame(slower + flat)) == []
 
 
 def test_double_over_float_is_taken_at_floats_best_launch() -> None:

@@ -54,9 +54,7 @@ def load(tmp_path: Path) -> Load:
         ("class Own(BaseException): ...\nraise Own", "Own"),
     ],
 )
-def test_a_module_that_ends_the_program_is_refused_with_file_and_line(
-    load: Load, line: str, said: str
-) -> None:
+def test_a_module_that_ends_the_program_is_refused(load: Load, line: str, said: str) -> None:
     number = 2 + line.count("\n")
     with pytest.raises(KernelFolderError) as err:
         load(line)
@@ -65,9 +63,7 @@ def test_a_module_that_ends_the_program_is_refused_with_file_and_line(
     assert "gpushmoo_kernel_mine" not in sys.modules
 
 
-def test_the_working_directory_and_filters_of_warnings_stay_while_a_module_loads(
-    load: Load,
-) -> None:
+def test_the_working_directory_and_warnings_stay(load: Load) -> None:
     before = Path.cwd(), list(warnings.filters), np.geterr()
     load(
         "import warnings\nimport numpy as np\nos.chdir('/')\n"
@@ -79,9 +75,7 @@ def test_the_working_directory_and_filters_of_warnings_stay_while_a_module_loads
         load("raise KeyboardInterrupt")
 
 
-def test_two_kernels_have_each_their_own_helper_module(
-    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_helper_modules(load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     lines = (
         "sys.path.append(os.path.dirname(__file__))\n"
@@ -191,7 +185,7 @@ def test_the_text_of_an_error_is_one_bounded_line(err: Exception, said: str) -> 
     sentence.encode()
 
 
-def test_what_a_workload_says_of_a_result_is_a_bounded_line_or_refused() -> None:
+def test_what_a_workload_or_compiler_says_is_one_bounded_line() -> None:
     with pytest.raises(WorkloadError, match=r"fault returns 1 \(int\); it must return the r"):
         workload_with(fault=lambda self: 1).fault()
     with pytest.raises(WorkloadError, match=r"result_of returns None \(NoneType\), not a str$"):
@@ -201,9 +195,6 @@ def test_what_a_workload_says_of_a_result_is_a_bounded_line_or_refused() -> None
     run.end(Status.WRONG_RESULT, said)
     assert len(run.message) == MOST_SENTENCE
     assert run.message.isprintable()
-
-
-def test_any_typed_error_and_a_compilers_message_of_any_length_are_bounded() -> None:
     assert len(str(WorkloadError("x\n" * 10**6))) == MOST_SENTENCE
     assert one_line("a b", 3) == "a b"
     assert one_line("abcdef", 5) == "ab..."

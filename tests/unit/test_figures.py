@@ -142,9 +142,7 @@ def copies(cells: pd.DataFrame) -> pd.DataFrame:
     return matching(cells, {"kernel": "copy2d_coalesced", "dtype": "float", **WARM})
 
 
-def test_heatmap_is_readable_and_says_its_state(
-    cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path
-) -> None:
+def test_a_heatmap_is_readable(cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path) -> None:
     mine = matching(cells, {"kernel": "copy2d_coalesced", **FLUSHED})
     note = draw(SHAPE, mine, tmp_path / "a.svg", dtypes=DTYPES, named=["cache_state"])
     assert_readable(drawn[0])
@@ -193,9 +191,7 @@ def test_each_type_has_the_map_of_its_fastest_variant(
     assert draw(SHAPE, lacking.assign(status="timeout"), svg)["caption"] == "No valid cell."
 
 
-def test_the_caption_says_how_many_shapes_are_close_to_the_best(
-    copies: pd.DataFrame, tmp_path: Path
-) -> None:
+def test_the_caption_counts_close_shapes(copies: pd.DataFrame, tmp_path: Path) -> None:
     mine = copies[(copies["variant"] == "element") & (copies["status"] == "ok")].copy()
     mine["bandwidth_gbs"] = 100.0
     mine.iloc[0, mine.columns.get_loc("bandwidth_gbs")] = 50.0
@@ -208,9 +204,7 @@ def test_the_caption_says_how_many_shapes_are_close_to_the_best(
     assert "block_x (threads)" in read_summed(tmp_path / "a.svg").decode()
 
 
-def test_a_curve_has_the_line_of_the_model_where_there_is_one(
-    cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path
-) -> None:
+def test_a_curve_of_the_model(cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path) -> None:
     mine = matching(cells, {"kernel": "block_eq_partition", "dtype": "float", **WARM})
     measured = mine[mine["status"] == "ok"]
     device = measured[["device_name", "cell_key"]].assign(predicted_gbs=77.0, trained=True)
@@ -224,9 +218,7 @@ def test_a_curve_has_the_line_of_the_model_where_there_is_one(
     assert "warm" not in note["title"]
 
 
-def test_a_map_of_limits_stands_below_where_the_model_speaks_of_the_cells(
-    copies: pd.DataFrame, drawn: list[Figure], tmp_path: Path
-) -> None:
+def test_a_map_of_limits(copies: pd.DataFrame, drawn: list[Figure], tmp_path: Path) -> None:
     measured = copies[copies["status"] == "ok"]
     device = measured[["device_name", "cell_key"]].assign(limit="waiting")
     device.loc[device.index[:2], "limit"] = "DRAM"

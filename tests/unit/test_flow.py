@@ -41,9 +41,7 @@ def flow(raw_config: dict[str, Any]) -> Flow:
     return flow_of(raw_config, kernels)
 
 
-def test_the_largest_problem_is_drawn_below_the_headings_of_the_kernels_views(
-    flow: Flow, raw_config: dict[str, Any]
-) -> None:
+def test_the_largest_problem_is_drawn(flow: Flow, raw_config: dict[str, Any]) -> None:
     assert [f.name for f in flow.figures] == [
         "curve-block_eq_partition-num_partition-512x512-warm",
         "heatmap-copy2d_coalesced-block_x-block_y-256x256-warm",
@@ -108,9 +106,7 @@ def test_a_figure_is_told_which_cells_it_shows(flow: Flow) -> None:
     assert set(flow.figure_inputs(curve)) == {"dataset", "peak"}
 
 
-def test_figures_are_drawn_from_the_model_of_the_device_and_name_controls(
-    raw_config: dict[str, Any],
-) -> None:
+def test_figures_are_of_the_devices_model(raw_config: dict[str, Any]) -> None:
     flow = flow_of(raw_config | {"backend": "cuda"}, IMAGES | {"block_eq_partition": {}})
     [curve, *_] = [f.name for f in flow.figures if f.name.startswith("curve")]
     files = flow.figure_inputs(SimpleNamespace(figure=curve))
@@ -154,7 +150,9 @@ def test_a_measuring_job_has_all_cores_where_the_host_is_measured(
     assert {n for name, n in threads.items() if name not in full} <= {1}
 
 
-def test_a_shard_has_its_place_wherever_its_file_lies(flow: Flow) -> None:
+def test_a_shard_has_its_place_and_a_mount_its_data_within(
+    flow: Flow, raw_config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     total = len(flow.shards)
     for number in (1, total):
         shard = flow.shards[number - 1]
@@ -163,12 +161,7 @@ def test_a_shard_has_its_place_wherever_its_file_lies(flow: Flow) -> None:
         if repeat:
             asked.repeat = repeat
         assert flow.shard_place(asked) == (number, total)
-
-
-def test_a_data_set_that_is_a_mount_lies_within_it(
-    raw_config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A stage replaces the folder as a whole, and nothing can be put in the place of a mount."""
+    # A stage replaces the folder as a whole, and nothing can be put in the place of a mount.
     flow = Flow(raw_config, ask_device=False)
     assert flow.dataset == flow.path("dataset")
     monkeypatch.setattr(
@@ -177,9 +170,7 @@ def test_a_data_set_that_is_a_mount_lies_within_it(
     assert flow.dataset == flow.path("dataset", "data")
 
 
-def test_a_study_is_made_where_it_is_asked_for_and_told_which_kernels_it_launches(
-    raw_config: dict[str, Any],
-) -> None:
+def test_a_study_is_made_where_it_is_asked_for(raw_config: dict[str, Any]) -> None:
     none = Flow(raw_config, ask_device=False)
     assert (none.study_files, none.counted_files) == ([], [])
     raw_config["studies"] = ["counters"]
@@ -191,9 +182,7 @@ def test_a_study_is_made_where_it_is_asked_for_and_told_which_kernels_it_launche
     assert {"copy2d_coalesced", "surf2d_memset", "tex2d_sum"} < set(told["kernels"])
 
 
-def test_energy_is_measured_of_the_runs_own_kernels_and_shown_where_it_was(
-    raw_config: dict[str, Any], tmp_path: Path
-) -> None:
+def test_energy_is_of_the_runs_kernels(raw_config: dict[str, Any], tmp_path: Path) -> None:
     assert Flow(raw_config, ask_device=False).energy_files == []
     raw_config["studies"] = ["energy", "machine"]
     flow = Flow(raw_config, ask_device=False)

@@ -44,15 +44,12 @@ def test_every_cell_is_right(device: Device, kernel: str, variant: str) -> None:
         assert space.verdict(cell, proof) == Verdict(0, None), cell
 
 
-def test_a_launch_that_its_workload_refuses_ends_that_cell_alone() -> None:
+def test_a_refused_launch_ends_its_cell_and_a_stream_counts_its_operands() -> None:
     axes = (("block_x", 100), ("block_y", 100))
     cell = Cell("stencil5", "float", "tiled", PROBLEM, axes)
     run = planned(FOLDERS["stencil5"].workload, cell)
     assert run.status == Status.RESOURCES
     assert run.message == "10000 threads a block; a tile holds 4096."
-
-
-def test_a_stream_counts_the_operands_of_its_variant() -> None:
     workload, axes = FOLDERS["stream"].workload, (("threads", 128), ("unroll", 1))
     moved = {
         (variant, dtype): workload.bytes_moved(

@@ -72,7 +72,7 @@ def without_copy(run: RunCells) -> RunCells:
 # Change points and their causes
 
 
-def test_a_slower_kernel_is_told_with_its_means_and_what_differs(otava: str) -> None:
+def test_a_slower_kernel_is_told_from_a_machine_that_changed(otava: str) -> None:
     found = history_of(made(slower=0.05), otava)
     (change,) = bests_of(found).to_dict("records")
     assert (change["variant"], change["number"], change["run"]) == ("v0", 5, "r5")
@@ -83,9 +83,6 @@ def test_a_slower_kernel_is_told_with_its_means_and_what_differs(otava: str) -> 
     assert change["before"] == pytest.approx(of_group[:4].mean())
     assert change["after"] == pytest.approx(of_group[4:].mean())
     assert set(found.changes["quantity"]) == {"bandwidth_gbs", "vs_memcpy"}
-
-
-def test_a_machine_that_changed_is_told_from_a_kernel(otava: str) -> None:
     bests = bests_of(history_of(made(drift=0.05), otava))
     assert bests["cause"].tolist() == ["machine"] * 3
     both = bests_of(history_of(made(slower=0.1, drift=0.05), otava))
@@ -119,7 +116,7 @@ def test_changes_one_run_apart_are_one_change(apart: int, tmp_path: Path) -> Non
     assert ("Only relative to memcpy 3 groups changed" in found.markdown()) != near
 
 
-def test_nothing_is_told_apart_where_a_run_has_no_copy(otava: str) -> None:
+def test_without_a_copy_or_with_few_runs_nothing_is_told_apart(otava: str) -> None:
     runs = made(slower=0.05)
     runs[2] = without_copy(runs[2])
     found = history_of(runs, otava)
@@ -128,9 +125,6 @@ def test_nothing_is_told_apart_where_a_run_has_no_copy(otava: str) -> None:
     assert "In 3 groups a run has no memcpy baseline" in found.markdown()
     groups = over_runs(history_of([without_copy(run) for run in runs], otava))["groups"].values()
     assert all(group["copy"] == [None] * 8 for group in groups)
-
-
-def test_runs_of_the_same_thing_have_no_change_point_and_too_few_are_told(otava: str) -> None:
     found = history_of(made(n=3), otava)
     assert found.changes.empty
     assert list(found.changes.columns) == CHANGE_POINTS_SCHEMA.names
@@ -139,17 +133,14 @@ def test_runs_of_the_same_thing_have_no_change_point_and_too_few_are_told(otava:
     assert "in fewer than" not in history_of(made(n=4), otava).markdown()
 
 
-def test_a_group_that_some_runs_lack_counts_its_own_runs(otava: str) -> None:
+def test_groups_and_cells_that_some_runs_lack_are_told(otava: str) -> None:
     """The place that otava tells is one among the runs that have the group."""
     runs = made(slower=0.05)
     for i in (0, 5):
         runs[i] = only(runs[i], runs[i].cells["variant"] != "v0")
     (change,) = bests_of(history_of(runs, otava)).to_dict("records")
     assert (change["number"], change["run"]) == (5, "r5")
-
-
-def test_a_best_among_other_cells_is_told(otava: str) -> None:
-    """A run that swept less has another best, of the same code."""
+    # A run that swept less has another best, of the same code.
     runs = made(n=6)
     for i in (3, 4, 5):
         cells = runs[i].cells
@@ -161,7 +152,7 @@ def test_a_best_among_other_cells_is_told(otava: str) -> None:
     assert "| verified cells: 6 → 4 |" in found.markdown()
 
 
-def test_rows_hold_the_best_of_each_run(otava: str) -> None:
+def test_rows_hold_the_best_of_each_run_also_of_recorded_ones(otava: str, tmp_path: Path) -> None:
     runs = made(n=3)
     rows = history_of(runs, otava).rows
     assert list(rows.columns) == HISTORY_SCHEMA.names
@@ -172,6 +163,10 @@ def test_rows_hold_the_best_of_each_run(otava: str) -> None:
     assert first["bandwidth_gbs"] == cells[cells["variant"] == "v1"]["bandwidth_gbs"].max()
     assert first["params"] == "block=0"
     assert first["vs_memcpy"] == pytest.approx(first["bandwidth_gbs"] / first["memcpy_gbs"])
+    places = [record(f"nvidia-h200-repeated/{run}") for run in ("r01", "r00")]
+    found = gpushmoo.history(places, otava=otava, out=tmp_path)
+    assert found.rows.drop_duplicates("number")["run"].tolist() == ["r00", "r01"]
+    assert {path.stem for path in tmp_path.glob("*.svg")} == set(found.rows["kernel"])
 
 
 @pytest.mark.parametrize(
@@ -184,9 +179,7 @@ def test_rows_hold_the_best_of_each_run(otava: str) -> None:
         ("", "'g0'"),
     ],
 )
-def test_a_program_that_answers_otherwise_is_named(
-    source: str, sentence: str, tmp_path: Path
-) -> None:
+def test_other_answers_are_named(source: str, sentence: str, tmp_path: Path) -> None:
     program = program_of(source, tmp_path / "other")
     with pytest.raises(CompareError, match=sentence) as told:
         series_changes([{"b": [1.0, 2.0]}], 0.01, program)
@@ -216,9 +209,7 @@ def test_what_makes_no_history_is_refused(
 # How it is asked for
 
 
-def test_runs_come_in_the_order_of_time_with_as_much_of_their_path_as_tells_them_apart(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_runs_come_in_the_order_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
     standing_for(monkeypatch, {run.name: run for run in made(n=3)})
     for places, names in (
         (["r3", "r1", "r2"], ["r1", "r2", "r3"]),
@@ -269,19 +260,10 @@ def test_without_the_program_a_sentence_says_how_it_is_installed(
         refuse_without_otava(None)
 
 
-def test_recorded_runs_are_read(otava: str, tmp_path: Path) -> None:
-    places = [record(f"nvidia-h200-repeated/{run}") for run in ("r01", "r00")]
-    found = gpushmoo.history(places, otava=otava, out=tmp_path)
-    assert found.rows.drop_duplicates("number")["run"].tolist() == ["r00", "r01"]
-    assert {path.stem for path in tmp_path.glob("*.svg")} == set(found.rows["kernel"])
-
-
 # A run beside earlier ones: its stage, the report's page, the explorer's lines
 
 
-def test_what_cannot_be_taken_in_is_named_and_costs_nothing(
-    otava: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_is_left_out(otava: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     runs = {run.name: run for run in made(n=5)}
     runs["r2"] = replace(runs["r2"], provenance=[{"protocol_version": 0}])
     # Only groups of the run itself are shown.
@@ -335,9 +317,7 @@ def test_the_first_run_has_no_history_yet_and_says_so(
         ({"slower": 0.1, "drift": 0.05}, "the kernel and the machine changed (2 more groups lost"),
     ],
 )
-def test_the_first_page_tells_of_recent_losses_alone(
-    otava: str, runs: dict[str, Any], words: str | None
-) -> None:
+def test_recent_losses_are_told(otava: str, runs: dict[str, Any], words: str | None) -> None:
     said = [finding.sentence for finding in history_findings(history_of(made(**runs), otava))]
     assert len(said) == (words is not None)
     assert words is None or words in said[0]
@@ -370,9 +350,7 @@ def run_in(folder: Path, finished: bool = True) -> Path:
     return folder
 
 
-def test_a_folder_of_runs_stands_for_its_finished_ones_without_the_run_itself(
-    tmp_path: Path,
-) -> None:
+def test_a_folder_of_runs_stands_for_its_finished_ones(tmp_path: Path) -> None:
     def earlier_runs(*folders: Path, otava: str | None = None) -> dict[str, Any]:
         return {"earlier": [*map(str, folders)], "otava": otava, "threshold": 0.01}
 
@@ -410,8 +388,6 @@ def test_one_run_a_data_set_and_shards_stand_for_themselves(tmp_path: Path) -> N
         ({"otava": "x"}, "otava: it finds change points in a history, and history is null."),
     ],
 )
-def test_bad_words_on_a_history_are_refused(
-    asked: dict[str, Any], sentence: str, tmp_path: Path
-) -> None:
+def test_bad_words_are_refused(asked: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="^" + sentence):
         read_earlier({**ASKED, **asked}, tmp_path)

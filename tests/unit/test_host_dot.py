@@ -37,9 +37,7 @@ def test_sum_of_small_integers_is_exact(n: int, dtype: npt.DTypeLike) -> None:
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 7])
 @pytest.mark.parametrize("extra", [-1, 0, 1, BLOCK + 1])
-def test_cores_share_out_every_element_once(
-    monkeypatch: pytest.MonkeyPatch, cores: int, extra: int
-) -> None:
+def test_cores_share_elements(monkeypatch: pytest.MonkeyPatch, cores: int, extra: int) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)))
     x, expected = integers(SHARED + cores * BLOCK + extra, np.float32)
     assert host_dot(x, x) == expected
@@ -82,9 +80,7 @@ def test_depth_bounds_what_rounds(n: int) -> None:
     assert host_dot_depth(n) <= BLOCK + n // BLOCK + 1
 
 
-def test_ways_on_the_host_are_right_and_not_measured_in_turns(
-    opencl_device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_host_takes_no_turns(opencl_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads of one would still spin while the next is timed."""
     monkeypatch.setattr(rounds, "SETTLE_S", 0.0)
     folder = load_kernel(ROOT / "kernels/dot_host")

@@ -162,9 +162,7 @@ def test_a_block_without_room_for_its_sums_is_refused() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["< left - 1", "* 2 < left"])
-def test_a_reduction_that_leaves_a_sum_out_is_found(
-    device: Device, tmp_path: Path, wrong: str
-) -> None:
+def test_a_sum_that_is_left_out_is_found(device: Device, tmp_path: Path, wrong: str) -> None:
     shutil.copytree(TEX.path, tmp_path / TEX.name)
     for source in ("kernel.cl", "kernel.cu"):
         path = tmp_path / TEX.name / source
@@ -181,9 +179,7 @@ def test_a_reduction_that_leaves_a_sum_out_is_found(
     held=st.integers(1, 200),
     n=st.integers(1, 4),
 )
-def test_waves_are_at_most_so_many_blocks_of_about_even_work(
-    columns: int, rows: int, held: int, n: int
-) -> None:
+def test_waves_have_blocks_of_even_work(columns: int, rows: int, held: int, n: int) -> None:
     covering = Launch("k", (columns, rows, 1), (8, 8, 1), (), columns * rows, n)
     bound = covering.in_waves(held)
     turns = -(-columns // bound.grid[0]) * -(-rows // bound.grid[1])
@@ -253,9 +249,7 @@ def few(
 
 
 @pytest.mark.parametrize("kernel", [TEX, SURF], ids=lambda f: f.name)
-def test_an_image_too_large_costs_its_cells_and_no_others(
-    device: Device, kernel: KernelFolder
-) -> None:
+def test_too_large_an_image_costs_its_cells(device: Device, kernel: KernelFolder) -> None:
     assert device.info.max_image is not None
     variants, most = mappings_of(kernel)[:2], device.info.max_image[0]
     runs = ended(device, kernel, few(kernel, variants) + few(kernel, variants, 1, most + 1))
@@ -272,9 +266,7 @@ def test_an_image_too_large_costs_its_cells_and_no_others(
             assert "too large; the device takes" in run.message
 
 
-def test_without_image_support_every_image_cell_says_so_and_buffers_go_on(
-    opencl_device: OpenCLDevice, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_images(opencl_device: OpenCLDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opencl_device, "info", replace(opencl_device.info, max_image=None))
     runs = ended(opencl_device, TEX, few(TEX, mappings_of(TEX)[:1]))
     refused = [r for r in runs if r.status is Status.RESOURCES]

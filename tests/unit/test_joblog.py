@@ -73,7 +73,7 @@ with joblog.job_log(sys.argv[1]):
     assert log.stat().st_size <= MOST
 
 
-def test_a_job_that_fails_has_its_traceback_at_the_end_of_a_flood(tmp_path: Path) -> None:
+def test_a_job_that_fails_or_is_killed_leaves_its_last_words(tmp_path: Path) -> None:
     log = tmp_path / "x.log"
     code = r"""
 with joblog.job_log(sys.argv[1]):
@@ -87,9 +87,6 @@ with joblog.job_log(sys.argv[1]):
     assert done.stderr.startswith("gpushmoo: LookupError: größe")
     assert len(done.stderr) < 5000
     assert log.read_text(errors="replace").rstrip().endswith("xdfe")
-
-
-def test_a_job_that_is_killed_leaves_its_log_so_far(tmp_path: Path) -> None:
     code = """
 with joblog.job_log(sys.argv[1]):
     print("the last words", flush=True)

@@ -150,9 +150,7 @@ def test_every_mistake_of_the_page_is_made_here() -> None:
 
 
 @pytest.mark.parametrize("written", [*WORKLOAD, *KERNEL])
-def test_a_mistake_in_a_kernel_gets_its_sentence(
-    written: str, folder: Path, opencl_device: Device
-) -> None:
+def test_a_mistake_in_a_kernel(written: str, folder: Path, opencl_device: Device) -> None:
     dtype = "double" if "element_t" in written else "float"
     assert told(folder, opencl_device, dtype) is None
     file = "workload.py" if written in WORKLOAD else "kernel.cl"
@@ -169,9 +167,7 @@ def test_a_kernel_whose_name_c_plus_plus_changes_gets_its_sentence() -> None:
 
 
 @pytest.mark.parametrize(("line", "said"), DECLARED)
-def test_what_cannot_be_meant_is_refused_when_the_folder_is_loaded(
-    line: str, said: str, folder: Path
-) -> None:
+def test_what_cannot_be_meant_is_refused(line: str, said: str, folder: Path) -> None:
     # What a class says twice counts as it was said last.
     write_instead(folder / "workload.py", "\n    def defines", f"    {line}\n\n    def defines")
     sentence = refused(folder)
@@ -180,19 +176,12 @@ def test_what_cannot_be_meant_is_refused_when_the_folder_is_loaded(
 
 
 @pytest.mark.parametrize(("old", "new", "said"), BROKEN)
-def test_a_broken_workload_is_refused_saying_what_is_wrong(
-    folder: Path, old: str, new: str, said: str
-) -> None:
+def test_a_broken_workload_is_refused(folder: Path, old: str, new: str, said: str) -> None:
     write_instead(folder / "workload.py", old, new)
     assert said in refused(folder)
 
 
-def test_name_that_no_path_of_the_workflow_can_carry_is_refused(folder: Path) -> None:
-    write_instead(folder / "workload.py", '"reverse_rows"', '"my-copy"')
-    assert "letters, digits and '_'" in refused(folder.rename(folder.with_name("my-copy")))
-
-
-def test_every_folder_with_a_workload_is_a_kernel(folder: Path) -> None:
+def test_folders_that_are_no_kernel_or_one_twice(folder: Path, tmp_path: Path) -> None:
     (folder.parent / "notes").mkdir()
     assert find_kernels([folder.parent]) == {"reverse_rows": folder}
     assert load_kernel(folder).workload.name == "reverse_rows"
@@ -200,24 +189,20 @@ def test_every_folder_with_a_workload_is_a_kernel(folder: Path) -> None:
         "reverse_rows",
         "copy2d_coalesced",
     }
-
-
-def test_kernel_that_two_folders_hold_is_refused(folder: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(folder.parent)
     assert set(find_kernels([folder.parent, link])) == {"reverse_rows"}
     other = Path(shutil.copytree(folder.parent, tmp_path / "other"))
     with pytest.raises(KernelFolderError, match="'reverse_rows' exists twice"):
         find_kernels([folder.parent, other])
-
-
-def test_a_kernels_own_folder_among_the_kernel_folders_is_refused(folder: Path) -> None:
     with pytest.raises(KernelFolderError) as caught:
         find_kernels([folder])
     assert str(caught.value) == (
         f"kernel_folders: '{folder}' is a kernel's own folder; name the one that it lies in, "
         f"'{folder.parent}'."
     )
+    write_instead(folder / "workload.py", '"reverse_rows"', '"my-copy"')
+    assert "letters, digits and '_'" in refused(folder.rename(folder.with_name("my-copy")))
 
 
 @pytest.mark.parametrize(
@@ -235,9 +220,7 @@ def test_a_kernels_own_folder_among_the_kernel_folders_is_refused(folder: Path) 
         (".kernel.cl.swp", "x", set()),
     ],
 )
-def test_digest_is_of_all_files_that_the_backend_in_use_compiles(
-    folder: Path, file: str, text: str, counts: set[str]
-) -> None:
+def test_a_digest_is_of_its_files(folder: Path, file: str, text: str, counts: set[str]) -> None:
     kernel, path = load_kernel(folder), folder / file
     before = {suffix: kernel.digest(suffix) for suffix in (".cl", ".cu", None)}
     path.parent.mkdir(exist_ok=True)

@@ -234,6 +234,15 @@ def test_what_is_told_of_a_launch() -> None:
     warm = asked(replace(cell, cache_state="warm"), resident=3)
     assert (warm["in_a_sample"], warm["flushed"]) == (20, 0)
     assert set(told) == set(COLUMNS)
+    plain = CodePath(part(25), part(20, 1, 1, 1))
+    assert [asked(partitions(n), plain)["turns"] for n in (1, 3, 39, 40, 41)] == [40, 14, 2, 1, 1]
+    workload = load_kernel(ROOT / "kernels" / "gather_stride").workload
+    axes = (("stride", 2), ("threads", 128))
+    cell = Cell(workload.name, "float", workload.variants[0], Problem(64, 64), axes)
+    key = cell.kernel, cell.dtype, workload.version(cell).name, workload.launch(cell).entry
+    codes = {key: CodePath(part(20, 1, 1, 1), part(0))}
+    told = Describer({workload.name: workload}, codes, FACTS).launch(cell, 4, 20)
+    assert told == "it does not tell which elements a thread takes"
 
 
 @pytest.mark.parametrize(
@@ -252,17 +261,10 @@ def test_what_is_told_of_a_launch() -> None:
     ],
     ids=["plain", "unrolled", "half of a rest", "unrolled without a rest", "no loop"],
 )
-def test_turns_and_waits_of_a_thread_in_ten_passes(
-    path: CodePath, turns: int, waits: int, instructions: int
-) -> None:
+def test_turns_and_waits(path: CodePath, turns: int, waits: int, instructions: int) -> None:
     told = asked(partitions(4), path)
     assert (told["turns"], told["waits"]) == (turns, waits)
     assert told["instructions"] == pytest.approx(instructions)
-
-
-def test_the_persistent_block_with_the_most_tiles_is_told() -> None:
-    plain = CodePath(part(25), part(20, 1, 1, 1))
-    assert [asked(partitions(n), plain)["turns"] for n in (1, 3, 39, 40, 41)] == [40, 14, 2, 1, 1]
 
 
 # From shards
@@ -276,7 +278,7 @@ def frame(path: Path, kernel: str, **options: Any) -> tuple[pd.DataFrame, dict[s
 COUNTS = {"num_partition": [1, 4]}
 
 
-def test_only_verified_cells_are_told(tmp_path: Path) -> None:
+def test_only_verified_cells_are_told_by_the_paths_of_their_shards(tmp_path: Path) -> None:
     mine, provenance = frame(tmp_path / "a.parquet", KEY[0], axes=COUNTS, variants=("exact",))
     mine.loc[0, "status"] = "wrong_result"
     describer = Describer(workloads(), code_paths(), device_facts([provenance]))
@@ -286,6 +288,11 @@ def test_only_verified_cells_are_told(tmp_path: Path) -> None:
     assert table["measured_s"].tolist() == mine["median_s"].tolist()[1:]
     assert list(table.columns) == [*GROUP, "cell_key", "measured_s", *COLUMNS]
     assert describer.device.clock_hz == GPU.core_clock_mhz * 1e6
+    _, shard = frame(tmp_path / "a.parquet", KEY[0], axes=COUNTS, variants=("exact",))
+    path = code_paths()[KEY]
+    entries = [{"entry": "copy_exact", "path": path.to_json()}, {"entry": "old", "path": None}]
+    newer = shard | {"machine_code": {"variants": {"exact": {"entries": entries}, "bad": {}}}}
+    assert launches.code_paths([shard, newer]) == {KEY: path}
 
 
 @pytest.mark.parametrize(
@@ -313,21 +320,3 @@ def test_kernels_of_which_nothing_can_be_said_are_left_out_and_it_is_said_why(
     assert table.empty
     assert why == {mine["kernel"].iloc[0]: said}
     assert list(table.columns) == [*GROUP, "cell_key", "measured_s", *COLUMNS]
-
-
-def test_a_kernel_that_does_not_say_what_its_threads_take_is_left_out() -> None:
-    workload = load_kernel(ROOT / "kernels" / "gather_stride").workload
-    axes = (("stride", 2), ("threads", 128))
-    cell = Cell(workload.name, "float", workload.variants[0], Problem(64, 64), axes)
-    key = cell.kernel, cell.dtype, workload.version(cell).name, workload.launch(cell).entry
-    codes = {key: CodePath(part(20, 1, 1, 1), part(0))}
-    told = Describer({workload.name: workload}, codes, FACTS).launch(cell, 4, 20)
-    assert told == "it does not tell which elements a thread takes"
-
-
-def test_paths_are_those_that_shards_tell(tmp_path: Path) -> None:
-    _, shard = frame(tmp_path / "a.parquet", KEY[0], axes=COUNTS, variants=("exact",))
-    path = code_paths()[KEY]
-    entries = [{"entry": "copy_exact", "path": path.to_json()}, {"entry": "old", "path": None}]
-    newer = shard | {"machine_code": {"variants": {"exact": {"entries": entries}, "bad": {}}}}
-    assert launches.code_paths([shard, newer]) == {KEY: path}

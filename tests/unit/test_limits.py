@@ -82,16 +82,13 @@ def test_the_factor_is_the_least_that_gains_a_tenth(limit: str) -> None:
     assert improved(model, limit, factor - 0.01).seconds(one)[0] > now / GAIN
 
 
-def test_no_factor_gains_a_tenth_where_the_next_limit_is_as_near() -> None:
+def test_no_factor_gains_where_the_next_limit_is_near_and_levers_slow_nothing() -> None:
     alone = Model(FIRST).limits(launch())
     slower = 0.99 * alone["DRAM"][0] / alone["L2"][0]
     rates = {name: FIRST[name] / slower for name in LEVERS["L2"]}
     model = Model({**FIRST, **rates})
     assert model.limits(launch())["L2"][0] == pytest.approx(0.99 * alone["DRAM"][0])
     assert factor_to_gain(model, launch(), "DRAM") is None
-
-
-def test_levers_are_parameters_of_every_limit_and_an_improved_device_is_no_slower() -> None:
     assert set(LEVERS) == set(LIMITS)
     assert {name for names in LEVERS.values() for name in names} <= set(PARAMETERS)
     every = Launches.of(described(*BOUND.values()))
@@ -124,14 +121,9 @@ def predicted() -> pd.DataFrame:
     )
 
 
-def test_the_largest_problem_counts_warm_before_flushed_and_controls_do_not_win(
-    predicted: pd.DataFrame,
-) -> None:
+def test_a_why_is_of_the_fastest_cell_and_names_limits_and_launch(predicted: pd.DataFrame) -> None:
     found = fastest_cells(predicted, {"k": ["control"]})
     assert found["cell_key"].tolist() == ["key5", "key2"]
-
-
-def test_a_why_names_the_limit_that_binds_the_next_and_the_launch(predicted: pd.DataFrame) -> None:
     points = pd.DataFrame({"block_x": range(6), "tile": [np.nan, 2, np.nan, 4, 5, 6]})
     cells = described(*({} for _ in range(6)))
     double, single = whys(Model(FIRST), cells, predicted, points, {"k": ["control"]})

@@ -41,9 +41,7 @@ def progress(clock: FakeClock) -> Progress:
     return Progress("shard 2/7 tiny float", 40, io.StringIO(), every_s=2.0, clock=clock)
 
 
-def test_lines_tell_the_shard_the_cells_and_the_time_left(
-    progress: Progress, clock: FakeClock
-) -> None:
+def test_lines_tell_the_work(progress: Progress, clock: FakeClock) -> None:
     progress.announce()
     clock.now += 40.0
     progress.update(4, 0.8)
@@ -54,14 +52,11 @@ def test_lines_tell_the_shard_the_cells_and_the_time_left(
         "shard 2/7 tiny float: 4/40 cells done, 80 % of the work, about 10 s left",
         "shard 2/7 tiny float: 39 ok, 1 timeout in 1 min 30 s",
     ]
-
-
-def test_lines_come_no_faster_than_the_period(progress: Progress, clock: FakeClock) -> None:
     for i in range(100):
         clock.now += 0.5
         progress.update(i, i / 100)
     # 50 s in steps of half a second: a line every two seconds.
-    assert len(lines_of(progress)) == 25
+    assert len(lines_of(progress)) == 3 + 25
 
 
 @pytest.mark.parametrize(
@@ -111,23 +106,9 @@ def test_device_is_held_by_one_process_at_a_time(killed: bool, lock_dir: Path) -
         assert device_lock("GPU-1").acquire()
 
 
-def test_locks_lie_in_the_folder_of_the_environment(lock_dir: Path) -> None:
+def test_the_first_free_device_is_locked(lock_dir: Path) -> None:
     assert device_lock("../GPU 1/x").acquire()
     assert [p.name for p in lock_dir.iterdir()] == ["gpushmoo-.._GPU_1_x.lock"]
-
-
-def test_locks_of_all_users_lie_in_the_systems_temporary_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("GPUSHMOO_LOCK_DIR", raising=False)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert device_lock("GPU-1").acquire()
-    (path,) = tmp_path.iterdir()
-    # Another user must be able to open it.
-    assert stat.S_IMODE(path.stat().st_mode) == 0o666
-
-
-def test_first_free_device_is_locked_and_the_next_caller_gets_the_other(lock_dir: Path) -> None:
     devices = ((0, "GPU-a"), (1, "GPU-b"))
     waited: list[int] = []
     first, lock_a = lock_one(devices, lambda: waited.append(1))
@@ -138,6 +119,15 @@ def test_first_free_device_is_locked_and_the_next_caller_gets_the_other(lock_dir
     assert (third, waited) == (1, [1])
     for lock in (lock_a, lock_c):
         lock.release()
+
+
+def test_locks_are_for_all_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GPUSHMOO_LOCK_DIR", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert device_lock("GPU-1").acquire()
+    (path,) = tmp_path.iterdir()
+    # Another user must be able to open it.
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666
 
 
 # A job that locks a device, lends the lock to its measuring process, and waits.
@@ -173,9 +163,7 @@ time.sleep(600)
 """
 
 
-def test_a_device_is_locked_as_long_as_the_process_that_measures_on_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_lasts_as_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path))
     command = [sys.executable, "-c", LENDER, BORROWER]
     pipe = subprocess.PIPE
@@ -263,9 +251,7 @@ signal.pause()
     ("number", "whole_group"),
     [(signal.SIGKILL, False), (signal.SIGTERM, False), (signal.SIGINT, True)],
 )
-def test_a_process_that_is_killed_leaves_free_clocks_behind(
-    number: signal.Signals, whole_group: bool, calls: Calls
-) -> None:
+def test_a_kill_frees_the_clocks(number: signal.Signals, whole_group: bool, calls: Calls) -> None:
     paths = [str(ROOT / "workflow/scripts"), os.environ["PYTHONPATH"]]
     process = subprocess.Popen(
         [sys.executable, "-c", HOLDS, UUID],
@@ -329,9 +315,7 @@ def test_clocks_that_cannot_be_freed_are_named(
     assert "may still be locked: 'nvidia-smi -rgc -rmc'" in caplog.text
 
 
-def test_without_nvml_or_another_backend_nothing_is_locked(
-    calls: Calls, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_nvml_nothing_is_locked(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
     other = HeldClocks("opencl", UUID, "base", locked())
     assert other.told.why == "backend 'opencl' has no way to lock clocks"
     other.free()

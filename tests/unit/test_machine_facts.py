@@ -124,7 +124,7 @@ def outside(touched: int, kind: str, cell: Cell) -> float:
     return 1 - 1 / (1 + (touched / CACHE / KNOWN[f"cache_end_{kind}_share"]) ** 24)
 
 
-def test_all_figures_are_found_again(cells: pd.DataFrame) -> None:
+def test_all_figures_are_found_again_in_verified_cells(cells: pd.DataFrame) -> None:
     facts, missing = machine_facts(cells)
     found = {fact.name: fact for fact in facts}
     assert missing == {}
@@ -138,9 +138,6 @@ def test_all_figures_are_found_again(cells: pd.DataFrame) -> None:
     copied = 2 / (apart * (1 + KNOWN["turn_8"]))
     assert found["bus_copy_bps"].value == pytest.approx(copied, rel=0.02)
     assert set(found) == {*KNOWN, "bus_copy_bps"}
-
-
-def test_figures_are_of_verified_cells_alone(cells: pd.DataFrame) -> None:
     wrong = cells.assign(status="wrong_result", median_s=cells["median_s"] / 2)
     assert machine_facts(pd.concat([cells, wrong])) == machine_facts(cells)
     facts, missing = machine_facts(wrong)
@@ -156,16 +153,14 @@ def test_figures_are_of_verified_cells_alone(cells: pd.DataFrame) -> None:
         ("global_copy", {"bus_copy_bps", "l2_copy_bps", "turn_1", "turn_2", "turn_4", "turn_8"}),
     ],
 )
-def test_a_kernel_that_was_not_measured_is_named_for_each_figure_that_needs_it(
-    cells: pd.DataFrame, kernel: str, absent: set[str]
-) -> None:
+def test_a_missing_kernel_is_named(cells: pd.DataFrame, kernel: str, absent: set[str]) -> None:
     facts, missing = machine_facts(cells[cells["kernel"] != kernel])
     assert set(missing) == absent
     assert {fact.name for fact in facts} == {*KNOWN, "bus_copy_bps"} - absent
     assert set(missing.values()) == {f"There is no verified cell of the kernel '{kernel}'."}
 
 
-def test_without_the_cost_of_a_start_no_rate_of_short_launches_is_told(cells: pd.DataFrame) -> None:
+def test_without_starts_or_a_cache_no_rate_is_told(cells: pd.DataFrame) -> None:
     facts, missing = machine_facts(cells[cells["kernel"] != "dispatch"])
     short = {name for name in KNOWN if name.startswith("l2_") or "port" in name}
     assert short <= set(missing)
@@ -173,6 +168,10 @@ def test_without_the_cost_of_a_start_no_rate_of_short_launches_is_told(cells: pd
     found = {fact.name: fact.value for fact in facts}
     for name in ("latency_dram_s", "bus_read_bps"):
         assert found[name] == pytest.approx(KNOWN[name], rel=0.02)
+    facts, missing = machine_facts(cells.assign(working_set_over_cache=np.nan))
+    found = {"launch_s", "sample_s", "dispatch_s", "warp_launch_s", "issue_s"}
+    assert {fact.name for fact in facts} == found
+    assert set(missing.values()) == {"The device does not tell the size of its cache."}
 
 
 @pytest.mark.parametrize(
@@ -190,22 +189,13 @@ def test_without_the_cost_of_a_start_no_rate_of_short_launches_is_told(cells: pd
         ("cache_end_rate_share", "kernel != 'global_load' or height * width < 9e6", "from 4 on"),
     ],
 )
-def test_what_the_cells_do_not_determine_is_said(
-    cells: pd.DataFrame, name: str, asked: str, sentence: str
-) -> None:
+def test_what_is_undetermined(cells: pd.DataFrame, name: str, asked: str, sentence: str) -> None:
     facts, missing = machine_facts(cells.query(asked))
     assert sentence in missing[name]
     assert name not in {fact.name for fact in facts}
 
 
-def test_a_device_that_hides_its_cache_has_figures_without_one(cells: pd.DataFrame) -> None:
-    facts, missing = machine_facts(cells.assign(working_set_over_cache=np.nan))
-    found = {"launch_s", "sample_s", "dispatch_s", "warp_launch_s", "issue_s"}
-    assert {fact.name for fact in facts} == found
-    assert set(missing.values()) == {"The device does not tell the size of its cache."}
-
-
-def test_the_interval_of_a_slope_holds_the_points_ends_and_their_distance_from_the_line() -> None:
+def test_slopes_and_half_ways_have_intervals() -> None:
     found = line([1, 3], [10, 20], [9, 19], [11, 22])
     assert found is not None
     assert (found.slope, found.low, found.high) == pytest.approx((5, 4, 6.5))
@@ -214,9 +204,6 @@ def test_the_interval_of_a_slope_holds_the_points_ends_and_their_distance_from_t
     error = 2 * np.sqrt((1 + 4 + 1) / 9 / 2)
     assert (bent.slope, bent.low, bent.high) == pytest.approx((1, 1 - error, 1 + error))
     assert line([2, 2], [1, 3], [1, 3], [1, 3]) is None
-
-
-def test_half_way_is_between_the_neighbours_of_all_crossings() -> None:
     assert half_way([1, 4, 16], [0, 0, 1], 0, 1) == pytest.approx((8, 4, 16))
     assert half_way([1, 4, 16], [6, 6, 2], 6, 2) == pytest.approx((8, 4, 16))
     several = half_way([1, 2, 4, 8, 16], [0, 1, 0, 1, 1], 0, 1)

@@ -22,9 +22,7 @@ def test_the_page_has_enough_mistakes() -> None:
 
 
 @pytest.mark.parametrize("written", SAID)
-def test_a_mistake_in_a_configuration_gets_its_sentence(
-    written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mistake_is_said(written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     # The page shows where a line ends, and a tab.
     text = "" if written == "nothing" else written.strip("`").replace(" ↵ ", "\n")

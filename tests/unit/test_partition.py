@@ -62,14 +62,11 @@ def test_known_parameters_are_found_again_and_points_left_out_predicted(seed: in
     assert table["trained"].sum() == fit["fitted"]
 
 
-def test_an_outlier_does_not_bend_the_curve() -> None:
+def test_an_outlier_does_not_bend_the_curve_and_untold_occupancy_is_one_block() -> None:
     bent = cells()
     bent.loc[40, "median_s"] *= 3
     [(fit, _)] = fit_partitions(bent)
     assert fit["values"]["bus_s"] == pytest.approx(TRUTH[2], rel=0.05)
-
-
-def test_a_device_that_tells_no_occupancy_runs_a_block_a_unit() -> None:
     blocks = np.arange(1, 41)
     told = cells(blocks, multiprocessors=8).assign(median_s=took(blocks, TILES, 8))
     for untold in (told.assign(resident_blocks=1), told.assign(resident_blocks=None)):
@@ -77,25 +74,20 @@ def test_a_device_that_tells_no_occupancy_runs_a_block_a_unit() -> None:
         assert fit["errors"]["worst"] < 0.01
 
 
-def test_too_few_points_and_cells_that_failed_say_so_or_nothing() -> None:
+def test_too_few_points_say_so_and_the_table_is_the_models() -> None:
     few = cells(np.arange(1, 8))
     [(fit, rows)] = fit_partitions(few)
     assert fit["why"] == "7 points are too few for 4 parameters"
     assert rows.empty
     assert partition_table(few).empty
     assert fit_partitions(cells(status="wrong_result")) == []
-
-
-def test_the_table_is_read_as_that_of_the_models_device() -> None:
     table = partition_table(cells())
     assert list(table) == list(COLUMNS)
     assert set(COLUMNS) <= set(DEVICE_MODEL_SCHEMA.names)
     assert table["measured_gbs"].iloc[0] == pytest.approx(2**29 / cells()["median_s"][0] * 1e-9)
 
 
-def test_points_left_out_of_a_real_gpus_series_are_predicted(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
+def test_a_real_gpus_points_are_predicted(tmp_path_factory: pytest.TempPathFactory) -> None:
     dataset = tmp_path_factory.mktemp("recorded") / "dataset"
     aggregate(sorted(record("nvidia-h200/block_eq_partition").rglob("*.parquet")), dataset)
     # Far outside the L2 cache.

@@ -44,14 +44,11 @@ ROWS = [
 # What a cell can reach
 
 
-def test_times_of_reading_and_writing_add_up() -> None:
+def test_times_add_up_and_what_is_lacking_gives_no_peak() -> None:
     # 8 MiB at 6000 and 8 MiB at 3000 GB/s: 2 / (1/6000 + 1/3000).
     assert peak_gbs(ROWS, "GPU", USUAL, 8 * MIB, 8 * MIB) == pytest.approx(4000.0)
     # Three quarters read: 4 / (3/6000 + 1/3000).
     assert peak_gbs(ROWS, "GPU", USUAL, 12 * MIB, 4 * MIB) == pytest.approx(4800.0)
-
-
-def test_a_cell_that_only_reads_needs_only_the_load() -> None:
     loads = [r for r in ROWS if r.kind == "load"]
     assert peak_gbs(loads, "GPU", USUAL, 16 * MIB, 0) == 6000.0
     assert peak_gbs(loads, "GPU", USUAL, 8 * MIB, 8 * MIB) is None
@@ -60,6 +57,8 @@ def test_a_cell_that_only_reads_needs_only_the_load() -> None:
     assert peak_gbs(ROWS, "another", USUAL, 8 * MIB, 8 * MIB) is None
     assert peak_gbs([], "GPU", USUAL, 8 * MIB, 8 * MIB) is None
     assert peak_gbs(ROWS, "GPU", USUAL, 0, 0) is None
+    assert told_share([], measured(1.0)) is None
+    assert told_share(ROWS, measured(1.0, read=0, written=0)) is None
 
 
 @pytest.mark.parametrize(("touched", "expected"), [(1, 6000.0), (127, 6000.0), (129, 4000.0)])
@@ -88,7 +87,7 @@ def measured(gbs: float, half: float = 0.0, read: int = 8 * MIB, written: int = 
         (8000.0, 0.1, None, "—"),
     ],
 )
-def test_a_share_is_told_as_far_as_the_peak_is_a_bound(
+def test_a_share_of_a_bound_is_told(
     gbs: float, half: float, share: float | None, text: str
 ) -> None:
     told = told_share(ROWS, measured(gbs, half))
@@ -99,11 +98,6 @@ def test_a_share_is_told_as_far_as_the_peak_is_a_bound(
     assert told.words == (bound if share is None else f"{text} of the measured peak")
     # The data keep what was found.
     assert share_of_peak(ROWS, measured(gbs, half)) == pytest.approx(gbs / 4000.0)
-
-
-def test_without_a_peak_no_share_is_told() -> None:
-    assert told_share([], measured(1.0)) is None
-    assert told_share(ROWS, measured(1.0, read=0, written=0)) is None
 
 
 # What the cells show

@@ -131,9 +131,7 @@ PART = st.one_of(
     multiprocessors=st.integers(1, 20),
     resident_blocks=st.integers(1, 4),
 )
-def test_values_are_counted_without_being_found(
-    spec: Any, multiprocessors: int, resident_blocks: int
-) -> None:
+def test_values_are_counted(spec: Any, multiprocessors: int, resident_blocks: int) -> None:
     residency = Residency(multiprocessors, resident_blocks)
     found, most = len(expand_axis(spec, residency)), most_values(spec, residency)
     assert found <= most
@@ -157,9 +155,7 @@ def shard_params(config: RunConfig, shard: ShardJob) -> dict[str, Any]:
     return plan.shard_params(shard.index, shard.repeat)
 
 
-def test_shards_are_named_once_and_cover_every_kernel_and_dtype(
-    raw_config: dict[str, Any], config: RunConfig
-) -> None:
+def test_shards_cover_every_kernel_once(raw_config: dict[str, Any], config: RunConfig) -> None:
     shards = plan_shards(config)
     assert len({s.path for s in shards}) == len(shards)
     assert {(s.sweep, s.dtype) for s in shards} == {
@@ -224,9 +220,7 @@ def test_what_changes_the_measurement_changes_the_parameters(
     assert shard_params(load_config(raw_config, ROOT), shard) != before
 
 
-def test_what_only_the_report_reads_does_not_measure_again(
-    raw_config: dict[str, Any], config: RunConfig
-) -> None:
+def test_the_report_measures_nothing_again(raw_config: dict[str, Any], config: RunConfig) -> None:
     raw_config |= {"run": "other", "strict": True}
     raw_config["kernels"]["copy2d_coalesced"]["sizes"] = [64]
     shard = ShardJob("block_eq_partition", "float", 0, 1)

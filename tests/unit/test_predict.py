@@ -108,7 +108,7 @@ def test_micro_benchmarks_replace_first_values() -> None:
     assert values["queue"] == FIRST["queue"]
 
 
-def test_a_band_holds_its_share_of_the_cells_of_a_kernel() -> None:
+def test_bands_are_of_a_kernel_or_of_others() -> None:
     cells = measured(described(), FIRST, noise=0.03, seed=7)
     chosen = np.arange(len(cells)) % 3 == 0
     fit = fit_device(cells, chosen)
@@ -118,8 +118,5 @@ def test_a_band_holds_its_share_of_the_cells_of_a_kernel() -> None:
     assert 0.85 <= (off <= half)[~chosen].mean() <= 0.95
     assert bands.of_others is not None
     assert bands.half_width("another") == bands.of_others
-
-
-def test_one_kernel_tells_nothing_of_others_and_the_known_device_has_every_parameter() -> None:
     assert Bands({"copy": 0.1}, None).half_width("another") is None
     assert set(json.loads(KNOWN.read_text())["devices"][0]["parameters"]) == set(FIRST)

@@ -44,9 +44,7 @@ def test_a_path_with_braces_is_refused(path: str) -> None:
         (b"- a\n", " must be a mapping of keys to values, such as 'run: mine' with a blank after"),
     ],
 )
-def test_what_is_no_configuration_is_refused_naming_file_and_line(
-    content: bytes, words: str, tmp_path: Path
-) -> None:
+def test_what_is_no_configuration_is_refused(content: bytes, words: str, tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_bytes(content)
     with pytest.raises(UnreadableError) as caught:

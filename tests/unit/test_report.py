@@ -101,7 +101,7 @@ def changed(full_shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Rend
         return render(full_shards, tmp_path_factory.mktemp("changed"), change)
 
 
-def test_report_shows_what_was_measured(plain: Rendered, shards: Path) -> None:
+def test_the_report_shows_what_was_measured(plain: Rendered, shards: Path, tmp_path: Path) -> None:
     assert "NVIDIA H200" in plain.text
     assert dict(plain.facts["device"])["Identity"] == "GPU-0", "the number is left out"
     cells = read_shard(shards / "1.parquet")[0].to_pandas()
@@ -111,30 +111,18 @@ def test_report_shows_what_was_measured(plain: Rendered, shards: Path) -> None:
     limits = int((cells["status"] == Status.TOO_MANY_THREADS).sum())
     assert row["limits"] == str(limits) != "0"
     assert f"{limits} too_many_threads" in plain.text
-
-
-def test_same_data_give_the_same_bytes(plain: Rendered, shards: Path, tmp_path: Path) -> None:
     assert render(shards, tmp_path).pdf == plain.pdf
 
 
-def test_cells_whose_interval_stayed_wide_are_counted(changed: Rendered) -> None:
+def test_what_went_wrong_is_said_and_strings_are_text(changed: Rendered) -> None:
     # Two of each of seven shards.
     assert "of the measured cells (14) stopped at the most samples" in changed.text
-
-
-def test_strings_from_data_are_text(changed: Rendered) -> None:
     shown = changed.text.replace("“", '"').replace("”", '"')
     # Once as the device, once as the host, once for each kernel's fault.
     assert shown.count('#panic("x") *bold* <b>&amp; $1/0$ @ref // \\ "quoted" `raw`') >= 3
-
-
-def test_series_that_cannot_be_fitted_say_why(changed: Rendered) -> None:
     assert "points are too few" in changed.text
     assert "timeout" in changed.text
     assert all(f["why"] for f in changed.facts["partitions"])
-
-
-def test_wrong_results_are_named_and_never_best(changed: Rendered) -> None:
     assert "7 cells computed a wrong result" in changed.text
     assert "7 of 9 words differ" in changed.text
 
@@ -148,19 +136,13 @@ def test_the_first_page_is_one_page(full: Rendered, changed: Rendered) -> None:
         assert "What else to know" not in second
 
 
-def test_clocks_that_moved_stand_on_page_one(full: Rendered) -> None:
+def test_clocks_energy_history_and_ties_are_shown(full: Rendered) -> None:
     assert "were not locked and moved: its core ran at 1,410 to 1,980 MHz" in full.text
     assert "not locked" in full.facts["clock_warning"]
-
-
-def test_energy_is_shown_where_it_was_measured(full: Rendered) -> None:
     assert "What a gigabyte costs" in full.text
     assert "Bandwidth and energy of launches: NVIDIA H200" in full.text
     assert "it took 120 W before" in full.text
     assert "198.1" in full.text
-
-
-def test_a_history_has_a_page_and_a_sentence_on_the_first(full: Rendered) -> None:
     assert "History of 8 runs: r1 to r8, 2026-01-01 to 2026-01-08" in full.text
     assert "1 of 3 groups' bests changed by 1.00 % or more" in full.text
     assert "Each group's best over 8 runs" in full.text
@@ -169,6 +151,11 @@ def test_a_history_has_a_page_and_a_sentence_on_the_first(full: Rendered) -> Non
     assert finding["figure"] == HISTORY_FIGURE
     assert "the best of made, float, 64² moves 4.7 % less" in finding["sentence"]
     assert finding["sentence"].endswith("the kernel changed, not the machine.")
+    for row in full.facts["best"]:
+        named = row["tied_with"].removesuffix(",\u00a0…").split(", ")
+        tied = int(row["tied"].split(" of ")[0])
+        assert len([n for n in named if n]) == min(tied - 1, NAMED_TIES)
+        assert row["tied_with"].endswith("…") == (tied - 1 > NAMED_TIES)
 
 
 def test_display_strings() -> None:
@@ -205,11 +192,3 @@ def test_the_first_page_has_a_row_for_each_kernel_and_type(full: Rendered) -> No
     # The figure that shows it stands in the same report.
     files = {f["file"] for f in full.facts["heatmaps"] + full.facts["curves"]}
     assert {f["figure"] for f in full.facts["findings"]} & files
-
-
-def test_few_members_of_a_tied_set_are_named(full: Rendered) -> None:
-    for row in full.facts["best"]:
-        named = row["tied_with"].removesuffix(",\u00a0…").split(", ")
-        tied = int(row["tied"].split(" of ")[0])
-        assert len([n for n in named if n]) == min(tied - 1, NAMED_TIES)
-        assert row["tied_with"].endswith("…") == (tied - 1 > NAMED_TIES)

@@ -152,9 +152,7 @@ def test_clocks_that_moved_are_named_with_their_range_and_what_held_them() -> No
         ([clocked(1980), clocked(1000) | {"device": {"name": "other"}}], False),
     ],
 )
-def test_of_steady_idle_unknown_or_locked_clocks_nothing_is_said(
-    shards: list[Any], warns: bool
-) -> None:
+def test_of_steady_or_locked_clocks_nothing_is_said(shards: list[Any], warns: bool) -> None:
     assert (clock_warning(shards) != "") == warns
 
 
@@ -254,9 +252,7 @@ def test_limits_that_counters_back_are_told_from_those_that_they_do_not() -> Non
         ("unknown", "DRAM", None),
     ],
 )
-def test_waiting_and_dispatch_are_backed_where_no_unit_is_busy(
-    cell: str, limit: str, backed: bool | None
-) -> None:
+def test_limits_without_a_busy_unit(cell: str, limit: str, backed: bool | None) -> None:
     idle = {"dram": 50.0, "l2": 50.0, "l1": 20.0, "sm": 30.0, "room_for_warps": 64.0}
     cells = {
         "full": idle | {"active_warps": 60.0},
@@ -274,9 +270,7 @@ def test_waiting_and_dispatch_are_backed_where_no_unit_is_busy(
         ([{"device": "H", "why": "3 cells are too few", "left_out": {}}], "H: 3 cells are too few"),
     ],
 )
-def test_without_a_model_one_sentence_says_what_is_lacking(
-    devices: list[dict[str, Any]], words: str
-) -> None:
+def test_without_a_model_a_sentence_says_why(devices: list[dict[str, Any]], words: str) -> None:
     [part] = why_parts(devices, NAMES, {})
     [sentence] = part["sentences"]
     assert words in sentence

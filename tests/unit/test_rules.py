@@ -36,9 +36,7 @@ def test_no_rule_that_measures_has_a_benchmark_file_and_only_those_run_elsewhere
     ("jobs", "per_s", "nodes", "stays"),
     [(100, 1, None, False), (100, 1, 8, True), (20, 1, None, True), (100, 60, None, True)],
 )
-def test_snakemakes_own_limit_on_starts_is_lifted_on_this_host_alone(
-    jobs: int, per_s: int, nodes: int | None, stays: bool
-) -> None:
+def test_snakemakes_limit_is_lifted(jobs: int, per_s: int, nodes: int | None, stays: bool) -> None:
     scheduler = SimpleNamespace(
         job_rate_limiter=JobRateLimiter(MaxJobsPerTimespan(jobs, f"{per_s}s"))
     )

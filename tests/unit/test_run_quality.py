@@ -85,7 +85,7 @@ def test_faults_are_said_and_stop_only_a_strict_run(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_sweep_of_which_nothing_was_measured_is_an_error_after_the_sentence(
+def test_an_unmeasured_sweep_is_an_error(
     tmp_path: Path, statuses: list[str], said: str | None
 ) -> None:
     cells, where = CELLS.copy(), CELLS["dtype"] == "double"
@@ -158,17 +158,14 @@ def test_copies_from_the_host_do_not_make_a_device_unsteady(fed: float, said: st
     assert "from the host" not in alone
 
 
-def test_one_bad_copy_among_many_is_told_but_no_verdict() -> None:
+def test_single_bad_copies_and_short_ones_make_no_machine_unsteady() -> None:
     shards = [shard(n, [1.0] * 4, size) for n in (1, 2) for size in range(1, 9)]
     shards.append(shard(1, [1.0] * 4, 99))
     shards.append(shard(2, [3.0] * 4, 99))
     found = steadiness(shards)
     assert found.device.steady
     assert found.device.between == (0.0, 2.0)
-
-
-def test_short_copies_do_not_make_a_machine_unsteady() -> None:
-    """They are mostly the start of a launch; where there is nothing else they count."""
+    # They are mostly the start of a launch; where there is nothing else they count.
     short = [shard(n, [5e-6 * n] * 4, size=1) for n in (1, 2)]
     long = [shard(n, [1e-3] * 4, size=2) for n in (1, 2)]
     assert steadiness([*short, *long]).device.between == (0.0, 0.0)
@@ -188,16 +185,13 @@ def test_a_copy_of_fifty_microseconds_counts(seconds: float, counted: int) -> No
     )
 
 
-def test_a_single_repeat_says_that_its_intervals_cover_it_alone() -> None:
+def test_what_was_measured_once_says_so() -> None:
     text = steadiness_finding(steadiness([shard(1, [1.0] * 4)]))
     assert "repeats: 1" in text
     assert "this run only" in text
     # Without copies nothing is said of the machine.
     silent = {"params": {"repeat": 1, "folder": "kernels/k"}, "controls": []}
     assert steadiness([silent]) == Steadiness(1, *[CopyChanges(0, None, None)] * 2)
-
-
-def test_kernels_that_were_recorded_once_are_named() -> None:
     once = shard(1, [1.0] * 4)
     once["params"] = {**once["params"], "folder": "kernels/other"}
     found = steadiness([shard(1, [1.0] * 4), shard(2, [1.0] * 4), once])

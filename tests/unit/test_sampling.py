@@ -160,17 +160,13 @@ def test_repeats_share_the_samples_of_a_cell(repeats: int) -> None:
         pytest.param([1.0, 1.05, 1.0] + [1.0] * 9, True, 3, id="out of reach"),
     ],
 )
-def test_many_repeats_spend_no_samples_on_cells_that_stay_unsure(
-    samples: list[float], gives_up: bool, stops: int
-) -> None:
+def test_unsure_cells_are_given_up(samples: list[float], gives_up: bool, stops: int) -> None:
     rule = StoppingRule(3, 12, 0.01, 5.0, gives_up)
     assert next(n for n in range(41) if rule.done(samples[:n], 0.0)) == stops
 
 
 @pytest.mark.parametrize(("repeats", "least"), [(2, 6), (3, 4), (5, 3)])
-def test_later_repeats_measure_the_cells_that_have_their_least_samples(
-    repeats: int, least: int
-) -> None:
+def test_later_repeats_measure_what_was_fully_sampled(repeats: int, least: int) -> None:
     """Not those that a search left at fewer, and none that ended in a fault."""
     counts = [least - 1, least, least + 1, 0, least]
     statuses = ["ok", "ok", "ok", "wrong_result", "timeout"]

@@ -92,9 +92,7 @@ def code_of(*lines: str) -> EntryCode:
     ],
 )
 @pytest.mark.parametrize("guard", ["", "@!P0 ", "@UP1 "])
-def test_space_kind_and_width_of_an_access(
-    guard: str, instruction: str, space: str, kind: str, width: int
-) -> None:
+def test_accesses(guard: str, instruction: str, space: str, kind: str, width: int) -> None:
     code = code_of(guard + instruction, "EXIT")
     assert code.accesses == (AccessCount(space, kind, width, count=1, in_loop=0),)
 
@@ -114,22 +112,16 @@ def test_what_is_no_load_and_no_store(instruction: str) -> None:
     assert code_of(instruction, "EXIT").accesses == ()
 
 
-def test_registers_and_spills_stand_apart_from_accesses() -> None:
+def test_spills_stand_apart_only_kernels_are_listed_and_nothing_is_guessed() -> None:
     code = code_of("STL.64 [R1], R2", "STL [R1+0x8], R2", "LDL.LU R2, [R1]", "EXIT")
     told = EntryCode("k", registers=42, spill_loads=1, spill_stores=2, accesses=(), path=code.path)
     assert code == told
-
-
-def test_only_kernels_are_listed() -> None:
     load, other = ["LDG.E R2, [R2]", "EXIT"], ["LDG.E.64 R2, [R2]", "RET.REL.NODEC R2 `(f)"]
     text = listing(load, "a") + listing(other, "f", kind="STO_CUDA_FUNC") + listing(load, "b")
     codes = parse(text)
     assert set(codes) == {"a", "b"}
     for code in codes.values():
         assert [(a.width, a.count) for a in code.accesses] == [(4, 1)]
-
-
-def test_text_without_registers_is_an_error_not_a_guess() -> None:
     text = listing(["EXIT"]).replace("EIATTR_REGCOUNT", "EIATTR_UNKNOWN")
     with pytest.raises(DeviceError, match="no registers of kernel 'k'"):
         parse(text)
@@ -152,9 +144,12 @@ def test_a_block_behind_the_exit_that_a_loop_visits_is_in_the_loop(branch: str) 
     assert in_loop(LOAD, *head, ".L_cold:", LOAD, "BRA `(.L_back)") == (3, 2)
 
 
-def test_a_branch_by_table_may_close_a_loop() -> None:
+def test_a_branch_by_table_closes_a_loop_and_a_call_reaches_one_function() -> None:
     table = 'BRX R2 -0x170        (*"BRANCH_TARGETS .L_head,.L_out"*)'
     assert in_loop(".L_head:", LOAD, table, ".L_out:", LOAD, "EXIT") == (2, 1)
+    loop = [".L_head:", "CALL.REL.NOINC `($k$f)", "@P0 BRA `(.L_head)", "EXIT"]
+    returns = "RET.REL.NODEC R4 `(k)"
+    assert in_loop(*loop, "$k$f:", LOAD, returns, "$k$g:", LOAD, returns) == (2, 1)
 
 
 @pytest.mark.parametrize(("called_in_loop", "expected"), [(True, 1), (False, 0)])
@@ -163,12 +158,6 @@ def test_a_function_called_in_a_loop_is_in_the_loop(called_in_loop: bool, expect
     inside, after = (call, "NOP") if called_in_loop else ("NOP", call)
     loop = [".L_head:", inside, "@P0 BRA `(.L_head)", after, "EXIT"]
     assert in_loop(*loop, "$k$_Z1fPf:", LOAD, "RET.REL.NODEC R4 `(k)") == (1, expected)
-
-
-def test_a_function_behind_the_one_called_in_a_loop_is_not() -> None:
-    loop = [".L_head:", "CALL.REL.NOINC `($k$f)", "@P0 BRA `(.L_head)", "EXIT"]
-    returns = "RET.REL.NODEC R4 `(k)"
-    assert in_loop(*loop, "$k$f:", LOAD, returns, "$k$g:", LOAD, returns) == (2, 1)
 
 
 @dataclass(frozen=True)
@@ -244,9 +233,6 @@ def test_complaints_name_entry_expectation_and_what_the_code_holds() -> None:
         "narrowed to 4 bytes; the machine code holds 3 global loads of 4 bytes (1 in a loop), "
         "1 global store of 16 bytes (0 in a loop)."
     ]
-
-
-def test_a_generic_access_may_be_a_global_one_but_no_texture_fetch() -> None:
     code = fake(AccessCount("generic", "load", 4, 1, 0))
     assert complaints(code, [Access("load"), Access("load", "global", 4)]) == []
     assert len(complaints(code, [Access("load", "texture", 4)])) == 1
@@ -380,12 +366,9 @@ def test_spills_show(arch: str) -> None:
 # nvdisasm itself -----------------------------------------------------------------------------
 
 
-def test_what_is_no_machine_code_is_named_so() -> None:
+def test_a_missing_nvdisasm_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DeviceError, match=r"nvdisasm cannot read .*; install .*\.$"):
         sass.listing(b"no cubin")
-
-
-def test_missing_nvdisasm_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(NoDeviceError, match="install the package nvidia-cuda-nvdisasm"):

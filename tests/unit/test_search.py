@@ -157,9 +157,7 @@ def test_a_search_asks_what_it_may_and_ends(
 
 @pytest.mark.parametrize("mode", ["race", "guided"])
 @pytest.mark.parametrize("count", [1, 2, FEWEST_GUIDED, 40])
-def test_of_equal_times_the_first_wins_and_where_every_cell_fails_there_is_no_best(
-    mode: str, count: int
-) -> None:
+def test_of_equal_times_the_first_wins_and_of_faults_none(mode: str, count: int) -> None:
     trial = led(planner_of(mode, line_of(count)), lambda place: 1e-5)
     verdict = trial.planner.verdict()
     assert verdict.best == min(trial.asked)

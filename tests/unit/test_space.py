@@ -43,9 +43,7 @@ VALUES = st.lists(st.integers(1, 200), min_size=1, max_size=12, unique=True)
         ({"to_resident": 0.001, "points": 3}, [1]),
     ],
 )
-def test_axis_holds_each_value_of_its_specification_once_in_order(
-    spec: Any, values: list[int]
-) -> None:
+def test_an_axis_holds_each_value_once_in_order(spec: Any, values: list[int]) -> None:
     assert expand_axis(spec, H200) == values
 
 
@@ -127,9 +125,7 @@ PROBLEMS = st.lists(
 
 
 @given(problems=PROBLEMS, shards=st.integers(1, 8))
-def test_cells_that_are_compared_are_measured_by_one_shard(
-    problems: list[Problem], shards: int
-) -> None:
+def test_cells_that_compete_share_a_shard(problems: list[Problem], shards: int) -> None:
     space = ("float", ["v"], problems, CACHE_STATES, {})
     parts = [ShardSpace(*space, i, shards, TIMING_MODES).rounds for i in range(shards)]
     whole = [(p, met) for p in problems for met in CONDITIONS]
@@ -140,9 +136,7 @@ def test_cells_that_are_compared_are_measured_by_one_shard(
 
 
 @given(cells=st.integers(1, 10**7), per_shard=st.integers(1, 10**6), rounds=st.integers(1, 10**6))
-def test_number_of_shards_is_the_smallest_power_of_two_that_suffices(
-    cells: int, per_shard: int, rounds: int
-) -> None:
+def test_shards_are_the_fewest_that_suffice(cells: int, per_shard: int, rounds: int) -> None:
     n = shard_count(cells, per_shard, rounds)
     assert n.bit_count() == 1 or n == rounds
     assert n * per_shard >= cells or n == rounds

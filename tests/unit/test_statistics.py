@@ -268,9 +268,7 @@ def test_no_error_is_smaller_than_what_the_samples_tell() -> None:
 
 
 @given(st.lists(st.tuples(times, times), min_size=1, max_size=5), st.floats(-3.0, 3.0))
-def test_the_shift_is_the_median_of_all_differences(
-    cells: list[tuple[list[float], list[float]]], by: float
-) -> None:
+def test_a_shift_is_a_median(cells: list[tuple[list[float], list[float]]], by: float) -> None:
     sides = [[np.array(cell[i]) for cell in cells] for i in (0, 1)]
     lengths = [np.array([len(values) for values in side]) for side in sides]
     a, b = map(np.concatenate, sides)
@@ -298,9 +296,7 @@ def test_both_ways_of_looking_have_to_agree() -> None:
 
 @pytest.mark.parametrize("groups", [1, 40])
 @pytest.mark.parametrize(("factor", "alarm"), [(1.001, True), (0.999, False)])
-def test_an_alarm_has_a_chance_of_one_in_forty_where_nothing_changed(
-    groups: int, factor: float, alarm: bool
-) -> None:
+def test_an_alarm_has_a_chance_of_one_in_forty(groups: int, factor: float, alarm: bool) -> None:
     """Of `groups` one changed: it alarms beyond the quantile of its share of 2.5 %, not before."""
     change = [math.log1p(DELTA) + factor * float(students_t(20).isf(0.025 / groups)) * 0.002]
     change += [0.0] * (groups - 1)
@@ -367,9 +363,7 @@ def test_a_paired_change_is_judged_by_students_t() -> None:
     [(0.0, ChangeVerdict.SAME), (0.02, ChangeVerdict.SLOWER), (-0.02, ChangeVerdict.FASTER)],
 )
 @pytest.mark.parametrize("noise", [0.0, 0.002])
-def test_what_is_planted_in_pairs_is_found(
-    shift: float, verdict: ChangeVerdict, noise: float
-) -> None:
+def test_what_is_planted_is_found(shift: float, verdict: ChangeVerdict, noise: float) -> None:
     rng = np.random.default_rng(1)
     drawn = shift + noise * rng.standard_normal((200, 8))
     found = judged([paired_change(changes, DELTA) for changes in drawn])
@@ -385,9 +379,7 @@ def test_what_is_beyond_is_slower(seed: int, noise: float, shift: float) -> None
 
 
 @pytest.mark.parametrize(("p", "is_shown"), [(0.049, True), (0.051, False)])
-def test_one_verdict_in_twenty_may_be_wrong_and_one_in_forty_that_is_beyond(
-    p: float, is_shown: bool
-) -> None:
+def test_one_verdict_in_twenty_may_be_wrong(p: float, is_shown: bool) -> None:
     change = PairedChange(0.02, 0.01, 0.03, p_other=p, p_same=1.0, p_beyond=p / 2)
     [(verdict, beyond)] = judged([change])
     assert (verdict is ChangeVerdict.SLOWER, beyond) == (is_shown, is_shown)

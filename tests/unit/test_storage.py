@@ -181,9 +181,7 @@ def test_what_is_written_is_read_again(table: pa.Table, shard: Path) -> None:
     assert [p.name for p in shard.parent.iterdir()] == [shard.name]
 
 
-def test_failing_write_is_said_and_leaves_the_old_file_and_nothing_else(
-    table: pa.Table, shard: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failing_writes(table: pa.Table, shard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(where: Path, *_: Any, **__: Any) -> None:
         Path(where).write_bytes(b"PAR1 half a file")
         raise OSError(28, os.strerror(28))
@@ -267,9 +265,7 @@ def by_duckdb(shard: Path) -> None:
 
 
 @pytest.mark.parametrize("rewritten", [by_pyarrow, by_duckdb])
-def test_a_shard_that_another_program_wrote_anew_is_taken(
-    table: pa.Table, shard: Path, rewritten: Callable[[Path], None]
-) -> None:
+def test_rewritten_shards(table: pa.Table, shard: Path, rewritten: Callable[[Path], None]) -> None:
     before = shard.read_bytes()
     rewritten(shard)
     assert shard.read_bytes() != before
@@ -297,9 +293,7 @@ def test_other_schema_version_is_refused_with_both_versions(table: pa.Table, sha
     assert f"reads version {SCHEMA_VERSION}." in sentence
 
 
-def test_shards_of_other_columns_cells_or_programs_are_refused(
-    table: pa.Table, shard: Path
-) -> None:
+def test_shards_of_other_columns_or_cells_are_refused(table: pa.Table, shard: Path) -> None:
     write_parquet(table.drop_columns(["samples_s"]), shard, METADATA)
     assert "other columns" in refused(shard)
     write_parquet(pa.concat_tables([table, table.slice(0, 1)]), shard, METADATA)
@@ -365,9 +359,7 @@ def test_no_damage_is_passed_over(tmp_path: Path, name: str) -> None:
         read_summed(path)
 
 
-def test_a_file_is_on_the_disk_before_it_has_its_name_and_its_name_is_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_synced_before_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = []
     fsync, replace = os.fsync, os.replace
 
@@ -389,9 +381,7 @@ def test_a_file_is_on_the_disk_before_it_has_its_name_and_its_name_is_too(
 
 
 @pytest.mark.parametrize("fails", ["fsync", "replace"])
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
-) -> None:
+def test_a_write_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
     path = written(tmp_path, "a.json")
 
     def full_disk(*_: Any) -> None:
@@ -409,9 +399,7 @@ def names_below(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
 
 
-def test_a_folder_goes_when_all_of_the_new_one_is_on_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_goes_once_all_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "deep/dataset"
     with replaced_folder(out) as fresh:
         write_whole(fresh / "in/old", TEXT)
@@ -437,9 +425,7 @@ def test_a_folder_goes_when_all_of_the_new_one_is_on_the_disk(
 
 
 @pytest.mark.parametrize("fails", ["filling", "fsync"])
-def test_a_folder_that_fails_leaves_the_old_one_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
-) -> None:
+def test_a_folder_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
     out = tmp_path / "dataset"
     with replaced_folder(out) as fresh:
         write_whole(fresh / "old", TEXT)
@@ -503,9 +489,7 @@ def test_a_damaged_file_is_named_set_aside_and_to_be_made_anew(
 # What is set aside
 
 
-def test_files_of_the_run_are_set_aside_and_others_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_runs_files_are_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A run may be given relatively and through a link.
     (tmp_path / "big").mkdir()
     (tmp_path / "results").symlink_to("big")
@@ -563,9 +547,7 @@ def test_a_packed_record_is_one_file_and_unpacks_to_its_shards(shards: Path, rec
     aggregate(sorted(folder.rglob("*.parquet")), shards / "dataset")
 
 
-def test_a_folder_within_a_record_is_found_and_others_are_left_alone(
-    shards: Path, record: Path
-) -> None:
+def test_a_folder_within_a_record_is_found(shards: Path, record: Path) -> None:
     assert unpacked(record / "copy/float").parent.parent == unpacked(record)
     assert unpacked(shards / "copy") == shards / "copy"
     assert unpacked(record / "nothing").exists() is False
@@ -575,9 +557,7 @@ def test_a_folder_within_a_record_is_found_and_others_are_left_alone(
         pass
 
 
-def test_a_record_is_unpacked_once_and_again_when_it_has_changed(
-    shards: Path, record: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_unpacks_once(shards: Path, record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = unpacked(record)
     with monkeypatch.context() as patched:
         patched.setattr("gpushmoo.storage.packed.unpack", None)

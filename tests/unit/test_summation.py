@@ -148,9 +148,7 @@ def test_compiled_bins_are_those_of_numpy(dtype: np.dtype[Any], n: int) -> None:
 
 
 @each_dtype
-def test_long_dot_products_are_compiled_in_segments_and_exact(
-    dtype: np.dtype[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compiled_in_segments(dtype: np.dtype[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
 
     def note(x: Array, y: Array) -> npt.NDArray[np.int64]:
@@ -328,9 +326,7 @@ Depth = Callable[[int], int]
 
 @each_scheme
 @given(vectors())
-def test_any_order_agrees_on_any_input(
-    add: Scheme, depth: Depth, pair: tuple[Array, Array]
-) -> None:
+def test_any_order_agrees(add: Scheme, depth: Depth, pair: tuple[Array, Array]) -> None:
     x, y = pair
     if x.size == 0:
         return

@@ -83,9 +83,7 @@ def test_a_mistaken_kind_is_refused_in_one_sentence(
     assert "\n" not in str(caught.value)
 
 
-def test_figures_show_one_kind_and_their_titles_say_which_of_several(
-    raw_config: dict[str, Any],
-) -> None:
+def test_figures_show_one_kind(raw_config: dict[str, Any]) -> None:
     names = []
     for launch in (["batched"], [*reversed(TWO)], ["isolated"]):
         raw_config["kernels"] = {"copy2d_coalesced": {**COPY, "timing_modes": launch}}
@@ -210,9 +208,7 @@ ALONE = ["wait", "spin", "event", "launch", "event", "wait"]
         ),
     ],
 )
-def test_cuda_times_each_kind_as_it_is_described(
-    launches: int, met: Condition, asked: list[str]
-) -> None:
+def test_cuda_times_each_kind(launches: int, met: Condition, asked: list[str]) -> None:
     assert timed(launches, met) == asked
 
 

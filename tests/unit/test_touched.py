@@ -105,9 +105,7 @@ def extent_of(cell: Cell, kind: str) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(("cell", "loaded", "stored"), CELLS)
-def test_all_blocks_take_every_element_exactly_once(
-    cell: Cell, loaded: Steps, stored: Steps
-) -> None:
+def test_every_element_is_taken_once(cell: Cell, loaded: Steps, stored: Steps) -> None:
     read, written = WORKLOADS[cell.kernel].bytes_moved(cell)
     for kind, n_bytes, moved in (("load", read, loaded), ("store", written, stored)):
         assert np.all(counts(cell, kind, moved) == bool(n_bytes)), kind

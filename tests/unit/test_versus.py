@@ -235,9 +235,7 @@ def supervised(
         (WorkerKilledError("ended by SIGKILL"), Status.LAUNCH_FAILED, "B: ended by SIGKILL"),
     ],
 )
-def test_who_takes_its_process_down_is_found_and_costs_no_other(
-    err: BaseException, status: Status, said: str
-) -> None:
+def test_who_takes_its_process_down(err: BaseException, status: Status, said: str) -> None:
     asked: list[Measure] = []
 
     def start(do: Measure) -> FakeWorker:
@@ -325,9 +323,7 @@ def against(place: Path, device: dict[str, Any]) -> Versus:
     return versus(*folders, variant_a="one", rounds=4, progress=False, **device)
 
 
-def test_two_folders_of_one_name_are_measured_and_a_fault_costs_its_own_pair(
-    against: Versus,
-) -> None:
+def test_two_folders_of_one_name_are_measured(against: Versus) -> None:
     cells = against.cells.set_index("block_x")
     good, bad = cells.loc[32], cells.loc[64]
     assert good["status"] == "ok"
@@ -370,9 +366,7 @@ def test_pairs_that_differ_in_their_parameters_alone_are_known_better_together()
     assert (same.slower, same.groups["verdict"].tolist()) == (False, ["same"])
 
 
-def test_variants_and_options_make_versions_and_a_wrong_one_is_told(
-    place: Path, device: dict[str, Any]
-) -> None:
+def test_variants_and_options_make_versions(place: Path, device: dict[str, Any]) -> None:
     asked: Any = {"axes": {"block_x": 32}, "rounds": 4, "progress": False, **device}
     mine = place / "mine" / "copies"
     result = versus(mine, variant_a="one", variant_b="wrong", **asked)

@@ -152,9 +152,7 @@ def test_a_finished_run_is_told_with_all_cells_read_once(
     assert text(state).startswith("mine: 48 of 48 cells, 2 of 2 shards, 100 % of the work, all mea")
 
 
-def test_a_shard_of_another_plan_or_a_damaged_one_is_none(
-    run: Path, shards: dict[str, Path]
-) -> None:
+def test_a_shard_of_another_plan_is_none(run: Path, shards: dict[str, Path]) -> None:
     finish(run, shards, DTYPE)
     (run / SHARD.replace(DTYPE, "double")).parent.mkdir()
     shutil.copy(shards[DTYPE], run / SHARD.replace(DTYPE, "double"))
@@ -282,9 +280,7 @@ def test_a_job_tells_of_every_cell_and_leaves_no_file(
     assert list((tmp_path / FOLDER).iterdir()) == []
 
 
-def test_where_nothing_can_be_written_the_measurement_goes_on(
-    opencl_choice: DeviceChoice, tmp_path: Path
-) -> None:
+def test_without_a_live_file_all_goes_on(opencl_choice: DeviceChoice, tmp_path: Path) -> None:
     (tmp_path / FOLDER).write_text("a file in the folder's place")
     bench = Bench(opencl_choice, ROOT / "kernels/global_copy", tmp_path)
     cells = bench.measure(["plain"], axes={"block_x": [32], "unroll": [1], "passes": 1})

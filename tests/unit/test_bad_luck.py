@@ -54,7 +54,7 @@ def fake_cupy(devices: int | str, driver: int = 13000, toolkit: int = 13020) -> 
     )
 
 
-def test_devices_whose_uuids_are_cut_short_have_different_names() -> None:
+def test_visible_devices_are_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = SimpleNamespace(
         getDeviceProperties=lambda i: {"uuid": b"" if i < 2 else bytes(range(1, 20))},
         deviceGetPCIBusId=lambda i: f"0000:0{i}:00.0",
@@ -64,6 +64,11 @@ def test_devices_whose_uuids_are_cut_short_have_different_names() -> None:
         "GPU--0000:01:00.0",
         "GPU-0102030405060708090a0b0c0d0e0f10",
     ]
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy(2))
+    assert list_devices(None) == ((0, "GPU-" + "00" * 16), (1, "GPU-" + "01" * 16))
+    assert list_devices(1) == ((1, "GPU-" + "01" * 16),)
+    with pytest.raises(NoDeviceError, match=r"^There are 2 CUDA devices, so .* no device 2\.$"):
+        list_devices(2)
 
 
 @pytest.mark.parametrize(
@@ -89,14 +94,6 @@ def test_what_is_missing(module: Any, sentence: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "cupy", module)
     with pytest.raises(NoDeviceError, match=sentence):
         load_cupy()
-
-
-def test_every_visible_device_is_a_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cupy", fake_cupy(2))
-    assert list_devices(None) == ((0, "GPU-" + "00" * 16), (1, "GPU-" + "01" * 16))
-    assert list_devices(1) == ((1, "GPU-" + "01" * 16),)
-    with pytest.raises(NoDeviceError, match=r"^There are 2 CUDA devices, so .* no device 2\.$"):
-        list_devices(2)
 
 
 @pytest.mark.parametrize(("arch", "extra"), [("sm_35", "cuda12"), ("sm_999", "cuda13")])
@@ -159,7 +156,7 @@ def test_two_jobs_for_each_device_run_on_this_host(
     assert workflow.global_resources.get("gpu") == limit
 
 
-def test_a_driver_is_one_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_driver_tells_devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(backend, "_DRIVER_LISTS", tmp_path / "none")
     monkeypatch.setattr(backend, "find_spec", lambda name: name)
     monkeypatch.setattr(backend, "_driver", lambda: None)
@@ -168,6 +165,11 @@ def test_a_driver_is_one_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert backend.count_devices() == 1
     monkeypatch.setattr(backend, "find_spec", lambda name: None)
     assert backend.count_devices() == 0
+    (tmp_path / "driver.c").write_text(FAKE_DRIVER)
+    library = tmp_path / "libcuda.so.1"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "driver.c"], check=True)
+    monkeypatch.setattr(backend, "_driver", lambda: ctypes.CDLL(str(library)))
+    assert backend._visible_archs() == ["sm_90", "sm_100"]
 
 
 @pytest.mark.parametrize(
@@ -195,11 +197,3 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
     return 0;
 }
 """
-
-
-def test_the_driver_tells_architectures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "driver.c").write_text(FAKE_DRIVER)
-    library = tmp_path / "libcuda.so.1"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "driver.c"], check=True)
-    monkeypatch.setattr(backend, "_driver", lambda: ctypes.CDLL(str(library)))
-    assert backend._visible_archs() == ["sm_90", "sm_100"]

@@ -113,7 +113,7 @@ def counted(program: str, folder: Path, metrics: list[str]) -> list[ncu.CountedL
     )
 
 
-def test_a_metric_that_the_profiler_does_not_know_costs_itself_alone(tmp_path: Path) -> None:
+def test_an_unknown_metric_costs_itself_and_a_dead_profiler_is_named(tmp_path: Path) -> None:
     (tmp_path / "table").write_text(MADE_UP, encoding="utf-8")
     program = profiler(
         tmp_path,
@@ -126,6 +126,10 @@ def test_a_metric_that_the_profiler_does_not_know_costs_itself_alone(tmp_path: P
     first, again = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
     assert "--cache-control all" in first
     assert again.endswith("--metrics dram__bytes_read.sum true")
+    with pytest.raises(ncu.NotCountedError, match="status 3"):
+        counted(profiler(tmp_path, "exit 3"), tmp_path, ["a__b.sum"])
+    with pytest.raises(ncu.NotCountedError, match="does not start"):
+        counted(str(tmp_path / "none"), tmp_path, ["a__b.sum"])
 
 
 @pytest.mark.parametrize(
@@ -142,13 +146,6 @@ def test_what_is_in_the_way_is_one_sentence(said: str, why: str, tmp_path: Path)
     with pytest.raises(ncu.NotCountedError, match=why) as caught:
         counted(program, tmp_path, ["dram__bytes_read.sum"])
     assert "\n" not in str(caught.value)
-
-
-def test_a_profiler_that_writes_nothing_or_does_not_start_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ncu.NotCountedError, match="status 3"):
-        counted(profiler(tmp_path, "exit 3"), tmp_path, ["a__b.sum"])
-    with pytest.raises(ncu.NotCountedError, match="does not start"):
-        counted(str(tmp_path / "none"), tmp_path, ["a__b.sum"])
 
 
 def study(

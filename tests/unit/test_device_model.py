@@ -70,7 +70,7 @@ def test_no_launch_is_faster_than_any_of_its_limits(values: dict[str, float]) ->
         assert np.all(limit <= cycles / LEAST), name
 
 
-def test_a_persistent_block_more_than_fit_costs_a_wave() -> None:
+def test_waves_and_flushes() -> None:
     """Of one block, so not the whole: it alone is nothing to the bus."""
     like = next(c for c in cells() if c.kernel == "block_eq_partition")
     full = FACTS.multiprocessors * 4  # 16 warps a block
@@ -79,9 +79,6 @@ def test_a_persistent_block_more_than_fit_costs_a_wave() -> None:
     less, fits, more = seconds(rows_of(at), dict(FIRST))
     assert fits == pytest.approx(less, rel=0.01)
     assert 1 + 0.5 * FIRST["last_wave"] < more / fits < 2
-
-
-def test_a_flush_leaves_nothing_in_l2_and_what_is_small_stays_there() -> None:
     model, table = Model(FIRST), described()
     share = model.l2_share(Launches.of(table))
     assert np.all(share[table["flushed"] > 0] == 0)

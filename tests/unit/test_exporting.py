@@ -310,7 +310,7 @@ def test_t4_has_every_way_a_cell_ends_but_those_that_are_no_result() -> None:
     assert all(r["correctness"] == 0.0 for r in told["results"] if r is not ok)
 
 
-def test_kernel_tuners_cache_ends_as_it_looks_for_and_has_a_key_for_each_cell() -> None:
+def test_a_cache_ends_as_kernel_tuner_looks_for_and_is_whole() -> None:
     text = cache_text(group({8: close(1.0), **FAILED}, width=512))
     assert text.endswith("}\n}")
     cache = json.loads(text)
@@ -327,9 +327,6 @@ def test_kernel_tuners_cache_ends_as_it_looks_for_and_has_a_key_for_each_cell() 
         "runtime": "RuntimeFailedConfig",
         "timeout": "RuntimeFailedConfig",
     }
-
-
-def test_a_cache_is_whole_where_every_combination_has_an_end_of_its_own() -> None:
     full = group({8: close(1.0), 16: Status.TIMEOUT})
     [sparse] = groups_of(full.cells.assign(block_y=[1, 2]))
     assert not is_whole(sparse)

@@ -15,7 +15,6 @@ import pandas as pd
 import pytest
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.peak import PeakRow, peak_rows, write_peak
-from gpushmoo.core.display import percent
 from gpushmoo.core.dtypes import DTYPES as ALL_DTYPES
 from gpushmoo.core.space import CACHE_STATES, Problem
 from gpushmoo.figures.stage import draw_figure
@@ -189,33 +188,6 @@ def test_each_type_has_the_map_of_its_fastest_variant(
     assert len(titles_of(lacking)) == len(DTYPES)
     assert "double" not in note_of(svg)["caption"]
     assert draw(SHAPE, lacking.assign(status="timeout"), svg)["caption"] == "No valid cell."
-
-
-def test_the_caption_counts_close_shapes(copies: pd.DataFrame, tmp_path: Path) -> None:
-    mine = copies[(copies["variant"] == "element") & (copies["status"] == "ok")].copy()
-    mine["bandwidth_gbs"] = 100.0
-    mine.iloc[0, mine.columns.get_loc("bandwidth_gbs")] = 50.0
-    share = percent((len(mine) - 1) / len(mine))
-    assert draw(SHAPE, mine, tmp_path / "a.svg")["caption"].endswith(
-        f"{share} of the shapes take at most 5.0 % more time, and the slowest reach 50 % of the "
-        "bandwidth."
-    )
-    # Text of an SVG stays text.
-    assert "block_x (threads)" in read_summed(tmp_path / "a.svg").decode()
-
-
-def test_a_curve_of_the_model(cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path) -> None:
-    mine = matching(cells, {"kernel": "block_eq_partition", "dtype": "float", **WARM})
-    measured = mine[mine["status"] == "ok"]
-    device = measured[["device_name", "cell_key"]].assign(predicted_gbs=77.0, trained=True)
-    for table in (None, device):
-        note = draw(PERSISTENT, mine, tmp_path / "a.svg", device=table)
-    without, told = drawn
-    assert set(legend_of(told)) - set(legend_of(without)) == {"model"}
-    assert any(set(line.get_ydata()) == {77.0} for line in told.axes[0].lines)
-    # Without a measured peak none is drawn, and one state is not named.
-    assert "peak" not in note["caption"] + " ".join(legend_of(told))
-    assert "warm" not in note["title"]
 
 
 def test_a_map_of_limits(copies: pd.DataFrame, drawn: list[Figure], tmp_path: Path) -> None:

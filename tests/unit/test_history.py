@@ -370,9 +370,6 @@ def test_a_folder_of_runs_stands_for_its_finished_ones(tmp_path: Path) -> None:
     assert read_earlier(several, own) == earlier_runs(first, mounted, otava="x")
     assert read_earlier({**ASKED, "history": str(own)}, own) == earlier_runs()
     assert read_earlier(ASKED, own) is None
-
-
-def test_one_run_a_data_set_and_shards_stand_for_themselves(tmp_path: Path) -> None:
     one = run_in(tmp_path / "one", finished=False)
     assert runs_in(one) == [one]
     assert runs_in(run_in(tmp_path / "other") / "dataset") == [tmp_path / "other" / "dataset"]

@@ -98,7 +98,7 @@ def test_blocks_of_an_array_by_hand(
     assert (found.image_loads, found.image_stores) == (False, False)
 
 
-def test_loads_of_a_stencil() -> None:
+def test_loads_of_stencils_and_textures() -> None:
     """Blocks of 32 × 4, of which one of eight lies at the left and upper edge."""
     asked = {v: traffic(cell_of("stencil5", v, block_x=32, block_y=4)) for v in ("global", "tiled")}
     assert four(asked["tiled"].load) == four(asked["tiled"].store) == (4, 16, 16, 0)
@@ -112,6 +112,10 @@ def test_loads_of_a_stencil() -> None:
     assert load.first_lines == 4 * 5 - 5 / 8
     # A row or column more on each side, without corners; none above and on the left at the edge.
     assert load.distinct_bytes == 4 * (34 * 6 - 4 - (32 + 4) / 8)
+    found = traffic(cell_of("tex2d_sum", "block-point-clamp", block_x=16, block_y=16))
+    assert four(found.load) == (16, 32, 32, 0)
+    assert found.store == NOTHING
+    assert (found.image_loads, found.image_stores) == (True, False)
 
 
 # Images
@@ -149,13 +153,6 @@ def test_blocks_of_an_image_by_hand(
     assert four(found.store) == (lines, warp_sectors, block_sectors, half)
     assert found.load == NOTHING
     assert (found.image_loads, found.image_stores) == (False, True)
-
-
-def test_texels_that_are_fetched_are_an_images_loads() -> None:
-    found = traffic(cell_of("tex2d_sum", "block-point-clamp", block_x=16, block_y=16))
-    assert four(found.load) == (16, 32, 32, 0)
-    assert found.store == NOTHING
-    assert (found.image_loads, found.image_stores) == (True, False)
 
 
 # One by one

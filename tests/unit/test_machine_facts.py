@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from cells import cell as row_of
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.space import Cell, CellGroup, Residency
 from gpushmoo.measuring.rounds import launches_of_group
@@ -66,26 +67,14 @@ def rows_of(sweep: SweepConfig) -> Iterable[Mapping[str, Any]]:
             start = KNOWN["launch_s"] + KNOWN["sample_s"] / counted
             seconds = (start + net_seconds(cell, sweep)) * rng.normal(1.0, 2e-4)
             read, written = sweep.folder.workload.bytes_moved(cell)
-            yield {
-                **dict(cell.params),
-                "kernel": cell.kernel,
-                "height": cell.problem.height,
-                "width": cell.problem.width,
-                "cache_state": cell.cache_state,
-                "timing_mode": cell.timing_mode,
-                "status": "ok",
-                "multiprocessors": UNITS,
-                "blocks": launch.blocks,
-                "tiles": launch.tiles,
-                "threads_per_block": launch.threads,
-                "launches_per_sample": together,
-                "bytes_read": read,
-                "bytes_written": written,
-                "working_set_over_cache": (read + written) / CACHE,
-                "median_s": seconds,
-                "median_low_s": seconds * (1 - 5e-4),
-                "median_high_s": seconds * (1 + 5e-4),
-            }
+            names = ("kernel", "cache_state", "timing_mode")
+            place = {name: getattr(cell, name) for name in names}
+            place |= {"height": cell.problem.height, "width": cell.problem.width}
+            asked = {"blocks": launch.blocks, "tiles": launch.tiles, "multiprocessors": UNITS}
+            asked |= {"threads_per_block": launch.threads, "launches_per_sample": together}
+            moved = {"bytes_read": read, "bytes_written": written}
+            moved |= {"working_set_over_cache": (read + written) / CACHE}
+            yield row_of(seconds, 5e-4, **{**place, **asked, **moved}, **dict(cell.params))
 
 
 def net_seconds(cell: Cell, sweep: SweepConfig) -> float:

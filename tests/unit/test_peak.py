@@ -140,7 +140,7 @@ def test_rows_are_the_best_over_dtypes_variants_and_launches() -> None:
         assert r.working_set_over_cache is None
 
 
-def test_cells_that_are_not_verified_are_no_peak() -> None:
+def test_unverified_cells_are_no_peak_and_what_is_written_is_read(tmp_path: Path) -> None:
     changed, fast = CELLS.copy(), CELLS["kernel"] == "global_load"
     top = changed.loc[fast, "bandwidth_gbs"].idxmax()
     changed.loc[top, "status"] = "wrong_result"
@@ -151,9 +151,6 @@ def test_cells_that_are_not_verified_are_no_peak() -> None:
     assert after < before
     changed.loc[fast, "status"] = "timeout"
     assert {r.kind for r in peak_rows(changed, KINDS)} == {"store"}
-
-
-def test_what_is_written_is_read_again_also_of_a_run_without_such_kernels(tmp_path: Path) -> None:
     assert peak_rows(CELLS, {}) == peak_rows(CELLS, {"absent": "load"}) == []
     for rows in ([], peak_rows(CELLS, KINDS)):
         write_peak(rows, tmp_path / "deep" / "peak.json")

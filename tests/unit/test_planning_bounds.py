@@ -111,6 +111,9 @@ def test_what_is_just_not_too_much_is_taken() -> None:
     # A value that stands in two parts of an axis is one.
     twice = {**RAW, **axes([{"from": 1, "to": 9}, {"from": 5, "to": 12}]), **measured(max_cells=17)}
     assert load_config(twice, ROOT).sweeps
+    for n, streams, fewest, chunk in product(range(40), (1, 3, 50), (0, 1, 7), (0, 1, 3, 100)):
+        made, counted = (f(n, streams, fewest, chunk) for f in (cuts, count_cuts))
+        assert len(made) <= counted <= len(made) + streams
 
 
 PART = st.one_of(
@@ -137,12 +140,6 @@ def test_values_are_counted(spec: Any, multiprocessors: int, resident_blocks: in
     assert found <= most
     if isinstance(spec, int) or "from" in spec:
         assert found == most
-
-
-def test_pieces_are_counted_without_being_made() -> None:
-    for n, streams, fewest, chunk in product(range(40), (1, 3, 50), (0, 1, 7), (0, 1, 3, 100)):
-        made, counted = (f(n, streams, fewest, chunk) for f in (cuts, count_cuts))
-        assert len(made) <= counted <= len(made) + streams
 
 
 @pytest.fixture

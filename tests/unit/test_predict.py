@@ -61,7 +61,7 @@ def test_a_recorded_cell_lies_in_the_band(block_x: int, block_y: int) -> None:
     assert said.shares[said.limit] == 1.0 == max(said.shares.values())
 
 
-def test_the_band_of_a_kernel_that_was_not_fitted_is_the_wide_one() -> None:
+def test_unfitted_kernels_have_the_wide_band_or_are_refused() -> None:
     params = {"TILE": 32, "ROWS": 4, "PAD": 1, "block_x": 32}
     said = gpushmoo.predict(
         ROOT / "kernels/transpose", dtype="float", size=8192, variant="tile", **params
@@ -70,6 +70,10 @@ def test_the_band_of_a_kernel_that_was_not_fitted_is_the_wide_one() -> None:
     assert not said.known_kernel
     assert said.high_s is not None
     assert np.log(said.high_s / said.seconds) == pytest.approx(told["bands"]["of_others"])
+    axes = load_kernel(ROOT / "kernels/stream").workload.axes
+    params = {name: expand_axis(spec, TYPICAL)[0] for name, spec in axes.items()}
+    with pytest.raises(gpushmoo.ConfigError, match="which elements a thread takes"):
+        gpushmoo.predict(ROOT / "kernels/stream", dtype="float", size=2**20, **params)
 
 
 @pytest.mark.parametrize(
@@ -86,13 +90,6 @@ def test_the_band_of_a_kernel_that_was_not_fitted_is_the_wide_one() -> None:
 def test_what_cannot_be_predicted_is_named(arguments: Mapping[str, Any], sentence: str) -> None:
     with pytest.raises(gpushmoo.ConfigError, match=sentence):
         gpushmoo.predict(COPY, **arguments)
-
-
-def test_a_kernel_that_does_not_tell_its_elements_is_refused() -> None:
-    axes = load_kernel(ROOT / "kernels/stream").workload.axes
-    params = {name: expand_axis(spec, TYPICAL)[0] for name, spec in axes.items()}
-    with pytest.raises(gpushmoo.ConfigError, match="which elements a thread takes"):
-        gpushmoo.predict(ROOT / "kernels/stream", dtype="float", size=2**20, **params)
 
 
 def test_micro_benchmarks_replace_first_values() -> None:

@@ -69,12 +69,9 @@ def test_merged_keys_and_json_are_fine(content: bytes, value: set[str], tmp_path
     assert set(read_mapping(tmp_path / "x")) == value
 
 
-def test_a_folder_in_the_place_of_a_configuration_is_named(tmp_path: Path) -> None:
+def test_folders_and_every_named_file_are_looked_at(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError, match=r"cannot be read \(Is a directory\)\.$"):
         read_mapping(tmp_path)
-
-
-def test_every_file_that_a_command_line_names_is_looked_at(tmp_path: Path) -> None:
     fine = tmp_path / "fine.yaml"
     fine.write_text("run: x")
     for option in ("--configfile", "--configfiles"):

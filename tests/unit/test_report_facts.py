@@ -36,13 +36,18 @@ def shard(device: str = "GPU-0", **changes: Any) -> dict[str, Any]:
     return {**own, "params": params}
 
 
-def test_what_was_measured_of_the_same_code_shares_a_row() -> None:
+def test_rows_share_code_and_number_devices() -> None:
     [row] = provenance_rows([shard(), shard(), shard(dtype="double")])
     assert [row[n] for n in ("kernel", "types", "shards", "digest")] == [
         *("k", "float, double", "3", "d")
     ]
     for other in ({"kernel_digest": "e"}, {"folder": "kernels/other"}):
         assert [r["shards"] for r in provenance_rows([shard(), shard(**other)])] == ["1", "1"]
+    parts = [shard(f"GPU-{n}") for n in (0, 1, 2, 5, 2)]
+    assert [row["devices"] for row in provenance_rows(parts)] == ["1 to 4"]
+    assert [row["devices"] for row in provenance_rows(parts[:1])] == ["1"]
+    apart = [*parts, shard("GPU-0", kernel_digest="e"), shard("GPU-2", kernel_digest="e")]
+    assert [row["devices"] for row in provenance_rows(apart)] == ["1 to 4", "1, 3"]
 
 
 @pytest.mark.parametrize(
@@ -56,14 +61,6 @@ def test_what_was_measured_of_the_same_code_shares_a_row() -> None:
 def test_a_row_says_when_its_parts_were_written(times: list[str], words: str) -> None:
     parts = [shard(written_at=f"{t}+00:00") for t in times]
     assert [row["written"] for row in provenance_rows(parts)] == [words]
-
-
-def test_devices_are_told_apart_by_numbers_where_there_are_several() -> None:
-    parts = [shard(f"GPU-{n}") for n in (0, 1, 2, 5, 2)]
-    assert [row["devices"] for row in provenance_rows(parts)] == ["1 to 4"]
-    assert [row["devices"] for row in provenance_rows(parts[:1])] == ["1"]
-    apart = [*parts, shard("GPU-0", kernel_digest="e"), shard("GPU-2", kernel_digest="e")]
-    assert [row["devices"] for row in provenance_rows(apart)] == ["1 to 4", "1, 3"]
 
 
 def device_of(name: str, uuid: str, driver: str) -> dict[str, Any]:
@@ -125,7 +122,7 @@ LOCKED = {"asked": 1500, "locked": True, "core": 1500, "memory_mhz": 3201, "why"
 REFUSED = {**LOCKED, "locked": False, "core": None, "why": "it may not"}
 
 
-def test_clocks_that_moved_are_named_with_their_range_and_what_held_them() -> None:
+def test_clocks_that_moved_or_were_locked_are_told() -> None:
     found = clock_warning([clocked(1980, 1980), clocked(1410)])
     assert found.startswith(
         "The clocks of H were not locked and moved: its core ran at 1,410 to 1,980 MHz (29 % "
@@ -136,6 +133,13 @@ def test_clocks_that_moved_are_named_with_their_range_and_what_held_them() -> No
     found = clock_warning(held)
     assert "and its memory ran at 1,600 to 3,201 MHz (50 % apart)" in found
     assert "held down by the board's power limit in 50 % of them" in found
+    assert locked_clause([clocked(1980)]) == []
+    assert locked_clause([clocked(clocks=LOCKED)]) == ["The core's clocks were locked at 1500 MHz."]
+    base = {**LOCKED, "core": "base"}
+    assert locked_clause([clocked(clocks=base), clocked(clocks=REFUSED)]) == [
+        "The core's clocks were locked at their base for 1 of 2 shards.",
+        "The clocks were not locked as asked: it may not.",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -154,16 +158,6 @@ def test_clocks_that_moved_are_named_with_their_range_and_what_held_them() -> No
 )
 def test_of_steady_or_locked_clocks_nothing_is_said(shards: list[Any], warns: bool) -> None:
     assert (clock_warning(shards) != "") == warns
-
-
-def test_a_run_that_asked_for_it_says_how_far_clocks_were_locked() -> None:
-    assert locked_clause([clocked(1980)]) == []
-    assert locked_clause([clocked(clocks=LOCKED)]) == ["The core's clocks were locked at 1500 MHz."]
-    base = {**LOCKED, "core": "base"}
-    assert locked_clause([clocked(clocks=base), clocked(clocks=REFUSED)]) == [
-        "The core's clocks were locked at their base for 1 of 2 shards.",
-        "The clocks were not locked as asked: it may not.",
-    ]
 
 
 # The model of the device
@@ -212,7 +206,7 @@ def device(**changes: Any) -> dict[str, Any]:
     return own | changes
 
 
-def test_a_row_says_what_binds_and_what_a_gain_takes() -> None:
+def test_rows_and_tables_say_what_binds() -> None:
     [part] = why_parts([device(whys=[why(), why(factor=None, then="L2")])], NAMES, {})
     row, hindered = part["rows"]
     assert row["launch"] == "block_x=32, block_y=4, plain"
@@ -222,9 +216,6 @@ def test_a_row_says_what_binds_and_what_a_gain_takes() -> None:
     assert hindered["gain"] == "not by this limit alone: then L2 binds"
     assert part["gaps"] == ["dot: not modelled, as its machine code was not read."]
     assert set(LIMIT_WORDS) == set(LEVERS)
-
-
-def test_limits_that_counters_back_are_told_from_those_that_they_do_not() -> None:
     busy = {"dram": 88.0, "l2": 60.0, "l1": 20.0, "sm": 30.0}
     warps = {"active_warps": 50.0, "room_for_warps": 64.0}
     cells = {"a": busy | warps, "b": busy | {"dram": 40.0, "l2": 95.0} | warps}
@@ -237,6 +228,10 @@ def test_limits_that_counters_back_are_told_from_those_that_they_do_not() -> Non
         "Of 2 limits 1 are backed by hardware counters of the same launches on such a device, 1 "
         "are not (told by “not”); the other 1 are inferred by the model."
     )
+    [table] = parameter_tables([device()])
+    assert [r["words"] for r in table["rows"]] == ["DRAM"]
+    assert (table["rows"][0]["value"], table["rows"][0]["interval"]) == ("2300", "2200 to 2400")
+    assert table["others"] == "queueing"
 
 
 @pytest.mark.parametrize(
@@ -275,10 +270,3 @@ def test_without_a_model_a_sentence_says_why(devices: list[dict[str, Any]], word
     [sentence] = part["sentences"]
     assert words in sentence
     assert part["rows"] == parameter_tables(devices) == []
-
-
-def test_parameters_that_are_not_determined_have_no_value() -> None:
-    [table] = parameter_tables([device()])
-    assert [r["words"] for r in table["rows"]] == ["DRAM"]
-    assert (table["rows"][0]["value"], table["rows"][0]["interval"]) == ("2300", "2200 to 2400")
-    assert table["others"] == "queueing"

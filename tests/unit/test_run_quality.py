@@ -44,21 +44,9 @@ SWEEPS = {
 }
 
 
-def test_verdict_counts_the_faults_by_place() -> None:
+def test_faults_are_counted_said_and_stop_a_strict_run(tmp_path: Path) -> None:
     assert verdict(CELLS) == "1 of 9 cells ended in a fault: 1 timeout in tiny float v."
     assert list(faults(CELLS)["status"]) == ["timeout"]
-
-
-@pytest.mark.parametrize("status", list(Status))
-def test_limits_are_no_faults_and_faults_are_not_passed_over(status: Status) -> None:
-    harmless = {Status.OK, Status.TOO_MANY_THREADS, Status.RESOURCES, Status.INVALID}
-    harmless |= {Status.UNPROPOSED}
-    assert (verdict(CELLS.assign(status=status.value)) is None) == (status in harmless)
-    assert (status in FAULTS) != (status in harmless)
-    assert status in MEANING
-
-
-def test_faults_are_said_and_stop_only_a_strict_run(tmp_path: Path) -> None:
     out, terminal = tmp_path / "verdict.txt", io.StringIO()
     for strict in (False, True):
         write_verdict(CELLS[CELLS["status"] == "ok"], out, strict, SWEEPS, terminal)
@@ -71,6 +59,15 @@ def test_faults_are_said_and_stop_only_a_strict_run(tmp_path: Path) -> None:
     write_verdict(CELLS, out, False, SWEEPS, terminal)
     assert "1 of 9 cells" in out.read_text()
     assert "1 of 9 cells" in terminal.getvalue()
+
+
+@pytest.mark.parametrize("status", list(Status))
+def test_limits_are_no_faults_and_faults_are_not_passed_over(status: Status) -> None:
+    harmless = {Status.OK, Status.TOO_MANY_THREADS, Status.RESOURCES, Status.INVALID}
+    harmless |= {Status.UNPROPOSED}
+    assert (verdict(CELLS.assign(status=status.value)) is None) == (status in harmless)
+    assert (status in FAULTS) != (status in harmless)
+    assert status in MEANING
 
 
 @pytest.mark.parametrize(

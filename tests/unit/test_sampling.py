@@ -62,13 +62,6 @@ def test_interval_holds_the_median_and_consists_of_samples(samples: list[float])
     assert m.high == ordered[-order_statistic(len(samples))]
 
 
-def test_nothing_has_neither_a_median_nor_launches() -> None:
-    with pytest.raises(ValueError, match="no cells"):
-        launches_of_group([])
-    with pytest.raises(ValueError, match="no samples"):
-        median_interval([])
-
-
 RULE = StoppingRule(min_samples=7, max_samples=20, relative_half_width=0.01, budget_s=5.0)
 NOISY = [1.0, 2.0] * 20
 
@@ -115,7 +108,7 @@ def test_a_sample_ends_before_it_looks_like_a_hang(launches: int, launch_s: floa
     assert n == launches or (n + 1) * launch_s > LONGEST_S
 
 
-def test_limits_of_launches_in_a_sample() -> None:
+def test_launches_in_a_sample_are_limited() -> None:
     """What a sample costs rests on them; other tests read these numbers where the code does."""
     shortest, longest = [1e-9], [1.0]
     assert launches_of_group(shortest, Condition("flushed")) == 4
@@ -127,6 +120,10 @@ def test_limits_of_launches_in_a_sample() -> None:
         assert of_kind == [128, 16, 4]
     assert [launches_of_cell(n, 0.0625) for n in (4, 5, 64)] == [4, 4, 4]
     assert StoppingRule(7, 31, 0.002, 2.0).shared_among(31).max_samples == 6
+    with pytest.raises(ValueError, match="no cells"):
+        launches_of_group([])
+    with pytest.raises(ValueError, match="no samples"):
+        median_interval([])
 
 
 @given(st.lists(st.integers(), max_size=30), st.integers(0, 2**32 - 1))

@@ -204,7 +204,7 @@ def test_the_same_seed_asks_the_same_and_another_something_else() -> None:
     assert list(asked[0]) != list(asked[2])
 
 
-def test_a_budget_of_cells_ends_a_search() -> None:
+def test_budgets_end_a_search_even_before_there_is_a_model() -> None:
     # Without any shape nothing is learnt, so that only the budget can end it early.
     times_s = 1e-5 * np.random.default_rng(0).uniform(1.0, 1.5, len(BLOCKS))
     trial = led(planner_of("guided", BLOCKS, most_share=0.2), lambda place: float(times_s[place]))
@@ -212,9 +212,6 @@ def test_a_budget_of_cells_ends_a_search() -> None:
     assert verdict.ended is SearchEnd.BUDGET
     assert verdict.measured == math.ceil(0.2 * len(BLOCKS))
     consistent(trial, len(BLOCKS))
-
-
-def test_a_budget_may_end_a_search_before_there_is_a_model() -> None:
     planner = planner_of("guided", line_of(40), most_share=0.1)
     for place in range(6):
         planner.tell(place, [1e-5] * RULE[1])
@@ -223,10 +220,15 @@ def test_a_budget_may_end_a_search_before_there_is_a_model() -> None:
     assert (verdict.ended, verdict.better_probability) == (SearchEnd.BUDGET, None)
 
 
-def test_blocks_of_whole_warps_and_rows_of_a_power_of_two_come_first() -> None:
+def test_what_comes_first_is_whole_warps_and_an_axis_is_a_feature() -> None:
     for ask in planner_of("guided", BLOCKS).propose():
         assert BLOCKS[ask.place].threads % 32 == 0
         assert BLOCKS[ask.place].block[0] in (4, 8, 16, 32, 64)
+    # From 0 on; a group of one candidate has none.
+    features = features_of(line_of(30))
+    assert features.shape == (30, 1)
+    assert (np.diff(features[:, 0]) > 0).all()
+    assert features_of(line_of(1)).shape == (1, 0)
 
 
 def test_where_nothing_is_learnt_every_cell_is_measured_once() -> None:
@@ -241,7 +243,7 @@ def test_where_nothing_is_learnt_every_cell_is_measured_once() -> None:
     assert verdict.best == int(np.argmin(times_s))
 
 
-def test_more_samples_than_were_asked_count_none_are_no_progress_and_who_fails_is_out() -> None:
+def test_odd_samples_few_candidates_and_no_mode() -> None:
     planner = planner_of("race", line_of(3))
     planner.tell(0, [1e-6] * 20)
     planner.tell(1, [])
@@ -251,9 +253,6 @@ def test_more_samples_than_were_asked_count_none_are_no_progress_and_who_fails_i
     verdict = planner.verdict()
     assert (verdict.best, verdict.measured, verdict.samples) == (1, 1, 22)
     assert verdict.ended is SearchEnd.OPEN
-
-
-def test_few_candidates_are_raced_and_for_all_there_is_no_planner() -> None:
     assert planner_of("guided", line_of(FEWEST_GUIDED - 1)).verdict().mode == "race"
     assert planner_of("guided", line_of(FEWEST_GUIDED)).verdict().mode == "guided"
     with pytest.raises(ValueError, match="nothing is planned in the mode 'all'"):
@@ -271,17 +270,23 @@ def test_what_was_fast_elsewhere_is_measured_first() -> None:
     first = [ask.place for ask in planner.propose()]
     assert first[0] == np.argmin(SMOOTH_S)
     assert len(first) == SearchSettings().first
+    # The mean of several priors, the nearest where there is none; other axes say nothing.
+    group = line_of(4)
+    priors = [
+        Prior((("unroll", 0),), 1.0),
+        Prior((("unroll", 1),), 2.0),
+        Prior((("unroll", 1),), 8.0),
+    ]
+    expected = expected_of(group, priors)
+    assert expected is not None
+    assert np.exp(expected) == pytest.approx([1.0, 4.0, 4.0, 4.0])
+    assert expected_of(group, [Prior((("grid", 0),), 1.0)]) is None
+    assert expected_of(group, []) is None
+    with pytest.raises(ValueError, match=r"0\.5 times as slow"):
+        expected_of(group, [Prior((("unroll", 0),), 0.5)])
 
 
 # The model, the normal distribution, transfer, and samples of a cell
-
-
-def test_an_axis_of_its_own_is_the_one_feature_that_varies() -> None:
-    """From 0 on; a group of one candidate has none."""
-    features = features_of(line_of(30))
-    assert features.shape == (30, 1)
-    assert (np.diff(features[:, 0]) > 0).all()
-    assert features_of(line_of(1)).shape == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -370,23 +375,6 @@ def test_expected_improvement_and_the_normal_distribution_are_scipy_s() -> None:
     )
 
 
-def test_what_is_expected_from_elsewhere() -> None:
-    """The mean of several priors, the nearest where there is none; other axes say nothing."""
-    group = line_of(4)
-    priors = [
-        Prior((("unroll", 0),), 1.0),
-        Prior((("unroll", 1),), 2.0),
-        Prior((("unroll", 1),), 8.0),
-    ]
-    expected = expected_of(group, priors)
-    assert expected is not None
-    assert np.exp(expected) == pytest.approx([1.0, 4.0, 4.0, 4.0])
-    assert expected_of(group, [Prior((("grid", 0),), 1.0)]) is None
-    assert expected_of(group, []) is None
-    with pytest.raises(ValueError, match=r"0\.5 times as slow"):
-        expected_of(group, [Prior((("unroll", 0),), 0.5)])
-
-
 def test_a_cell_is_full_as_measuring_has_it() -> None:
     race = RacePlanner(3, SearchSettings(), (6, 16, 0.01))
     race.tell(0, [1.0] * 6)
@@ -400,9 +388,6 @@ def test_a_cell_is_full_as_measuring_has_it() -> None:
     assert race.wanted(2) == 2
     race.fail(2)
     assert race.wanted(2) == 0
-
-
-def test_the_front_holds_who_may_be_the_fastest() -> None:
     race = RacePlanner(4, SearchSettings(), (6, 16, 0.01))
     for place, seconds in enumerate((1.0, 1.005, 2.0)):
         race.tell(place, [seconds * f for f in (0.99, 1.0, 1.01)])

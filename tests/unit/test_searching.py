@@ -52,7 +52,7 @@ def fastest(result: ShardResult, group: CellGroup) -> Cell:
     return min(ok, key=lambda run: sorted(run.samples_s)[len(run.samples_s) // 2]).cell
 
 
-def test_a_guided_search_leaves_cells_out_and_finds_the_fastest_of_each_group() -> None:
+def test_a_guided_search_leaves_cells_out_and_tells_how_it_ended() -> None:
     result = searched(Valley(), SearchMode.GUIDED)
     found = statuses(result)
     assert set(found) == {Status.OK, Status.UNPROPOSED}
@@ -66,10 +66,6 @@ def test_a_guided_search_leaves_cells_out_and_finds_the_fastest_of_each_group() 
         else:
             assert run.verified_words
             assert len(run.samples_s) >= 2
-
-
-def test_how_each_search_ended_is_told() -> None:
-    result = searched(Valley(), SearchMode.GUIDED)
     assert {s.group for s in result.searches} == {cell.group for cell in CELLS}
     for told in result.searches:
         runs = [r for r in result.runs.values() if r.cell.group == told.group]
@@ -106,7 +102,7 @@ def test_a_lost_process_is_replaced_and_the_search_goes_on() -> None:
         assert abs(fastest(result, group)["threads"] - FASTEST) <= 2
 
 
-def test_a_later_repeat_measures_the_cells_that_were_not_outrun() -> None:
+def test_a_later_repeat_searches_nothing_and_measures_what_was_not_outrun() -> None:
     result = searched(Valley(), SearchMode.GUIDED, 1, 2)
     table = cell_table(result, FOLDER.workload, INFO, ["chunks", "threads"])
     again = table.filter(fully_sampled(table, {"min_samples": 12, "repeats": 2}))
@@ -114,9 +110,6 @@ def test_a_later_repeat_measures_the_cells_that_were_not_outrun() -> None:
     assert min(again.column("median_s").to_pylist()) == min(
         s for s in table.column("median_s").to_pylist() if s is not None
     )
-
-
-def test_a_later_repeat_searches_nothing() -> None:
     result = searched(Valley(), SearchMode.GUIDED, 2, 2)
     assert set(statuses(result)) == {Status.OK}
     assert not result.searches
@@ -141,6 +134,14 @@ def test_the_most_similar_recorded_group_is_learnt_from() -> None:
     assert near("double", group)[0].params == (("threads", 0),)
     assert near("float", flushed)[0].params == (("threads", 2),)
     assert near("float", replace(group, variant="y")) == ()
+    folder = ROOT / "reports/reference/nvidia-h200-gallery"
+    group = CellGroup(Problem(4096, 4096), "warm", "tile")
+    recorded = recorded_launches(folder, "transpose")
+    near = nearest_launches(recorded, "float", group)
+    assert min(prior.slower for prior in near) == 1.0
+    assert {name for name, _ in near[0].params} == {"TILE", "ROWS", "PAD", "block_x"}
+    assert nearest_launches(recorded, "float", replace(group, variant="none")) == ()
+    assert not recorded_launches(folder, "no_such_kernel")
 
 
 def test_the_report_says_what_was_left_out_and_how_sure_that_is() -> None:
@@ -152,14 +153,3 @@ def test_the_report_says_what_was_left_out_and_how_sure_that_is() -> None:
     assert "faster by more than 1.0 % has a probability of 3.0 %" in sentence
     assert "1 of 2 searches ended" in sentence
     assert searched_findings([{"params": params}]) == []
-
-
-def test_recorded_launches_are_those_of_the_nearest_size_and_type() -> None:
-    folder = ROOT / "reports/reference/nvidia-h200-gallery"
-    group = CellGroup(Problem(4096, 4096), "warm", "tile")
-    recorded = recorded_launches(folder, "transpose")
-    near = nearest_launches(recorded, "float", group)
-    assert min(prior.slower for prior in near) == 1.0
-    assert {name for name, _ in near[0].params} == {"TILE", "ROWS", "PAD", "block_x"}
-    assert nearest_launches(recorded, "float", replace(group, variant="none")) == ()
-    assert not recorded_launches(folder, "no_such_kernel")

@@ -67,10 +67,7 @@ def test_what_cells_share_is_parted_from_their_own() -> None:
     assert few.own.max() == pytest.approx(2 * 0.21**2)
     with pytest.raises(ValueError, match="one replicate"):
         replicated([logs[:, :1]], ["c"] * n)
-
-
-def test_what_cells_share_counts_as_often_as_there_are_replicates() -> None:
-    """Of 500 cells in four runs: three degrees of freedom, and the variance of four draws."""
+    # Of 500 cells in four runs: three degrees of freedom, and the variance of four draws.
     shared = np.array([0.1, -0.05, 0.02, 0.0])
     logs = shared + np.random.default_rng(3).normal(0.0, 0.001, (500, 4))
     spreads = class_spreads(replicated([logs], ["x"] * 500))
@@ -222,15 +219,12 @@ def test_what_a_cell_is_known_by(repeats: int, of_class: float, of_samples: floa
     assert own == pytest.approx(1.96 * 0.01, rel=1e-3)
 
 
-def test_clocks_that_show_no_difference_give_intervals_all_the_same() -> None:
+def test_clocks_without_a_difference_and_medians_have_variances() -> None:
     logs = np.zeros((50, 2))
     logs[:3] = [[1e-3, -1e-3]] * 3
     _, _, whole = run_intervals([logs])
     assert np.isfinite(whole).all()
     assert (whole > 0).all()
-
-
-def test_variance_of_a_median_follows_from_its_interval() -> None:
     ends, coverage = np.array([0.0196, 0.0196, 0.0]), np.array([0.95, 0.0, 0.95])
     found = variance_within(np.exp(-ends), np.exp(ends), coverage)
     assert found == pytest.approx([1e-4, 0.0, 0.0], rel=1e-3)
@@ -239,7 +233,7 @@ def test_variance_of_a_median_follows_from_its_interval() -> None:
 # Changes between runs.
 
 
-def test_few_cells_in_pairs_have_the_interval_of_students_t() -> None:
+def test_pairs_have_students_intervals_with_what_is_known_beforehand() -> None:
     """Of one cell, of which nothing else is known, nothing can be shrunk."""
     changes = np.array([[0.01, 0.03, 0.02, 0.05]])
     # A change is of two runs.
@@ -249,9 +243,6 @@ def test_few_cells_in_pairs_have_the_interval_of_students_t() -> None:
     low, high = expected.confidence_interval(0.95)
     assert (found.low[0], found.high[0]) == pytest.approx((low, high))
     assert 2 * found.p_beyond(0.0, 1)[0] == pytest.approx(expected.pvalue)
-
-
-def test_what_pairs_share_adds_to_what_is_known_beforehand() -> None:
     usual = Spreads({}, ClassSpread(UsualVariance(0.0, math.inf), 0.01, 3.0))
     seen = replicated([np.tile([0.3, -0.3], (SHARING_CELLS, 1))], ["x"] * SHARING_CELLS)
     assert seen.shared == {"x": pytest.approx(0.18)}
@@ -259,9 +250,6 @@ def test_what_pairs_share_adds_to_what_is_known_beforehand() -> None:
     found = estimate(np.zeros((n, 2)), ["x"] * n, np.zeros(n), usual, seen)
     assert found.error[0] == pytest.approx(math.sqrt((3 * 0.01 + 0.18) / 4))
     assert found.df[0] == pytest.approx(4.0)
-
-
-def test_no_error_is_smaller_than_what_the_samples_tell() -> None:
     usual = class_spreads(replicated([np.zeros((9, 3))], ["x"] * 9))
     found = estimate(np.zeros((1, 1)), ["x"], np.array([0.02]), usual, None)
     assert found.error[0] == pytest.approx(math.sqrt(0.04))

@@ -91,6 +91,10 @@ def refused(path: Path) -> str:
     return str(caught.value).replace(str(path), "")
 
 
+def full_disk(*_: Any) -> None:
+    raise OSError(28, os.strerror(28))
+
+
 # Rows
 
 
@@ -142,30 +146,18 @@ def test_bandwidth_is_the_bytes_moved_over_the_median(samples: list[float]) -> N
     assert row["samples_s"] == samples
 
 
-def test_copy_of_the_same_bytes_in_the_same_time_has_the_same_bandwidth() -> None:
+def test_odd_rows() -> None:
     row = row_of(one_run([1e-3] * 6))
     assert row["memcpy_gbs"] == pytest.approx(row["bandwidth_gbs"])
     assert row["vs_memcpy"] == pytest.approx(1.0)
     assert row["working_set_over_cache"] == (row["bytes_read"] + row["bytes_written"]) / INFO.cache
-
-
-def test_a_block_larger_than_any_device_has_is_a_row_too() -> None:
     run = one_run([], Status.TOO_MANY_THREADS)
     huge = replace(run.launch, block=(2**28, 2**28, 1))
     row = row_of(CellRun(run.cell, huge, status=run.status))
     assert row["threads_per_block"] == 2**31 - 1
     assert row["status"] == "too_many_threads"
-
-
-def test_cell_that_was_never_ended_is_no_row() -> None:
     with pytest.raises(ValueError, match="never ended"):
         row_of(one_run([], status=None))
-
-
-@pytest.mark.parametrize("name", ["height", "status", "blocks"])
-def test_axis_with_the_name_of_a_core_column_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=f"axis '{name}'.*rename"):
-        cell_schema(["threads", name])
 
 
 # Files
@@ -184,7 +176,7 @@ def test_what_is_written_is_read_again(table: pa.Table, shard: Path) -> None:
 def test_failing_writes(table: pa.Table, shard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(where: Path, *_: Any, **__: Any) -> None:
         Path(where).write_bytes(b"PAR1 half a file")
-        raise OSError(28, os.strerror(28))
+        full_disk()
 
     monkeypatch.setattr(store.pq, "ParquetWriter", refuse)
     with pytest.raises(NotWrittenError) as caught:
@@ -286,14 +278,11 @@ def rewritten(table: pa.Table, path: Path, payload: bytes) -> Path:
     return path
 
 
-def test_other_schema_version_is_refused_with_both_versions(table: pa.Table, shard: Path) -> None:
+def test_other_versions_columns_or_cells_are_refused(table: pa.Table, shard: Path) -> None:
     payload = json.dumps({"schema_version": SCHEMA_VERSION + 1}).encode()
     sentence = refused(rewritten(table, shard, payload))
     assert f"version {SCHEMA_VERSION + 1}" in sentence
     assert f"reads version {SCHEMA_VERSION}." in sentence
-
-
-def test_shards_of_other_columns_or_cells_are_refused(table: pa.Table, shard: Path) -> None:
     write_parquet(table.drop_columns(["samples_s"]), shard, METADATA)
     assert "other columns" in refused(shard)
     write_parquet(pa.concat_tables([table, table.slice(0, 1)]), shard, METADATA)
@@ -384,9 +373,6 @@ def test_a_file_is_synced_before_its_name(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_write_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
     path = written(tmp_path, "a.json")
 
-    def full_disk(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
     monkeypatch.setattr(os, fails, full_disk)
     with pytest.raises(OSError, match="No space"):
         write_json(path, {"other": 1})
@@ -429,9 +415,6 @@ def test_a_folder_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fa
     out = tmp_path / "dataset"
     with replaced_folder(out) as fresh:
         write_whole(fresh / "old", TEXT)
-
-    def full_disk(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
 
     def replace() -> None:
         with replaced_folder(out) as fresh:

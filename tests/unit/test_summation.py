@@ -104,17 +104,6 @@ def test_reference_at_sizes_about_a_chunk(dtype: np.dtype[Any], n: int) -> None:
     assert reference_dot(x[::-1], y[::-1]).value == reference_dot(x, y).value
 
 
-def test_bins_do_not_overflow_where_all_digits_are_large_and_alike() -> None:
-    # A view of one number: no memory. 3·2^36·n, the sum of the middle column, is past 2^63.
-    n, most = 45_000_000, 1 - 2.0**-53
-    x = np.broadcast_to(np.float64(most), n)
-    exact = n * Fraction(most) ** 2
-    reference = reference_dot(x, x)
-    assert reference.value == nearest(exact)
-    # Says more of the sum than the 53 bits of the value do.
-    assert reference.uncertainty == distance(exact, reference.value)
-
-
 # The compiled way
 
 
@@ -179,7 +168,7 @@ def test_compiled_in_segments(dtype: np.dtype[Any], monkeypatch: pytest.MonkeyPa
     assert calls == []
 
 
-def test_sums_past_the_doubles() -> None:
+def test_sums_past_the_doubles_and_the_bins() -> None:
     big = np.array([MAX64, MAX64, -MAX64])
     ones = np.ones(3)
     assert reference_dot(big, ones).value == MAX64, "no intermediate overflow"
@@ -191,6 +180,14 @@ def test_sums_past_the_doubles() -> None:
         "3/4 of the smallest is rounded once"
     )
     assert reference_dot(tiny, tiny) == Reference(0.0, 0.0, TINY64, 2)
+    # A view of one number: no memory. 3·2^36·n, the sum of the middle column, is past 2^63.
+    n, most = 45_000_000, 1 - 2.0**-53
+    x = np.broadcast_to(np.float64(most), n)
+    exact = n * Fraction(most) ** 2
+    reference = reference_dot(x, x)
+    assert reference.value == nearest(exact)
+    # Says more of the sum than the 53 bits of the value do.
+    assert reference.uncertainty == distance(exact, reference.value)
 
 
 @each_dtype
@@ -226,16 +223,13 @@ def test_non_finite_input(
 # --- Bounds ---
 
 
-def test_unit_roundoff_and_gamma() -> None:
+def test_unit_roundoff_gamma_and_depths() -> None:
     assert unit_roundoff("float32") == 2.0**-24
     assert unit_roundoff(F64) == 2.0**-53
     assert gamma(0, 2.0**-24) == 0
     assert gamma(1, 0.25) == 1 / 3
     assert gamma(2**24 - 1, 2.0**-24) == 2**24 - 1
     assert gamma(2**24, 2.0**-24) == gamma(2**25, 2.0**-24) == INF
-
-
-def test_depths_of_small_sums() -> None:
     assert [sequential_depth(n) for n in range(4)] == [0, 1, 2, 3]
     assert [pairwise_depth(n) for n in (0, 1, 2, 3, 4, 5, 1024)] == [0, 1, 2, 3, 3, 4, 11]
     assert [pairwise_depth(n, 8) for n in (0, 3, 8, 9, 16, 17)] == [0, 3, 8, 9, 9, 10]
@@ -243,6 +237,9 @@ def test_depths_of_small_sums() -> None:
     assert blocked_depth(1, 1, 1, 1) == 1
     assert blocked_depth(12, 256, 4, 7) == 3 + 3 + 8 + 6
     assert blocked_depth(13, 257, 4, 1) == 4 + 3 + 9
+    assert dot_bound(2**24, F32, 0.0, 0) == INF
+    assert dot_bound(0, F64, INF, 3) == INF
+    assert dot_bound(3, F64, NAN, 3) == INF
 
 
 counts = st.integers(0, 10**6)
@@ -256,12 +253,6 @@ def test_bound_is_its_formula_rounded_up(depth: int, magnitude: float, terms: in
         exact = growth * Fraction(magnitude) + (1 + growth) * terms * Fraction(tiny) / 2
         bound = Fraction(dot_bound(depth, dtype, magnitude, terms))
         assert exact <= bound <= exact * (1 + Fraction(2) ** -40) + 20 * Fraction(TINY64)
-
-
-def test_bound_without_hope_is_infinite() -> None:
-    assert dot_bound(2**24, F32, 0.0, 0) == INF
-    assert dot_bound(0, F64, INF, 3) == INF
-    assert dot_bound(3, F64, NAN, 3) == INF
 
 
 # --- Sums made step by step ---
@@ -368,14 +359,7 @@ def test_a_dropped_term_is_told(dtype: np.dtype[Any], n: int, scheme: str) -> No
         assert not agrees(add(less, y), reference, limit)
 
 
-def test_float32_results_are_compared_as_they_are() -> None:
-    # Taken in float32 the difference would be 0.
-    reference = Reference(1 + 2.0**-30, 1.0, 0.0, 1)
-    assert not agrees(np.float32(1), reference, Tolerance(2.0**-31, False))
-    assert agrees(np.float32(1), reference, Tolerance(2.0**-30, False))
-
-
-def test_tolerance_adds_up() -> None:
+def test_tolerance_adds_up_and_results_are_compared_as_they_are() -> None:
     reference = Reference(-3.0, 5.0, 0.25, 7)
     bound = dot_bound(9, F32, 5.0, 7)
     limit = tolerance(reference, 9, F32)
@@ -383,6 +367,10 @@ def test_tolerance_adds_up() -> None:
     assert not limit.overflow
     assert tolerance(Reference(1.0, 1.0, 0.0, 1), 2**24, F32).absolute == INF
     assert tolerance(Reference(0.0, 0.0, 0.0, 0), 0, F64).absolute < 1e-300
+    # Taken in float32 the difference would be 0.
+    reference = Reference(1 + 2.0**-30, 1.0, 0.0, 1)
+    assert not agrees(np.float32(1), reference, Tolerance(2.0**-31, False))
+    assert agrees(np.float32(1), reference, Tolerance(2.0**-30, False))
 
 
 @pytest.mark.parametrize("result", [NAN, INF, -INF, 0.0, MAX64])

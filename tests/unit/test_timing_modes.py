@@ -249,7 +249,7 @@ def several() -> tuple[pd.DataFrame, list[Advice]]:
     return cells, advice(cells, best_table(cells).to_pandas())
 
 
-def test_each_kind_has_its_launch_and_is_named_where_there_are_several() -> None:
+def test_each_kind_has_its_launch_and_what_loses_in_another_is_a_finding() -> None:
     cells, told = several()
     page = first_page(told, cells, {"k": {"title": "K"}}, False)
     assert [(k["name"], [r["use"] for r in k["rows"]]) for k in page["kernels"]] == [
@@ -264,9 +264,6 @@ def test_each_kind_has_its_launch_and_is_named_where_there_are_several() -> None
     names = Namer(cells)
     assert names.size(told[1].group) == "8192², isolated"
     assert Namer(usual).size(told[0].group) == "8192²"
-
-
-def test_the_launch_that_loses_in_another_kind_is_a_finding() -> None:
     cells, told = several()
     [first] = of_first_kind(told)
     assert first.group["timing_mode"] == "batched"

@@ -111,13 +111,10 @@ def test_every_element_is_taken_once(cell: Cell, loaded: Steps, stored: Steps) -
         assert np.all(counts(cell, kind, moved) == bool(n_bytes)), kind
 
 
-def test_the_stencils_four_loads_take_every_neighbour() -> None:
+def test_stencils_take_neighbours_and_every_telling_kernel_is_tried() -> None:
     cell = cell_of("stencil5", "global", block_x=32, block_y=8)
     assert np.all(counts(cell, "store", ONCE) == 1)
     assert np.all(counts(cell, "load", ONCE)[1:-1, 1:-1] == 4)
-
-
-def test_every_kernel_that_says_what_it_takes_is_tried() -> None:
     silent = Workload.touched, Workload.texels
     telling = {
         name

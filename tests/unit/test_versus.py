@@ -104,16 +104,13 @@ def test_a_block_is_a_b_b_a_and_every_second_one_its_mirror_image() -> None:
     measured(device, PAIRS[:1])
     # The first sample of a block is thrown away.
     assert "".join(samples(device)[2:]) == "aabba" + "bbaab" + "aabba" + "bbaab"
-
-
-def test_on_other_buffers_each_sample_follows_one_of_its_own() -> None:
     device = FakeDevice()
     _, [ended] = measured(device, PAIRS[:1], Shifted(FOLDER.path))
     assert ended.status is Status.OK
     assert "".join(samples(device)[2:]) == "aabbbbaa" + "bbaaaabb" + "aabbbbaa" + "bbaaaabb"
 
 
-def test_each_pair_has_its_samples_by_version_and_as_many_launches() -> None:
+def test_pairs_are_verified_and_have_as_many_launches() -> None:
     _, ended = measured(Uneven(launch_s=1e-6))
     assert [e.cell for e in ended] == [a for a, _ in PAIRS]
     for pair in ended:
@@ -122,9 +119,6 @@ def test_each_pair_has_its_samples_by_version_and_as_many_launches() -> None:
         assert pair.launches == 64
         assert np.array(pair.a_s) == pytest.approx(np.full((BLOCKS, 2), 1e-6))
         assert np.array(pair.b_s) == pytest.approx(np.full((BLOCKS, 2), 1.5e-6))
-
-
-def test_both_are_verified_before_and_after_on_poisoned_output() -> None:
     device = FakeDevice()
     measured(device, PAIRS[:1])
     told = [entry[0] for entry in device.log if entry[0] in ("poison", "compare", "sample")]

@@ -88,15 +88,12 @@ def text(state: RunState, width: int = 100, coloured: bool = False, height: Any 
 # What is said
 
 
-def test_of_a_run_without_a_shard_the_plan_is_said(run: Path) -> None:
+def test_the_plan_is_said_and_a_shard_on_its_way_fills_the_map(run: Path) -> None:
     state = Watched(run).state()
     assert (state.planned, state.ended, state.shards, state.left_s) == (48, 0, [0, 2], None)
     said = text(state)
     assert said.startswith("mine: 0 of 48 cells, 0 of 2 shards, 0 % of the work, no cell has begun")
     assert "Cells that have ended: none yet." in said
-
-
-def test_a_shard_on_its_way_fills_the_map(run: Path) -> None:
     begin(
         run,
         HEAD,
@@ -160,23 +157,6 @@ def test_a_shard_of_another_plan_is_none(run: Path, shards: dict[str, Path]) -> 
     assert (state.shards, [s.ended for s in state.sweeps]) == ([1, 2], [0, 24])
     (run / SHARD).write_bytes((run / SHARD).read_bytes()[:-9])
     assert Watched(run).state().shards == [0, 2]
-
-
-def test_a_small_terminal_is_not_overrun(run: Path, shards: dict[str, Path]) -> None:
-    finish(run, shards, DTYPE)
-    state = Watched(run).state()
-    state.sweeps[1].cells = [
-        replace(cell, params={"block_x": x, "block_y": y})
-        for cell in state.sweeps[1].cells[:1]
-        for x in range(200)
-        for y in range(100)
-    ]
-    state.sweeps += [replace(state.sweeps[0]) for _ in range(30)]
-    for height in (24, 40):
-        lines = text(state, 60, height=height).splitlines()
-        assert len(lines) <= height
-        assert max(map(len, lines)) <= 60
-        assert any("more" in line for line in lines)
 
 
 # Where there is nothing to watch

@@ -464,6 +464,15 @@ def measure_by(device: FakeDevice, cells: list[Cell], settings: MeasureSettings)
     return Outcome(result, device, seen, events)
 
 
+def supervised(
+    first: FakeWorker, start: Callable[[Measure], FakeWorker], cells: Sequence[Cell]
+) -> list[CellRun]:
+    """What becomes of `cells` by a first process and those that `start` gives after it."""
+    runs = [CellRun(c, FOLDER.workload.launch(c)) for c in cells]
+    result = Supervisor(runs, start, 1.0, lambda done, share: None).measure(first)
+    return list(result.runs.values())
+
+
 def work(
     device: FakeDevice,
     cells: list[Cell],

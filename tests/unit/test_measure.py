@@ -25,6 +25,7 @@ from fakes import (
     make_cells,
     measure_cells,
     shares,
+    supervised,
     work,
 )
 from gpushmoo.core.errors import DeviceLostError
@@ -34,7 +35,6 @@ from gpushmoo.devices.base import Reading
 from gpushmoo.measuring.builds import build_variants, plan_cells
 from gpushmoo.measuring.events import (
     Began,
-    CellRun,
     Copied,
     Ended,
     Finished,
@@ -44,7 +44,7 @@ from gpushmoo.measuring.events import (
     WorkerCrashedError,
 )
 from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
-from gpushmoo.measuring.supervise import FAULTS_PER_VARIANT, Supervisor
+from gpushmoo.measuring.supervise import FAULTS_PER_VARIANT
 from gpushmoo.workloads.contract import Launch
 from gpushmoo.workloads.versions import versions_of
 from hypothesis import example, given, settings
@@ -52,7 +52,6 @@ from hypothesis import strategies as st
 
 CELLS = make_cells(heights=(4, 8))
 FIRST, *OTHERS = make_cells()
-WORDS = 4 * 8
 RULE = StoppingRule(6, 9, 0.01, 1e9)
 
 
@@ -228,17 +227,17 @@ def test_a_long_pause_in_a_launch_costs_nothing_but_that_launch(operation: str, 
     check_progress(outcome)
 
 
-def test_cell_that_fails_its_last_verification_keeps_its_samples_and_tells_the_words() -> None:
-    device = FakeDevice(faults=[Fault(cell_tag(FIRST), "run", 1, "lazy")])
-    run = measure_cells(device, [FIRST, *OTHERS])[FIRST]
-    assert len(run.samples_s) == 6
-    assert (run.wrong_words, run.verified_words) == (WORDS, WORDS)
-
-
-def test_samples_before_a_failing_one_are_kept() -> None:
+def test_samples_before_a_fault_are_kept_slow_cells_apart_and_problems_alone() -> None:
     # Sample 0 sizes the batch, sample 1 warms up: the failing one is the fourth that counts.
     device = FakeDevice(faults=[Fault(cell_tag(FIRST), "sample", 5, "failed")])
     assert len(measure_cells(device, [FIRST])[FIRST].samples_s) == 3
+    outcome = measure_cells(FakeDevice(launch_s=0.06), CELLS)
+    assert {len(e.keys) for e in outcome.events if isinstance(e, Began)} == {1}
+    outcome = measure_cells(FakeDevice(oversized=frozenset([4])), CELLS)
+    for run in outcome.runs:
+        fits = run.cell.problem.height == 8
+        assert run.status is (Status.OK if fits else Status.RESOURCES)
+    check_progress(outcome)
 
 
 def test_variant_that_does_not_compile_fails_with_the_compilers_sentence(
@@ -322,45 +321,25 @@ def test_culprit_among_cells_that_are_sampled_together_is_found(kind: str) -> No
     assert max(sizes) == len([FIRST, *OTHERS])
 
 
-def test_slow_cells_are_not_sampled_together() -> None:
-    outcome = measure_cells(FakeDevice(launch_s=0.06), CELLS)
-    assert {len(e.keys) for e in outcome.events if isinstance(e, Began)} == {1}
+def test_what_processes_leave_open_has_a_status() -> None:
+    def unused(do: Measure) -> FakeWorker:
+        raise AssertionError("no second process is needed")
 
-
-def test_cells_that_a_process_leaves_out_are_not_left_without_a_status() -> None:
-    runs = [CellRun(c, FOLDER.workload.launch(c)) for c in CELLS]
-    supervisor = Supervisor(runs, unused, 1.0, lambda done, share: None)
-    result = supervisor.measure(FakeWorker([Finished()]))
-    assert {r.status for r in result.runs.values()} == {Status.LOST_DEVICE}
-
-
-def test_error_in_a_program_keeps_what_was_measured_before() -> None:
+    runs = supervised(FakeWorker([Finished()]), unused, CELLS)
+    assert {r.status for r in runs} == {Status.LOST_DEVICE}
     ended = measure_cells(FakeDevice(), [FIRST])[FIRST]
-    for told, statuses in (([Ended(ended)], {Status.OK, Status.LAUNCH_FAILED}), ([], None)):
-        runs = [CellRun(c, FOLDER.workload.launch(c)) for c in [FIRST, *OTHERS]]
-        supervisor = Supervisor(runs, unused, 1.0, lambda done, share: None)
-        worker = FakeWorker([*told], WorkerCrashedError("ZeroDivisionError: division by zero"))
-        if statuses is None:
-            with pytest.raises(WorkerCrashedError):
-                supervisor.measure(worker)
-        else:
-            result = supervisor.measure(worker)
-            assert {r.status for r in result.runs.values()} == statuses
+    crashed = WorkerCrashedError("ZeroDivisionError: division by zero")
+    runs = supervised(FakeWorker([Ended(ended)], crashed), unused, [FIRST, *OTHERS])
+    assert {r.status for r in runs} == {Status.OK, Status.LAUNCH_FAILED}
+    with pytest.raises(WorkerCrashedError):
+        supervised(FakeWorker([], crashed), unused, [FIRST, *OTHERS])
 
-
-def unused(keys: frozenset[str], together: int) -> FakeWorker:
-    raise AssertionError("no second process is needed")
-
-
-def test_device_that_comes_back_broken_costs_no_finished_cell() -> None:
     def broken(do: Measure) -> FakeWorker:
         raise WorkerCrashedError("CUDARuntimeError: cudaErrorDevicesUnavailable")
 
-    ended = measure_cells(FakeDevice(), [FIRST])[FIRST]
-    runs = [CellRun(c, FOLDER.workload.launch(c)) for c in [FIRST, *OTHERS]]
     worker = FakeWorker([Ended(ended), Began((OTHERS[0].key,))], DeviceLostError("gone"))
-    result = Supervisor(runs, broken, 1.0, lambda done, share: None).measure(worker)
-    statuses = Counter(r.status for r in result.runs.values())
+    runs = supervised(worker, broken, [FIRST, *OTHERS])
+    statuses = Counter(r.status for r in runs)
     # The one that ran was not taken again alone, so it is not to blame.
     assert statuses == {Status.OK: 1, Status.LOST_DEVICE: len(OTHERS)}
 
@@ -408,14 +387,6 @@ def test_flushed_cells_are_sampled_after_a_flush_and_apart_from_warm_ones() -> N
     assert len(began) - last_warm >= 8 * len(flushed)
 
 
-def test_problem_that_does_not_fit_ends_alone() -> None:
-    outcome = measure_cells(FakeDevice(oversized=frozenset([4])), CELLS)
-    for run in outcome.runs:
-        fits = run.cell.problem.height == 8
-        assert run.status is (Status.OK if fits else Status.RESOURCES)
-    check_progress(outcome)
-
-
 @pytest.mark.parametrize(
     ("error", "status"), [("failed", Status.LAUNCH_FAILED), ("lost", Status.LOST_DEVICE)]
 )
@@ -425,19 +396,22 @@ def test_failing_runtime_copy_is_a_fault_of_its_problem(error: str, status: Stat
     assert {r.status for r in outcome.runs} == {status}
 
 
-def test_rounds_visit_every_unfinished_cell_once_in_changing_order() -> None:
+def test_rounds_visit_unfinished_cells_in_an_order_of_the_seed_and_repeat() -> None:
     device = FakeDevice(uneven=frozenset([cell_tag(FIRST)]))
     outcome = measure_cells(device, [FIRST, *OTHERS])
     everyone = sorted(cell_tag(c) for c in [FIRST, *OTHERS])
     seen = sampling_rounds(outcome)
     assert [sorted(tags) for tags in seen] == [everyone] * 6 + [[cell_tag(FIRST)]] * 3
     assert len({tuple(tags) for tags in seen[:6]}) > 1
-
-
-def test_same_seed_same_order_other_seed_other_order() -> None:
     first, again, other = (measure_cells(FakeDevice(), CELLS, seed=s).device.log for s in (1, 1, 2))
     assert first == again
     assert first != other
+    orders = []
+    for repeat in (1, 2):
+        settings = MeasureSettings(1, None, 1, 10.0, RULE, repeat)
+        told = work(FakeDevice(), CELLS, settings, lambda event: None, Measure(None, 9, {})).told
+        orders.append([e.keys for e in told if isinstance(e, Began)])
+    assert orders[0] != orders[1]
 
 
 @dataclass
@@ -467,7 +441,7 @@ def test_no_cell_gains_by_a_cold_first_launch(seed: int) -> None:
     assert sorted(medians, key=lambda n: medians[n]) == [1, 2, 3, 4, 5, 6]
 
 
-def test_each_group_has_its_own_number_of_launches() -> None:
+def test_each_group_has_its_own_number_of_launches_also_after_a_fault() -> None:
     cells = make_cells(threads=(1, 30), cache_states=("warm", "flushed"))
     outcome = measure_cells(ColdDevice(), cells)
     groups: dict[Any, set[Any]] = {}
@@ -476,10 +450,7 @@ def test_each_group_has_its_own_number_of_launches() -> None:
     assert len(groups) == 4
     assert set(map(len, groups.values())) == {1}
     assert outcome.result.launches == {group: n for group, (n,) in groups.items()}
-
-
-def test_cells_after_a_fault_are_measured_like_those_before_it() -> None:
-    """The next process does not choose anew: the fastest cells may have ended."""
+    # The next process does not choose anew: the fastest cells may have ended.
     cells = make_cells(threads=(1, 6), chunks=(1,), variants=("a",))
     do = Measure(None, 1, {cells[0].group: 8})
     settings = MeasureSettings(1, None, 1, 10.0, RULE)
@@ -489,8 +460,6 @@ def test_cells_after_a_fault_are_measured_like_those_before_it() -> None:
     died = measure_cells(ColdDevice(faults=[Fault(cell_tag(cells[0]), "sample", 4, "dead")]), cells)
     assert died[cells[1]].launches == died.result.launches[cells[0].group] == 2
 
-
-def test_a_cell_that_is_much_too_slow_for_its_group_has_samples_that_end() -> None:
     class Uneven(ColdDevice):
         def seconds(self, tag: Tag, nth_sample: int, launches: int) -> float:
             return 1.0 if tag[2] == 2 else 1e-6
@@ -514,15 +483,6 @@ def test_each_repeat_verifies_its_cells(repeat: int, repeats: int, times: int) -
     wrong = FakeDevice(faults=[Fault(cell_tag(FIRST), "run", 0, "wrong")])
     told = work(wrong, [FIRST], settings, lambda event: None, Measure(None, 9, {})).told
     assert [e.run.status for e in told if isinstance(e, Ended)] == [Status.WRONG_RESULT]
-
-
-def test_repeats_take_their_cells_in_different_orders() -> None:
-    orders = []
-    for repeat in (1, 2):
-        settings = MeasureSettings(1, None, 1, 10.0, RULE, repeat)
-        told = work(FakeDevice(), CELLS, settings, lambda event: None, Measure(None, 9, {})).told
-        orders.append([e.keys for e in told if isinstance(e, Began)])
-    assert orders[0] != orders[1]
 
 
 def test_input_data_depends_on_the_problem_not_on_the_shard() -> None:
@@ -588,7 +548,7 @@ CAPPED = Reading(1700, 3201, 60, 700.0, ("sw_power_cap",))
 HOT = Reading(900, 3201, 90, 500.0, ("sw_thermal_slowdown",))
 
 
-def test_round_under_throttling_is_taken_again() -> None:
+def test_rounds_under_throttling_are_taken_again_at_no_cost() -> None:
     # Two readings a round: the second round begins sound and ends hot, the third begins hot.
     device = FakeDevice(states=[WARM, WARM, WARM, HOT, HOT, WARM, WARM])
     outcome = measure_cells(device, make_cells())
@@ -599,9 +559,6 @@ def test_round_under_throttling_is_taken_again() -> None:
     sampled = sum(entry[0] == "sample" for entry in device.log)
     assert sampled == len(outcome.runs) * (6 + 2 + 2)
     check_progress(outcome)
-
-
-def test_the_seconds_of_a_round_that_does_not_count_are_no_part_of_the_budget() -> None:
     for states in ([WARM], [WARM, WARM, WARM, HOT, HOT, WARM, WARM]):
         rule = StoppingRule(2, 9, 0.01, 4.5e-3)
         outcome = measure_cells(FakeDevice(states=[*states]), make_cells(), rule)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from itertools import accumulate
 
 import pytest
 from conftest import examples
-from fakes import FOLDER, FakeDevice, FakeWorker, Fault, cell_tag, make_cells, measure_cells
+from fakes import FakeDevice, FakeWorker, Fault, cell_tag, make_cells, measure_cells, supervised
 from gpushmoo.core.errors import DeviceLostError
 from gpushmoo.core.schema import Status
-from gpushmoo.core.space import Cell
 from gpushmoo.measuring.events import (
     Began,
     CellRun,
@@ -31,7 +29,6 @@ from gpushmoo.measuring.supervise import (
     STRIKES_ALONE,
     STRIKES_FORGIVEN,
     STRIKES_OF_NOBODY,
-    Supervisor,
     Suspects,
     WorkerFailure,
 )
@@ -47,21 +44,6 @@ def fall(
     running: str, outside: bool = False, status: Status = Status.LAUNCH_FAILED
 ) -> WorkerFailure:
     return WorkerFailure(tuple(running), status, "fell", outside)
-
-
-def supervised(
-    first: FakeWorker, start: Callable[[Measure], FakeWorker], cells: list[Cell] = CELLS
-) -> list[CellRun]:
-    """What becomes of `cells` by a first process and those that `start` gives after it."""
-    runs = [CellRun(c, FOLDER.workload.launch(c)) for c in cells]
-    supervisor = Supervisor(runs, start, 1.0, lambda done, share: None)
-    return list(supervisor.measure(first).runs.values())
-
-
-def forgiving(suspects: Suspects) -> None:
-    """Use up the strikes that cast no suspicion."""
-    for _ in range(STRIKES_FORGIVEN):
-        assert suspects.accuse(ALL, fall("f", outside=True)) is None
 
 
 def test_who_ran_in_a_fall_comes_last_and_alone() -> None:
@@ -80,7 +62,7 @@ def test_who_ran_in_a_fall_comes_last_and_alone() -> None:
     assert suspects.next(frozenset("d")) == (frozenset("d"), 1)
 
 
-def test_of_several_that_hung_at_once_one_that_hangs_by_itself_is_blamed() -> None:
+def test_who_hangs_or_is_last_is_taken_again_and_strikes_count_alone() -> None:
     """A third wait for it would tell nothing; one that hangs alone at first is still waited for."""
     suspects = Suspects()
     assert suspects.accuse(ALL, fall("abc", status=Status.TIMEOUT)) is None
@@ -88,18 +70,13 @@ def test_of_several_that_hung_at_once_one_that_hangs_by_itself_is_blamed() -> No
     assert suspects.next(frozenset("abcd")) == (frozenset("abc"), 1)
     assert suspects.accuse(frozenset("abc"), fall("b")) is None
     assert suspects.accuse(frozenset("abc"), fall("c", status=Status.TIMEOUT)) == "c"
-
-
-def test_the_last_cell_of_a_shard_is_taken_again_before_it_is_blamed() -> None:
     suspects, last = Suspects(), frozenset("a")
     assert suspects.accuse(last, fall("a")) is None
     assert suspects.next(last) == (last, 1)
     assert suspects.accuse(last, fall("a")) == "a"
-
-
-def test_strikes_are_forgiven_and_then_count_alone_only() -> None:
     suspects = Suspects()
-    forgiving(suspects)
+    for _ in range(STRIKES_FORGIVEN):
+        assert suspects.accuse(ALL, fall("f", outside=True)) is None
     assert suspects.next(ALL) == (ALL, TOGETHER)
     assert suspects.accuse(ALL, fall("a", outside=True)) is None
     assert suspects.next(frozenset("a")) == (frozenset("a"), 1)
@@ -133,7 +110,7 @@ def test_falls_of_nobody_lose_the_device_when_they_are_many_in_a_row(
     assert told == [False] * limit + [True]
 
 
-def test_first_strikes_have_all_measured_again_together() -> None:
+def test_first_strikes_and_faults_of_nobody_measure_all_again() -> None:
     asked: list[tuple[int, int]] = []
     killed = WorkerKilledError("the measuring process was ended by SIGTERM")
 
@@ -145,9 +122,16 @@ def test_first_strikes_have_all_measured_again_together() -> None:
         outcome = measure_cells(FakeDevice(), [c for c in CELLS if c.key in keys])
         return FakeWorker([*map(Ended, outcome.runs), Finished()])
 
-    runs = supervised(FakeWorker([Began((FIRST.key,))], killed), start)
+    runs = supervised(FakeWorker([Began((FIRST.key,))], killed), start, CELLS)
     assert {r.status for r in runs} == {Status.OK}
     assert asked == [(len(CELLS), TOGETHER)] * STRIKES_FORGIVEN
+    ended = measure_cells(FakeDevice(), CELLS).runs
+
+    def start(do: Measure) -> FakeWorker:
+        return FakeWorker([*map(Ended, ended), Finished()])
+
+    for err in (WorkerGoneError("ended with status 1"), WorkerKilledError("ended by SIGHUP")):
+        assert {r.status for r in supervised(FakeWorker([], err), start, CELLS)} == {Status.OK}
 
 
 def test_a_cell_that_takes_all_memory_is_blamed_in_the_end_and_no_other() -> None:
@@ -211,16 +195,6 @@ def test_a_few_faults_among_many_cells_condemn_no_other(operation: str) -> None:
     assert {r.cell for r in outcome.runs if r.status is not Status.OK} == set(bad)
 
 
-def test_a_fault_of_nobody_is_not_the_end() -> None:
-    ended = measure_cells(FakeDevice(), CELLS).runs
-
-    def start(do: Measure) -> FakeWorker:
-        return FakeWorker([*map(Ended, ended), Finished()])
-
-    for err in (WorkerGoneError("ended with status 1"), WorkerKilledError("ended by SIGHUP")):
-        assert {r.status for r in supervised(FakeWorker([], err), start)} == {Status.OK}
-
-
 # One that ends while data are made: that costs their cells, no others.
 
 SAID = "the measuring process ended with status 0"
@@ -243,7 +217,7 @@ def outcome(told: list[Message], *ends: Exception) -> tuple[list[CellRun], list[
         asked.append(do)
         return next_worker()
 
-    return supervised(next_worker(), start), asked
+    return supervised(next_worker(), start, CELLS), asked
 
 
 @pytest.mark.parametrize(
@@ -266,11 +240,18 @@ def test_ends_while_data_are_made_cost_the_cells_of_these_data(end: Exception, t
     assert [do.keys for do in asked] == [*[everyone] * (times - 1), others]
 
 
-def test_an_end_in_a_cell_costs_that_cell_once_it_was_alone() -> None:
+def test_ends_and_silence_in_a_cell_cost_that_cell() -> None:
     key = CELLS[3].key
     runs, asked = outcome([DATA, Began((key,))], GONE)
     assert Status.WORKLOAD_FAILED not in {r.status for r in runs}
     assert [do.keys for do in asked] == [{c.key for c in CELLS} - {key}, {key}]
+    told = [DATA, Began((FIRST.key,))]
+    workers = [FakeWorker([*told], WorkerSilentError(SAID)) for _ in range(2)]
+    [run] = supervised(workers.pop(), lambda do: workers.pop(), CELLS[:1])
+    assert (run.status, run.message) == (
+        Status.TIMEOUT,
+        "a launch did not end within 1 s; its process was ended",
+    )
 
 
 @pytest.mark.parametrize(
@@ -282,13 +263,3 @@ def test_ends_while_neither_data_are_made_nor_a_cell_runs_lose_the_device(
 ) -> None:
     runs, _ = outcome(told, end, end)
     assert {r.status for r in runs} == {Status.LOST_DEVICE}
-
-
-def test_a_cell_that_says_nothing_for_too_long_is_a_timeout() -> None:
-    told = [DATA, Began((FIRST.key,))]
-    workers = [FakeWorker([*told], WorkerSilentError(SAID)) for _ in range(2)]
-    [run] = supervised(workers.pop(), lambda do: workers.pop(), CELLS[:1])
-    assert (run.status, run.message) == (
-        Status.TIMEOUT,
-        "a launch did not end within 1 s; its process was ended",
-    )

@@ -243,16 +243,6 @@ def test_who_takes_its_process_down(err: BaseException, status: Status, said: st
     assert [do.together for do in asked if do.keys is None or KEYS[2] in do.keys][-1] == 1
 
 
-def test_a_device_that_does_not_come_back_ends_the_pairs_that_are_left() -> None:
-    def start(do: Measure) -> FakeWorker:
-        raise DeviceError("it is gone")
-
-    first = process(Measure(None, 1, {}), {1: WorkerGoneError("gone")})
-    ended = supervised(first, start)
-    assert ended[0] == (Status.OK, None)
-    assert set(ended[1:]) == {(Status.LOST_DEVICE, "the device did not come back: it is gone")}
-
-
 KERNEL = """
 __kernel void copy(__global float *dst, __global const float *src, const ulong n)
 {

@@ -456,9 +456,7 @@ def test_a_planned_shard_is_admitted(written: Written, tmp_path: Path) -> None:
         ("variants", ["element"]),
     ],
 )
-def test_another_configuration_is_none(
-    written: Written, tmp_path: Path, key: str, value: Any
-) -> None:
+def test_another_configuration(written: Written, tmp_path: Path, key: str, value: Any) -> None:
     table, metadata = written
     said = refusal(tmp_path, plan_of(metadata), table, change(metadata, f"params.{key}", value))
     assert f"was measured with {key} = " in said

@@ -35,9 +35,7 @@ def frame(intervals: list[Interval], status: str = "ok") -> pd.DataFrame:
         ([(9.0, 10.0, 11.0), (10.5, 11.5, 12.5), (12.0, 13.0, 14.0)], ["0", "1"]),
     ],
 )
-def test_tied_are_those_that_overlap_the_fastest(
-    intervals: list[Interval], tied: list[str]
-) -> None:
+def test_ties_overlap_the_fastest(intervals: list[Interval], tied: list[str]) -> None:
     assert list(tied_best(frame(intervals))["cell_key"]) == tied
 
 

@@ -199,9 +199,7 @@ def test_progress_counts_the_verification_and_every_possible_sample() -> None:
         ("sample", 3, "zero", Status.LAUNCH_FAILED),
     ],
 )
-def test_fault_gives_its_own_status_and_harms_no_other_cell(
-    operation: str, nth: int, kind: str, status: Status
-) -> None:
+def test_a_fault_has_its_status(operation: str, nth: int, kind: str, status: Status) -> None:
     # What takes too long is taken again, alone and once more, before it is a fault.
     times = (nth, nth + 1, nth + 2) if kind == "slow" else (nth,)
     device = FakeDevice(faults=[Fault(cell_tag(FIRST), operation, n, kind) for n in times])
@@ -240,9 +238,7 @@ def test_samples_before_a_fault_are_kept_slow_cells_apart_and_problems_alone() -
     check_progress(outcome)
 
 
-def test_variant_that_does_not_compile_fails_with_the_compilers_sentence(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_variant_that_does_not_compile(caplog: pytest.LogCaptureFixture) -> None:
     outcome = measure_cells(FakeDevice(broken_variants=frozenset("a")), CELLS)
     for run in outcome.runs:
         broken = run.cell.variant == "a"
@@ -252,9 +248,7 @@ def test_variant_that_does_not_compile_fails_with_the_compilers_sentence(
 
 
 @pytest.mark.parametrize(("limit", "allowed"), [(None, 64), (32, 32), (4096, 64)])
-def test_blocks_over_the_limit_are_counted_but_never_launched(
-    limit: int | None, allowed: int
-) -> None:
+def test_blocks_over_the_limit_are_never_launched(limit: int | None, allowed: int) -> None:
     cells = make_cells(threads=(32, 64, 65))
     outcome = measure_cells(FakeDevice(), cells, thread_limit=limit)
     touched = {entry[1] for entry in outcome.device.log if len(entry) > 1}
@@ -267,9 +261,7 @@ def test_blocks_over_the_limit_are_counted_but_never_launched(
 @pytest.mark.parametrize("kind", ["lost", "dead", "hang"])
 @pytest.mark.parametrize("operation", ["bind", "run", "sample"])
 @pytest.mark.parametrize("culprit", [CELLS[0], CELLS[-1]])
-def test_cell_that_takes_its_process_down_is_one_row_and_the_others_are_measured(
-    culprit: Cell, operation: str, kind: str
-) -> None:
+def test_a_cell_that_takes_its_process_down(culprit: Cell, operation: str, kind: str) -> None:
     device = FakeDevice(faults=[Fault(cell_tag(culprit), operation, 0, kind)])
     outcome = measure_cells(device, CELLS)
     # All cells; all but those that ran together when it fell; these, one by one, where there were
@@ -509,9 +501,7 @@ def test_input_data_depends_on_the_problem_not_on_the_shard() -> None:
         ({"a": 0, "b": 0}, "", 4),
     ],
 )
-def test_axes_are_resolved_by_the_devices_occupancy(
-    resident: dict[str, int], broken: str, blocks: int
-) -> None:
+def test_axes_follow_occupancy(resident: dict[str, int], broken: str, blocks: int) -> None:
     cells = plan(FakeDevice(broken_variants=frozenset(broken), resident=resident), (0, 1))
     assert {blocks, blocks + 1, 2 * blocks} <= {c["chunks"] for c in cells}
     assert max(c["chunks"] for c in cells) == 2 * blocks
@@ -533,9 +523,7 @@ def plan(device: FakeDevice, shard: tuple[int, int]) -> list[Cell]:
     return plan_cells(device, FOLDER, builds, versions_of(FOLDER.workload, space), space)
 
 
-def test_an_axis_that_asks_the_device_stops_at_its_largest_value(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_axis_stops_at_its_largest_value(monkeypatch: pytest.MonkeyPatch) -> None:
     """A share of 150 % would count elements twice."""
     chunks = {c["chunks"] for c in plan(FakeDevice(), (0, 1))}
     monkeypatch.setattr(type(FOLDER.workload), "most", {"chunks": 3}, raising=False)
@@ -567,9 +555,7 @@ def test_rounds_under_throttling_are_taken_again_at_no_cost() -> None:
 
 
 @pytest.mark.parametrize(("state", "status", "samples"), [(HOT, "throttled", 0), (CAPPED, "ok", 6)])
-def test_only_heat_is_held_against_the_cells_not_the_usual_power_limit(
-    state: Reading, status: str, samples: int
-) -> None:
+def test_only_heat_is_held_against_cells(state: Reading, status: str, samples: int) -> None:
     outcome = measure_cells(FakeDevice(states=[state]), make_cells())
     assert {(str(r.status), len(r.samples_s)) for r in outcome.runs} == {(status, samples)}
     assert {reading for _, reading in outcome.result.readings} == {state}
@@ -586,9 +572,7 @@ STRAYS = [
 
 @pytest.mark.parametrize(("kind", "said"), STRAYS)
 @pytest.mark.parametrize("nth", [0, 1])
-def test_what_is_written_beside_the_output_is_a_wrong_result_of_that_cell_alone(
-    kind: str, said: str, nth: int
-) -> None:
+def test_strays_are_a_wrong_result_of_their_cell(kind: str, said: str, nth: int) -> None:
     outcome = measure_cells(FakeDevice(faults=[Fault(cell_tag(FIRST), "run", nth, kind)]), CELLS)
     assert outcome[FIRST].status is Status.WRONG_RESULT
     # The copy of a changed input is right: only the sum of the input tells.
@@ -597,9 +581,7 @@ def test_what_is_written_beside_the_output_is_a_wrong_result_of_that_cell_alone(
 
 
 @pytest.mark.parametrize(("kind", "said"), STRAYS)
-def test_what_a_timed_launch_writes_beside_its_output_is_found_where_another_is_verified(
-    kind: str, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_strays_of_timed_launches(kind: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def proof(self: Tiny, cell: Cell) -> Launch:
         return replace(self.launch(cell), tiles=PROOF_TILES)
 

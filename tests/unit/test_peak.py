@@ -87,9 +87,7 @@ def measured(gbs: float, half: float = 0.0, read: int = 8 * MIB, written: int = 
         (8000.0, 0.1, None, "—"),
     ],
 )
-def test_a_share_of_a_bound_is_told(
-    gbs: float, half: float, share: float | None, text: str
-) -> None:
+def test_shares_of_a_bound(gbs: float, half: float, share: float | None, text: str) -> None:
     told = told_share(ROWS, measured(gbs, half))
     assert told is not None
     assert told.share == (None if share is None else pytest.approx(share))

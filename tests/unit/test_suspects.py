@@ -101,9 +101,7 @@ def test_many_falls_are_explained_before_others_are_measured() -> None:
 @pytest.mark.parametrize(
     ("outside", "limit"), [(False, FAULTS_OF_NOBODY), (True, STRIKES_OF_NOBODY)]
 )
-def test_falls_of_nobody_lose_the_device_when_they_are_many_in_a_row(
-    outside: bool, limit: int
-) -> None:
+def test_many_falls_of_nobody_lose_the_device(outside: bool, limit: int) -> None:
     suspects = Suspects()
     told = [suspects.lost(left, fall("", outside)) for left in (6, *[5] * limit)]
     # The first one was before a cell ended.
@@ -258,8 +256,6 @@ def test_ends_and_silence_in_a_cell_cost_that_cell() -> None:
     "told", [[], [DATA, Ended(CellRun(FIRST, NoLaunch()))], [Preparing(DATA.problem)]]
 )
 @pytest.mark.parametrize("end", [GONE, DeviceLostError("gone")])
-def test_ends_while_neither_data_are_made_nor_a_cell_runs_lose_the_device(
-    told: list[Message], end: Exception
-) -> None:
+def test_ends_in_neither_data_nor_cell(told: list[Message], end: Exception) -> None:
     runs, _ = outcome(told, end, end)
     assert {r.status for r in runs} == {Status.LOST_DEVICE}

@@ -175,34 +175,23 @@ class Project:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "SNAKEMAKE"))}
         return {**kept, "GPUSHMOO_LOCK_DIR": str(self.root / ".locks")}
 
-    def snakemake(
-        self, *args: str, config: tuple[str, ...] = ("tiny.yaml",), cores: str | None = "all"
-    ) -> Outcome:
-        """Run `snakemake` in the project and wait for it."""
-        command = self.command(*args, config=config, cores=cores)
+    def snakemake(self, *args: str, **how: Any) -> Outcome:
+        """Run `snakemake`, as `command` says, in the project and wait for it."""
+        command = self.command(*args, **how)
         with tempfile.NamedTemporaryFile() as screen:
             out = Path(screen.name)
             status = warm.call(command[3:], self.root, self.environment, out, DEADLINE_S)
             if status is not None:
                 return Outcome(status, out.read_text(encoding="utf-8"))
-        return self.snakemake_afresh(*args, config=config, cores=cores)
+        return self.snakemake_afresh(*args, **how)
 
-    def snakemake_afresh(
-        self, *args: str, config: tuple[str, ...] = ("tiny.yaml",), cores: str | None = "all"
-    ) -> Outcome:
+    def snakemake_afresh(self, *args: str, **how: Any) -> Outcome:
         """As `snakemake`, in a new process."""
-        done = subprocess.run(
-            self.command(*args, config=config, cores=cores),
-            cwd=self.root,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
-        return Outcome(done.returncode, done.stdout)
+        with (
+            tempfile.NamedTemporaryFile() as screen,
+            self.start(*args, screen=Path(screen.name), **how) as run,
+        ):
+            return Outcome(run.end(), run.text)
 
     def start(
         self,

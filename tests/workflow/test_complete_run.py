@@ -8,66 +8,43 @@ import json
 import re
 
 import pandas as pd
-import pytest
 from gpushmoo import PROTOCOL_VERSION
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.store import read_shard
 from gpushmoo.storage.wholefile import read_json
 from gpushmoo.workloads.loader import load_kernel
-from projects import TINY, TINY_SHARDS, FinishedProject, Outcome
+from projects import TINY, TINY_SHARDS, FinishedProject
 
 pytest_plugins = ("workflow_fixtures",)
 
 COPY, PERSISTENT = "copy2d_coalesced", "block_eq_partition"
 
 
-@pytest.fixture(scope="module")
-def cells(finished: FinishedProject) -> pd.DataFrame:
-    return read_cells(finished.results / "dataset")
-
-
-@pytest.fixture(scope="module")
-def second(finished: FinishedProject) -> Outcome:
-    """The finished run started once more."""
-    return finished.snakemake()
-
-
 def test_every_promised_file_is_there(finished: FinishedProject) -> None:
     results = finished.results
-    simulated = ("simulated", "float3")
-    figures = [f"{kind}-tesla-c1060" for kind in simulated]
+    figures = ["simulated-tesla-c1060", "float3-tesla-c1060"]
     figures += [f"heatmap-{COPY}-block_x-block_y-48x70-warm"]
     figures += [f"curve-{PERSISTENT}-num_partition-128x128-warm"]
     promised = [f"figures/{name}.svg" for name in figures]
-    promised += [f"cells/{name}.parquet" for name in TINY_SHARDS]
     for name in TINY_SHARDS:
         kernel, dtype, _ = name.split("/")
+        promised.append(f"cells/{name}.parquet")
         promised.append(f"dataset/kernel={kernel}/dtype={dtype}/part-0.parquet")
         promised.append(f"logs/measure/{name.replace('/', '-')}.log")
-    promised += ["summary/peak.json", "summary/best.parquet"]
-    promised += ["report.pdf", "report.json", "summary/verdict.txt", "figures-tesla-c1060.pdf"]
-    promised += ["explorer.html", "benchmarks/best.tsv"]
-    promised += [f"benchmarks/figure-{figures[-1]}.tsv"]
-    parts = ("blocks", "tables", "tiles")
-    promised += [f"simulated/tesla-c1060-{part}.parquet" for part in parts]
+    promised += ["summary/peak.json", "summary/best.parquet", "summary/verdict.txt"]
+    promised += ["report.pdf", "report.json", "figures-tesla-c1060.pdf", "explorer.html"]
+    promised += ["benchmarks/best.tsv", f"benchmarks/figure-{figures[-1]}.tsv"]
+    promised += [f"simulated/tesla-c1060-{part}.parquet" for part in ("blocks", "tables", "tiles")]
     empty = [p for p in promised if not (results / p).is_file() or not (results / p).stat().st_size]
     assert empty == []
     assert (results / "report.pdf").read_bytes().startswith(b"%PDF-")
     assert (results / "logs/best.log").exists()
 
 
-def test_what_is_not_recorded_as_asked_is_made_anew_and_named_and_the_rest_is_copied(
+def test_every_cell_of_the_grid_is_one_row_that_is_verified_and_has_its_samples(
     finished: FinishedProject,
 ) -> None:
-    """The tiny run asks little of the simulated device, and all figures of the document."""
-    jobs, text = finished.outcome.jobs, finished.outcome.text
-    assert (jobs["atlas"], jobs["simulate"], jobs["figure_simulated"]) == (1, 3, 2)
-    (anew,) = (line for line in text.splitlines() if line.startswith("gpushmoo: made anew"))
-    assert "tesla-c1060-tables.parquet" in anew
-    assert "figures-tesla-c1060.pdf" not in anew
-
-
-def test_every_cell_of_the_grid_is_exactly_one_row(cells: pd.DataFrame) -> None:
+    cells = read_cells(finished.results / "dataset")
     axes = TINY["kernels"][COPY]["axes"]
     expected = {
         (COPY, dtype, variant, 48, 70, x, y, -1)
@@ -85,9 +62,6 @@ def test_every_cell_of_the_grid_is_exactly_one_row(cells: pd.DataFrame) -> None:
     assert len(rows) == len(expected)
     assert set(rows) == expected
     assert cells["cell_key"].is_unique
-
-
-def test_every_ok_cell_is_verified_and_has_its_samples(cells: pd.DataFrame) -> None:
     over = cells["block_x"] * cells["block_y"] > 1024
     assert set(cells.loc[over, "status"]) == {"too_many_threads"}
     ok = cells[~over]
@@ -119,19 +93,22 @@ def test_a_shard_tells_where_its_figures_come_from(finished: FinishedProject) ->
         assert set(table.column("device_uuid").to_pylist()) == {facts["device"]["uuid"]}
 
 
-def test_the_terminal_shows_shards_and_cells_and_no_traceback(finished: FinishedProject) -> None:
+def test_a_run_tells_its_shards_its_launches_to_use_and_where_the_report_is(
+    finished: FinishedProject,
+) -> None:
     text = finished.outcome.text
     for number, name in enumerate(TINY_SHARDS, 1):
         kernel, dtype, _ = name.split("/")
         cells = 24 if kernel == PERSISTENT else 18
         assert f"shard {number}/4 {kernel} {dtype}: {cells} cells to measure" in text
     assert "Traceback" not in text
-
-
-def test_a_run_ends_with_the_launches_to_use_and_where_the_report_is(
-    finished: FinishedProject, second: Outcome
-) -> None:
-    found = re.search(r"gpushmoo: the report is (\S+); .*\n((?:  .*\n)+)", finished.outcome.text)
+    # It asks little of the simulated device, and all figures of the document.
+    jobs = finished.outcome.jobs
+    assert (jobs["atlas"], jobs["simulate"], jobs["figure_simulated"]) == (1, 3, 2)
+    (anew,) = (line for line in text.splitlines() if line.startswith("gpushmoo: made anew"))
+    assert "tesla-c1060-tables.parquet" in anew
+    assert "figures-tesla-c1060.pdf" not in anew
+    found = re.search(r"gpushmoo: the report is (\S+); .*\n((?:  .*\n)+)", text)
     assert found
     assert finished.root / found[1] == finished.results / "report.pdf"
     page = read_json(finished.results / "report.json")["first_page"]
@@ -141,13 +118,10 @@ def test_a_run_ends_with_the_launches_to_use_and_where_the_report_is(
     for line, (kernel, row) in zip(lines, told, strict=True):
         words = (kernel, row["dtype"], row["use"], f"{row['tied']} tied")
         assert all(word in line for word in words), line
-    assert "the report is" not in second.text
-
-
-def test_a_second_run_has_nothing_to_do(second: Outcome) -> None:
-    assert second.status == 0
+    second = finished.snakemake()
+    assert (second.status, second.jobs) == (0, {})
     assert "Nothing to be done" in second.text
-    assert second.jobs == {}
+    assert "the report is" not in second.text
 
 
 def test_snakemakes_own_report_has_each_figure_with_heading_and_caption(
@@ -178,17 +152,13 @@ def test_snakemakes_own_report_has_each_figure_with_heading_and_caption(
     }
 
 
-def test_a_recorded_data_set_renders_without_measuring(finished: FinishedProject) -> None:
-    recorded = "dataset=reports/reference/nvidia-h200"
-    jobs = finished.plan("--config", recorded, config=("config/full.yaml",))
-    assert "measure" not in jobs
-    assert jobs["report"] == 1
-    assert jobs["aggregate"] == 1
-
-
-def test_the_full_sweep_is_planned_without_a_device(finished: FinishedProject) -> None:
+def test_the_full_sweep_and_its_record_are_planned_without_a_device(
+    finished: FinishedProject,
+) -> None:
     jobs = finished.plan(config=("config/full.yaml",))
     assert jobs["measure"] > 1
-    assert jobs["report"] == 1
     # Asking a device leaves its cache there.
     assert not (finished.root / "results/full").exists()
+    recorded = "dataset=reports/reference/nvidia-h200"
+    jobs = finished.plan("--config", recorded, config=("config/full.yaml",))
+    assert (jobs["report"], jobs["aggregate"], jobs.get("measure")) == (1, 1, None)

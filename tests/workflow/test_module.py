@@ -50,7 +50,7 @@ onstart:
 """
 
 
-def importer(root: Path, prefix: str = "", names: str = "", **changes: Any) -> Project:
+def importer(root: Path, prefix: str = "", names: str = "") -> Project:
     """A workflow in `root` that imports ours, and a kernel of its own."""
     kernel = root / "own" / "mine"
     kernel.mkdir(parents=True)
@@ -58,7 +58,7 @@ def importer(root: Path, prefix: str = "", names: str = "", **changes: Any) -> P
     (kernel / "workload.py").write_text(WORKLOAD_TEMPLATE.format(name="mine", variants=("good",)))
     text = IMPORTER.format(
         snakefile=str(ROOT / "Snakefile"),
-        config=SMALL | changes,
+        config=SMALL,
         prefix=prefix and f"prefix: {prefix!r}",
         where=prefix and f"{prefix}/",
         names=names,
@@ -87,16 +87,12 @@ def test_another_workflow_runs_ours_under_a_prefix_and_other_names(tmp_path: Pat
     assert "mine.json'" not in again.text
 
 
-def test_a_module_needs_neither_a_prefix_nor_other_names(tmp_path: Path) -> None:
-    jobs = importer(tmp_path, names="exclude all").plan(config=())
-    assert jobs["measure"] == jobs["report"] == jobs["mine"] == 1
-    assert not (tmp_path / "results").exists()
-
-
-def test_the_snakefile_is_started_from_elsewhere(tmp_path: Path) -> None:
+def test_the_snakefile_is_started_from_elsewhere_or_without_a_prefix(tmp_path: Path) -> None:
     """Folders of kernels are relative to the file that names them, else to where one is."""
     config = tmp_path / "configs"
-    project = importer(config)
+    project = importer(config, names="exclude all")
+    jobs = project.plan(config=())
+    assert jobs["measure"] == jobs["report"] == jobs["mine"] == 1
     (config / "small.yaml").write_text(yaml.safe_dump(SMALL))
     (tmp_path / "apart").mkdir()
     elsewhere = ("-s", str(ROOT / "Snakefile"), "--directory", "../apart")

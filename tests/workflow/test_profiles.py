@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import re
+from typing import Any
 
 import pytest
 from projects import Outcome, Project
 from workflow_fixtures import new_project
-
-CLUSTERS = ("slurm", "lsf")
-MEASURED = "results/tiny/dataset"
 
 
 @pytest.fixture(scope="module")
@@ -19,12 +16,10 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return new_project(tmp_path_factory.mktemp("profiles") / "project")
 
 
-@functools.cache
-def dry_run(project: Project, profile: str, backend: str) -> Outcome:
-    """Which changes nothing, so that one serves all who ask about it."""
-    config = ("tiny.yaml", project.write_config(f"{backend}.yaml", {"backend": backend}))
-    args = (MEASURED, "-n", "--quiet", "progress", "--profile", f"profiles/{profile}")
-    return project.snakemake(*args, config=config, cores=None)
+def dry_run(project: Project, profile: str, **config: Any) -> Outcome:
+    names = ("tiny.yaml", project.write_config("more.yaml", config))
+    args = ("cells", "-n", "--quiet", "progress", "--profile", f"profiles/{profile}")
+    return project.snakemake(*args, config=names, cores=None)
 
 
 def resources_of(outcome: Outcome, rule: str) -> list[dict[str, str]]:
@@ -35,46 +30,31 @@ def resources_of(outcome: Outcome, rule: str) -> list[dict[str, str]]:
     return [dict(x.split("=", 1) for x in line.split(", ")) for line in told]
 
 
-@pytest.mark.parametrize("profile", CLUSTERS)
-def test_a_named_backend_is_planned_on_a_host_without_a_device(bare: Project, profile: str) -> None:
-    # CuPy is not installed and there is no driver: whoever asked a device would end here.
-    outcome = dry_run(bare, profile, "cuda")
+# CuPy is not installed and there is no driver: whoever asked a device would end here.
+@pytest.mark.parametrize(
+    ("profile", "backend", "own"),
+    [
+        ("slurm", "cuda", {"nodes": "1", "gpu": "1"}),
+        ("lsf", "cuda", {"lsf_extra": "-gpu num=1:j_exclusive=yes", "gpu": "1"}),
+        # Inside an allocation jobs are planned as on any host.
+        ("slurm-allocation", "opencl", {}),
+    ],
+)
+def test_a_named_backend_is_planned_on_a_host_without_a_device(
+    bare: Project, profile: str, backend: str, own: dict[str, str]
+) -> None:
+    outcome = dry_run(bare, profile, backend=backend, studies=["counters"] if own else [])
     assert outcome.status == 0, outcome.text
-    jobs = resources_of(outcome, "measure")
-    assert len(jobs) == 4
-    for job in jobs:
-        assert job["gpu"] == "1"
-        assert int(job["mem_mb"]) > 0
-        assert int(job["runtime"]) > 0
-
-
-def test_on_slurm_a_job_is_of_one_node(bare: Project) -> None:
-    assert {j["nodes"] for j in resources_of(dry_run(bare, "slurm", "cuda"), "measure")} == {"1"}
-
-
-def test_on_lsf_bsub_is_asked_for_the_gpu(bare: Project) -> None:
-    jobs = resources_of(dry_run(bare, "lsf", "cuda"), "measure")
-    assert {j["lsf_extra"] for j in jobs} == {"-gpu num=1:j_exclusive=yes"}
+    assert len(resources_of(outcome, "measure")) == 4
+    # A study has a GPU of its own.
+    for job in resources_of(outcome, "measure") + resources_of(outcome, "counters"):
+        assert job.items() >= own.items()
+        assert not own or min(int(job["mem_mb"]), int(job["runtime"])) > 0
 
 
 def test_what_is_measured_elsewhere_must_be_named(bare: Project) -> None:
-    outcome = dry_run(bare, CLUSTERS[0], "auto")
+    outcome = dry_run(bare, "slurm", backend="auto")
     assert outcome.status != 0
     assert "gpushmoo: backend: auto asks the host on which Snakemake starts" in outcome.text
     assert "--config backend=cuda" in outcome.text
     assert "Traceback" not in outcome.text
-
-
-def test_inside_an_allocation_jobs_are_planned_as_on_any_host(bare: Project) -> None:
-    outcome = dry_run(bare, "slurm-allocation", "opencl")
-    assert outcome.status == 0, outcome.text
-    assert len(resources_of(outcome, "measure")) == 4
-
-
-def test_a_study_that_is_asked_for_is_planned_with_a_gpu_of_its_own(bare: Project) -> None:
-    asked = {"backend": "cuda", "studies": ["counters"]}
-    config = ("tiny.yaml", bare.write_config("studies.yaml", asked))
-    args = ("cells", "-n", "--quiet", "progress", "--profile", "profiles/lsf")
-    [job] = resources_of(bare.snakemake(*args, config=config, cores=None), "counters")
-    assert job["lsf_extra"] == "-gpu num=1:j_exclusive=yes"
-    assert job["gpu"] == "1"

@@ -29,15 +29,13 @@ def repeated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Outcome
     return project, outcome
 
 
-def test_each_shard_is_measured_again_after_all_were(repeated: tuple[Project, Outcome]) -> None:
-    _, outcome = repeated
+def test_each_shard_is_measured_again_and_a_cell_is_one_row_of_both_repeats(
+    repeated: tuple[Project, Outcome],
+) -> None:
+    project, outcome = repeated
     assert (outcome.jobs["measure"], outcome.jobs["repeat"]) == (2, 2)
     ended = re.findall(r"^shard .* (repeat \d of 2): \d+ ok", outcome.text, re.MULTILINE)
     assert ended == ["repeat 1 of 2"] * 2 + ["repeat 2 of 2"] * 2
-
-
-def test_a_cell_is_one_row_of_both_repeats(repeated: tuple[Project, Outcome]) -> None:
-    project, _ = repeated
     cells = read_cells(project.results / "dataset")
     assert cells["cell_key"].is_unique
     assert set(cells["status"]) == {"ok"}
@@ -50,10 +48,6 @@ def test_a_cell_is_one_row_of_both_repeats(repeated: tuple[Project, Outcome]) ->
     assert (cells.groupby(names, observed=True)["launches_per_sample"].nunique() == 1).all()
     repeats = [p["params"]["repeat"] for p in dataset_provenance(project.results / "dataset")]
     assert sorted(repeats) == [1, 1, 2, 2]
-
-
-def test_a_second_run_measures_nothing(repeated: tuple[Project, Outcome]) -> None:
-    project, _ = repeated
     assert project.plan(*TARGETS) == {}
 
 

@@ -3,103 +3,79 @@
 from __future__ import annotations
 
 import json
-import shutil
 from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from conftest import record
 from gpushmoo.comparing.history import BEST, read_history
 from gpushmoo.exporting.formats import FORMAT
 from gpushmoo.storage.store import read_shard, write_parquet
 from gpushmoo.storage.wholefile import read_json, read_summed
 from histories import otava_in
-from projects import Project
+from projects import Outcome, Project
 
 pytest_plugins = ["workflow_fixtures"]
 
 KERNEL = "stencil5"
-TIMES = ("samples_s", "median_s", "median_low_s", "median_high_s", "own_low_s", "own_high_s")
+TIMES = ("median_s", "median_low_s", "median_high_s", "own_low_s", "own_high_s")
 
 
-def slowed(folder: Path, factor: float) -> None:
-    """A copy of the recorded shards in which every launch takes `factor` times as long."""
+def slowed(folder: Path, factor: float, day: int = 0) -> None:
+    """The recorded shards, measured so many days later; a launch takes `factor` times as long."""
     recorded = record(f"nvidia-h200-gallery/{KERNEL}")
     for path in sorted(recorded.rglob("*.parquet")):
         table, metadata = read_shard(path)
         rows = table.to_pylist()
         for row in rows:
-            for name in (*TIMES, "repeat_medians_s"):
-                value = row[name]
-                many = isinstance(value, list)
-                row[name] = [factor * v for v in value] if many else value and factor * value
+            row["measured_at"] += timedelta(days=day)
+            row["repeat_medians_s"] = [factor * v for v in row["repeat_medians_s"]]
+            row["samples_s"] = [factor * v for v in row["samples_s"]]
+            for name in TIMES:
+                row[name] = row[name] and factor * row[name]
             for name in ("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs", "vs_memcpy"):
                 row[name] = row[name] and row[name] / factor
-        new = type(table).from_pylist(rows, schema=table.schema)
+        new = pa.Table.from_pylist(rows, schema=table.schema)
         write_parquet(new, folder / path.relative_to(recorded), metadata)
 
 
-def compared(project: Project, *config: str) -> tuple[int, str]:
-    outcome = project.snakemake("compare", "--config", "run=held", *config)
-    return outcome.status, outcome.text
-
-
 def test_a_slower_run_is_written_down_and_stopped_by_the_guard(bare: Project) -> None:
+    def compared(after: str, *config: str) -> Outcome:
+        given = ("run=held", "before=before", f"after={after}")
+        return bare.snakemake("compare", "--config", *given, *config)
+
     slowed(bare.root / "before", 1.0)
     slowed(bare.root / "after", 1.2)
-    status, text = compared(bare, "before=before", "after=after")
-    assert status == 0, text
+    outcome = compared("after", "fail_on_regression=true")
+    assert outcome.status != 0
+    assert "surely got slower" in outcome.text
     out = bare.root / "results/held/compare"
     assert b"got slower by more than 1.00 %" in read_summed(out / "summary.md")
+    # What stands in results/held is no plan of a run, and nothing was measured.
+    assert not (bare.root / "results/held/plan.json").exists()
+    outcome = compared("after")
+    assert outcome.status == 0, outcome.text
     assert {path.name for path in out.iterdir()} == {
         *("cells.parquet", "groups.parquet", "drift.parquet", "summary.md", "changes.svg"),
         *("changes.json", "compare.pdf", "explorer.html"),
     }
-    # What stands in results/held is no plan of a run, and nothing was measured.
-    assert not (bare.root / "results/held/plan.json").exists()
-    status, text = compared(bare, "before=before", "after=after", "fail_on_regression=true")
-    assert status != 0
-    assert "surely got slower" in text
-    assert (out / "summary.md").exists()
-    shutil.rmtree(bare.root / "after")
-    status, text = compared(bare, "before=before", "after=after")
-    assert status != 0
-    assert "after: 'after' is not the folder of a run" in text
-    status, text = compared(bare, "before=before", "after=before", "fail_on_regression=true")
-    assert status == 0, text
+    outcome = compared("nowhere")
+    assert outcome.status != 0
+    assert "after: 'nowhere' is not the folder of a run" in outcome.text
+    outcome = compared("before", "fail_on_regression=true")
+    assert outcome.status == 0, outcome.text
     assert (out / "regression.txt").exists()
 
 
-CONFIG = {
-    "run": "last",
-    "dataset": "last",
-    "only": [KERNEL],
-    "kernels": {KERNEL: {"dtypes": ["float"]}},
-    "chapters": None,
-}
-
-
-def later(folder: Path, days: int) -> None:
-    """Have the shards in `folder` say that they were measured so many days later."""
-    for path in sorted(folder.rglob("*.parquet")):
-        table, metadata = read_shard(path)
-        place = table.schema.get_field_index("measured_at")
-        moved = pc.add(table["measured_at"], pa.scalar(timedelta(days=days), pa.duration("ms")))
-        table = table.set_column(place, table.schema.field(place), moved)
-        write_parquet(table, path, metadata)
-
-
 def test_a_run_is_shown_beside_earlier_ones(bare: Project, tmp_path: Path) -> None:
-    for day, (name, factor) in enumerate(
-        [("one", 1.0), ("two", 1.0), ("three", 1.2), ("last", 1.2)]
-    ):
-        slowed(bare.root / name, factor)
-        later(bare.root / name, day)
+    for day, (name, factor) in enumerate({"one": 1, "two": 1, "three": 1.2, "last": 1.2}.items()):
+        slowed(bare.root / name, factor, day)
     (bare.root / "broken").mkdir()
     (bare.root / "broken" / "cut.parquet").write_bytes(b"PAR1")
     files = ("last.yaml",)
-    bare.write_config(files[0], {**CONFIG, "history": ["three", "one", "two", "broken"]})
+    config = {"run": "last", "dataset": "last", "only": [KERNEL], "chapters": None}
+    config |= {"kernels": {KERNEL: {"dtypes": ["float"]}}}
+    bare.write_config(files[0], {**config, "history": ["three", "one", "two", "broken"]})
     missing = bare.snakemake("--config", "otava=nowhere", config=files)
     assert missing.status != 0
     assert "otava: 'nowhere' is no program; change points need Apache Otava" in missing.text
@@ -116,10 +92,9 @@ def test_a_run_is_shown_beside_earlier_ones(bare: Project, tmp_path: Path) -> No
     assert set(best["run"]) == {"three"}
     assert len(best) == len(found.rows.drop_duplicates(["variant", "dtype", "height"]))
     facts = read_json(results / "report.json")
-    assert [page["title"] for page in facts["history"]] == [
-        f"History of 4 runs: one to last, {found.rows['measured_at'].min():%Y-%m-%d} to "
-        f"{found.rows['measured_at'].max():%Y-%m-%d}"
-    ]
+    at = f"{found.rows['measured_at'].min():%Y-%m-%d} to {found.rows['measured_at'].max():%Y-%m-%d}"
+    titles = [page["title"] for page in facts["history"]]
+    assert titles == [f"History of 4 runs: one to last, {at}"]
     assert any("Since run three" in finding["sentence"] for finding in facts["findings"])
     page = read_summed(results / "explorer.html").decode()
     index = json.loads(page.split('id="index">')[1].split("</script>")[0])

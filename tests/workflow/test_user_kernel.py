@@ -53,13 +53,27 @@ PAST = """
     if (i < n) dst[i] = dst[i + n] = src[i]; }
 """
 # Each kernel's variant, and what it does at the beginning of a method.
-BROKEN: dict[str, tuple[str, dict[str, str]]] = {
-    "unbuilt": ("broken", {}),
-    "strays": ("past", {}),
-    "raises": ("good", {"reference(self, inputs)": "return inputs['source']"}),
+# Of each kernel its variant, what it does at the beginning of a method, how its cells end, what
+# the last of its faults says.
+BROKEN: dict[str, tuple[str, tuple[str, str] | None, list[str], str]] = {
+    "unbuilt": (
+        "broken",
+        None,
+        ["build_failed"] * 2,
+        r"^kernel.cl does not compile: kernel.cl:\d+: error: .*this",
+    ),
+    "strays": ("past", None, ["wrong_result"] * 2, "^wrote 4096 words past the end of 'dst'$"),
+    "raises": (
+        "good",
+        ("reference(self, inputs)", "return inputs['source']"),
+        ["workload_failed"] * 2,
+        r"^own/raises/workload.py:\d+: KeyError: 'source'$",
+    ),
     "some": (
         "good",
-        {"proof(self, cell)": "return self.launch(cell) if cell['block_x'] == 32 else 1"},
+        ("proof(self, cell)", "return self.launch(cell) if cell['block_x'] == 32 else 1"),
+        ["ok", "workload_failed"],
+        r"^own/some/workload.py: proof returns 1 \(int\), not a Launch$",
     ),
 }
 
@@ -131,53 +145,30 @@ tally(cells["status"], Path(snakemake.output.svg))
 }
 # Rules of a run of which no chapter speaks, measured once on OpenCL.
 GENERIC = {
-    "aggregate",
-    "all",
-    "best",
-    "build_kernel",
-    "peak",
-    "explorer",
-    "figure",
-    "measure",
-    "report",
-    "verdict",
+    *("aggregate", "all", "best", "build_kernel", "peak"),
+    *("explorer", "figure", "measure", "report", "verdict"),
 }
 
 
 def write_broken(folder: Path) -> None:
-    for name, (variant, methods) in BROKEN.items():
+    for name, (variant, method, *_) in BROKEN.items():
         kernel = folder / name
         kernel.mkdir(parents=True)
         (kernel / "kernel.cl").write_text(USER_OPENCL + PAST % OPENCL_WORDS)
         text = WORKLOAD_TEMPLATE.format(name=name, variants=(variant,))
-        for method, line in methods.items():
-            own = f"    def {method}:\n        {line}\n\n    def launch"
-            text = text.replace("    def launch", own)
-        (kernel / "workload.py").write_text(text)
-
-
-def write_chapter(folder: Path) -> Path:
-    chapter = folder / "my-chapters" / CHAPTER
-    chapter.mkdir(parents=True)
-    for name, text in CHAPTER_FILES.items():
-        (chapter / name).write_text(text)
-    return chapter
+        own = "    def {}:\n        {}\n\n".format(*method) if method else ""
+        (kernel / "workload.py").write_text(text.replace("    def launch", f"{own}    def launch"))
 
 
 @dataclass(frozen=True)
 class UserRun:
-    """The finished project's run again, with one more kernel folder."""
+    """The finished project's run again, with one more kernel folder and chapter."""
 
     project: Project
     config: tuple[str, ...]
     outcome: Outcome
     built_in_cells_before: dict[str, tuple[int, bytes]] = field(repr=False)
-
-    @property
-    def cells(self) -> pd.DataFrame:
-        """The rows of the user's kernel."""
-        cells = read_cells(self.project.results / "dataset")
-        return cells[cells["kernel"] == "mine"]
+    facts: dict[str, Any] = field(repr=False)
 
 
 @pytest.fixture(scope="module")
@@ -185,8 +176,11 @@ def user_run(
     copy_finished: Callable[..., Project], tmp_path_factory: pytest.TempPathFactory
 ) -> UserRun:
     folder = tmp_path_factory.mktemp("user")
-    mine = folder / "my-kernels" / "mine"
+    mine, chapter = folder / "my-kernels" / "mine", folder / "my-chapters" / CHAPTER
     mine.mkdir(parents=True)
+    chapter.mkdir(parents=True)
+    for name, text in CHAPTER_FILES.items():
+        (chapter / name).write_text(text)
     (mine / "kernel.cu").write_text(USER_CUDA)
     (mine / "kernel.cl").write_text(USER_OPENCL)
     variants = ("good", "broken", "forgets")
@@ -199,48 +193,47 @@ def user_run(
         "kernel_folders": [str(mine.parent)],
         "only": [*TINY["only"], "mine"],
         "kernels": {"mine": {}},
-        "chapter_folders": [str(write_chapter(folder).parent)],
+        "chapter_folders": [str(chapter.parent)],
         "chapters": {CHAPTER: {"word": "hello"}},
     }
     config = ("tiny.yaml", project.write_config("mine.yaml", named))
-    return UserRun(project, config, project.snakemake(config=config), before)
+    outcome = project.snakemake(config=config)
+    assert outcome.status == 0, outcome.text
+    facts = json.loads((project.results / "report.json").read_text())
+    return UserRun(project, config, outcome, before, facts)
 
 
-def test_a_new_folder_is_swept_and_nothing_else_is_measured(user_run: UserRun) -> None:
-    assert user_run.outcome.status == 0, user_run.outcome.text
+def test_a_new_folder_is_swept_and_its_faults_are_rows_and_never_among_the_best(
+    user_run: UserRun,
+) -> None:
     assert user_run.outcome.jobs["measure"] == 1
-    after = print_of(user_run.project.results / "cells")
+    results = user_run.project.results
+    after = print_of(results / "cells")
     assert set(after) - set(user_run.built_in_cells_before) == {"mine/float/0000-of-0001.parquet"}
     assert after.items() >= user_run.built_in_cells_before.items()
-    assert len(user_run.cells) == 9
-
-
-def test_each_fault_of_a_variant_is_a_row_and_never_among_the_best(user_run: UserRun) -> None:
-    within = user_run.cells[user_run.cells["block_x"] <= 1024]
-    statuses = within.groupby("variant")["status"].agg(set).to_dict()
+    cells = read_cells(results / "dataset", {"kernel": "mine"})
+    assert len(cells) == 9
+    statuses = cells[cells["block_x"] <= 1024].groupby("variant")["status"].agg(set).to_dict()
     assert statuses == {"good": {"ok"}, "broken": {"build_failed"}, "forgets": {"wrong_result"}}
-    wrong = user_run.cells[user_run.cells["status"] == "wrong_result"]
+    wrong = cells[cells["status"] == "wrong_result"]
     assert (wrong["wrong_words"] == 1).all()
     assert wrong["bandwidth_gbs"].isna().all()
-    best = pd.read_parquet(user_run.project.results / "summary/best.parquet")
+    best = pd.read_parquet(results / "summary/best.parquet")
     assert set(best.loc[best["kernel"] == "mine", "variant"]) == {"good"}
-
-
-def test_the_terminal_and_the_report_name_the_faults(user_run: UserRun) -> None:
     assert "4 of 93 cells ended in a fault" in user_run.outcome.text
     assert "Traceback" not in user_run.outcome.text
-    facts = json.loads((user_run.project.results / "report.json").read_text())
-    named = {(f["where"], f["status"]): int(f["cells"]) for f in facts["faults"]}
+    named = {(f["where"], f["status"], int(f["cells"])) for f in user_run.facts["faults"]}
     assert named == {
-        ("mine, float, broken", "build_failed"): 2,
-        ("mine, float, forgets", "wrong_result"): 2,
+        ("mine, float, broken", "build_failed", 2),
+        ("mine, float, forgets", "wrong_result", 2),
     }
-    assert all(f["at"].count("block_x=") == 2 for f in facts["faults"])
+    assert all(f["at"].count("block_x=") == 2 for f in user_run.facts["faults"])
 
 
-def test_a_view_of_its_own_stands_in_the_report_under_its_heading(user_run: UserRun) -> None:
-    facts = json.loads((user_run.project.results / "report.json").read_text())
-    sections = {s["title"]: s["figures"] for s in facts["sections"]}
+def test_a_view_of_its_own_stands_in_the_report_and_one_that_raises_costs_its_own_figure(
+    user_run: UserRun,
+) -> None:
+    sections = {s["title"]: s["figures"] for s in user_run.facts["sections"]}
     assert sections["Times of launches"] == [
         {
             "file": "view-mine-float-launchtime.svg",
@@ -248,60 +241,41 @@ def test_a_view_of_its_own_stands_in_the_report_under_its_heading(user_run: User
             "caption": "Times of 2 cells.",
         }
     ]
-    assert "Found: Times of 2 cells." in [f["sentence"] for f in facts["findings"]]
-    assert "mine" in [kernel["name"] for kernel in facts["first_page"]["kernels"]]
-
-
-def test_a_view_that_raises_costs_its_own_figure(user_run: UserRun) -> None:
+    findings = [f["sentence"] for f in user_run.facts["findings"]]
+    assert "Found: Times of 2 cells." in findings
+    assert "mine" in [kernel["name"] for kernel in user_run.facts["first_page"]["kernels"]]
     line = r"my-kernels/mine/workload\.py:\d+: KeyError: 'no such column'"
     name = "view-mine-broken-64x64-warm"
     assert re.search(f"gpushmoo: figure '{name}' is not drawn: {line}", user_run.outcome.text)
-    facts = json.loads((user_run.project.results / "report.json").read_text())
-    (figure,) = next(s["figures"] for s in facts["sections"] if s["title"] == "Further figures")
+    (figure,) = sections["Further figures"]
     assert figure["title"] == "mine: view 'view-broken' is not drawn"
     assert re.match(line, figure["caption"])
-    assert any(re.search(line, finding["sentence"]) for finding in facts["findings"])
+    assert any(re.search(line, sentence) for sentence in findings)
 
 
 def test_a_chapter_from_elsewhere_has_its_rule_its_figure_and_its_page(user_run: UserRun) -> None:
     assert user_run.outcome.jobs["tally"] == 1
-    results = user_run.project.results
-    facts = json.loads((results / "report.json").read_text())
-    assert [c["name"] for c in facts["chapters"]] == ["tesla_c1060", CHAPTER]
-    page = facts["chapters"][1]["facts"]
+    first, told = user_run.facts["chapters"]
+    assert (first["name"], told["name"]) == ("tesla_c1060", CHAPTER)
+    page = told["facts"]
     assert (page["word"], [f["file"] for f in page["figures"]]) == ("hello", ["tally-mine.svg"])
-    assert facts["chapters"][1]["findings"] == ["Noted: 9 cells."]
-    document = pypdfium2.PdfDocument(results / "report.pdf")
+    assert told["findings"] == ["Noted: 9 cells."]
+    document = pypdfium2.PdfDocument(user_run.project.results / "report.pdf")
     text = " ".join(document[i].get_textpage().get_text_range() for i in range(len(document)))
     assert "Notes on a kernel: hello" in " ".join(text.split())
     assert "Cells by status" in text
 
 
-@pytest.mark.parametrize("only", [["mine"], [*TINY["only"], "mine"]])
-def test_a_run_without_chapters_has_only_its_own_rules(user_run: UserRun, only: list[str]) -> None:
+def test_a_run_without_chapters_has_only_its_own_rules(user_run: UserRun) -> None:
     chapters = {CHAPTER: None, "tesla_c1060": {"simulate": None}}
-    alone = {"run": "alone", "only": only, "chapters": chapters}
+    alone = {"run": "alone", "chapters": chapters}
     config = (*user_run.config, user_run.project.write_config("alone.yaml", alone))
     assert set(user_run.project.plan(config=config)) == GENERIC
 
 
-@dataclass(frozen=True)
-class BrokenRun:
-    """The run again with every broken kernel."""
-
-    config: tuple[str, ...]
-    outcome: Outcome
-    cells: pd.DataFrame
-    facts: Any
-
-    def ended(self, kernel: str) -> list[tuple[str, str]]:
-        """Status and message of a kernel's cells, by block_x."""
-        own = self.cells[self.cells["kernel"] == kernel].sort_values("block_x")
-        return list(zip(own["status"], own["message"], strict=True))
-
-
-@pytest.fixture(scope="module")
-def broken_run(user_run: UserRun) -> BrokenRun:
+def test_broken_kernels_are_rows_and_named_and_the_run_ends_with_an_error_after_its_report(
+    user_run: UserRun,
+) -> None:
     project = user_run.project
     write_broken(project.root / "own")
     config = {
@@ -312,90 +286,41 @@ def broken_run(user_run: UserRun) -> BrokenRun:
     (project.results / "report.pdf").unlink()
     files = (*user_run.config, project.write_config("broken.yaml", config))
     outcome = project.snakemake(config=files)
-    facts = json.loads((project.results / "report.json").read_text())
-    return BrokenRun(files, outcome, read_cells(project.results / "dataset"), facts)
-
-
-OVER = "too_many_threads"
-
-
-@pytest.mark.parametrize(
-    ("kernel", "statuses", "said"),
-    [
-        (
-            "unbuilt",
-            ["build_failed", "build_failed", OVER],
-            r"^kernel.cl does not compile: kernel.cl:\d+: error: .*this",
-        ),
-        (
-            "strays",
-            ["wrong_result", "wrong_result", OVER],
-            "^wrote 4096 words past the end of 'dst'$",
-        ),
-        (
-            "raises",
-            ["workload_failed", "workload_failed", OVER],
-            r"^own/raises/workload.py:\d+: KeyError: 'source'$",
-        ),
-        (
-            "some",
-            ["ok", "workload_failed", OVER],
-            r"^own/some/workload.py: proof returns 1 \(int\), not a Launch$",
-        ),
-    ],
-)
-def test_each_fault_is_a_row_with_its_status_and_message(
-    broken_run: BrokenRun, kernel: str, statuses: list[str], said: str
-) -> None:
-    ended = broken_run.ended(kernel)
-    assert [status for status, _ in ended] == statuses
-    assert re.search(said, ended[1][1])
-
-
-def test_the_terminal_names_the_first_error_with_its_log_and_every_failed_sweep(
-    user_run: UserRun, broken_run: BrokenRun
-) -> None:
-    """And the run ends with an error after its report."""
-    assert broken_run.outcome.status != 0
-    assert broken_run.outcome.jobs["measure"] == len(BROKEN)
-    assert (user_run.project.results / "report.pdf").read_bytes().startswith(b"%PDF-")
-    own = [x for x in broken_run.outcome.text.splitlines() if x.startswith("gpushmoo: ")]
+    assert outcome.status != 0
+    assert outcome.jobs["measure"] == len(BROKEN)
+    assert (project.results / "report.pdf").read_bytes().startswith(b"%PDF-")
+    cells = read_cells(project.results / "dataset").sort_values("block_x")
+    for name, (_, _, statuses, message) in BROKEN.items():
+        mine = cells[cells["kernel"] == name]
+        assert mine["status"].tolist() == [*statuses, "too_many_threads"]
+        assert re.search(message, mine["message"].iloc[1])
+    # The terminal names the first error with its log and every sweep that failed.
+    own = [x for x in outcome.text.splitlines() if x.startswith("gpushmoo: ")]
     (build,) = (x for x in own if "own/unbuilt" in x and ": error: " in x)
     log = "results/tiny/logs/build/unbuilt-float.log"
     assert build.endswith(f"(whole message: {log})")
-    assert "this" in (user_run.project.root / log).read_text()
+    assert "this" in (project.root / log).read_text()
     assert any("11 of 105 cells ended in a fault" in line for line in own), own
     (failed,) = (line for line in own if "could be measured" in line)
     for name in (*BROKEN, "mine"):
         dead = f"No cell of the sweep '{name}' could be measured" in failed
         assert dead == (name in ("unbuilt", "strays", "raises"))
-    assert "Traceback" not in broken_run.outcome.text
-
-
-def test_a_strict_run_fails_for_its_faults(user_run: UserRun, broken_run: BrokenRun) -> None:
-    strict = user_run.project.write_config("strict.yaml", {"strict": True})
-    outcome = user_run.project.snakemake(config=(*broken_run.config, strict))
-    assert outcome.status != 0
-    assert "11 of 105 cells ended in a fault" in outcome.text
     assert "Traceback" not in outcome.text
-    assert set(outcome.jobs) == {"verdict", "all"}
-
-
-def test_the_report_names_what_failed(broken_run: BrokenRun) -> None:
-    named = {f["where"].split(",")[0]: f["status"] for f in broken_run.facts["faults"]}
-    assert named.items() >= {
-        ("unbuilt", "build_failed"),
-        ("strays", "wrong_result"),
-        ("raises", "workload_failed"),
-        ("some", "workload_failed"),
-    }
-    findings = " ".join(f["sentence"] for f in broken_run.facts["findings"])
-    shown = {k["name"] for k in broken_run.facts["first_page"]["kernels"]}
+    facts = json.loads((project.results / "report.json").read_text())
+    named = {f["where"].split(",")[0]: f["status"] for f in facts["faults"]}
+    assert named.items() >= {(name, told[2][1]) for name, told in BROKEN.items()}
+    shown = {k["name"] for k in facts["first_page"]["kernels"]}
     assert "mine" in shown
     assert not shown & {"unbuilt", "raises"}
+    findings = " ".join(f["sentence"] for f in facts["findings"])
     assert "cells computed a wrong result" in findings
     assert "unbuilt, float, broken: kernel.cl does not compile" in findings
     assert "raises, float, good: own/raises/workload.py:" in findings
+    # A strict run fails for its faults, too.
+    strict = project.snakemake(config=(*files, project.write_config("x.yaml", {"strict": True})))
+    assert strict.status != 0
+    assert "11 of 105 cells ended in a fault" in strict.text
+    assert set(strict.jobs) == {"verdict", "all"}
 
 
 def test_a_kernel_that_ends_the_program_as_it_is_loaded_ends_the_run_with_a_sentence(

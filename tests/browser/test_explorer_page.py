@@ -92,6 +92,8 @@ def go(tab: Any, fragment: str) -> None:
     """Follow a link within the page, and wait until it is drawn."""
     tab.evaluate("document.getElementById('answer').replaceChildren()")
     tab.evaluate("link => { location.hash = link }", fragment)
+    # The page completes the address.
+    wait_for_link(tab, "timing=")
     settle(tab)
 
 
@@ -109,6 +111,12 @@ def wait_for_link(tab: Any, part: str) -> None:
 
 def params_of(cell: Any, axes: list[str]) -> str:
     return ", ".join(f"{axis} {int(cell[axis])}" for axis in axes) or "no launch parameters"
+
+
+def cells_at_1024(cells: pd.DataFrame, dtype: str) -> pd.DataFrame:
+    """Those of the map in COPY, or of another type."""
+    of_kernel = (cells["kernel"] == "copy2d_coalesced") & (cells["height"] == 1024)
+    return cells[of_kernel & (cells["cache_state"] == "warm") & (cells["dtype"] == dtype)]
 
 
 def listed(tab: Any) -> list[dict[str, str]]:
@@ -159,16 +167,14 @@ def test_a_pointer_over_the_map_shows_the_cell_and_a_click_keeps_it(
 ) -> None:
     tab.mouse.move(*place_of(tab, 3, 2))
     assert tab.inner_text("#tip").startswith("block_x 64, block_y 4")
-    assert tab.inner_text("#cell .params") == "block_x 64, block_y 4"
     tab.mouse.click(*place_of(tab, 3, 2))
     wait_for_link(tab, "cell=block_x%3A64%2Cblock_y%3A4")
     tab.mouse.move(5, 5)
     assert tab.is_hidden("#tip")
     assert tab.inner_text("#cell .params") == "block_x 64, block_y 4"
     told = dict(tab.evaluate(f"[...document.querySelectorAll('.figures tbody tr')].map({TEXTS})"))
-    where = (cells["dtype"] == "float") & (cells["height"] == 1024) & (cells["block_x"] == 64)
-    where &= (cells["cache_state"] == "warm") & (cells["block_y"] == 4)
-    (cell,) = cells[where].to_dict("records")
+    mine = cells_at_1024(cells, "float")
+    (cell,) = mine[(mine["block_x"] == 64) & (mine["block_y"] == 4)].to_dict("records")
     assert told["Bandwidth"] == f"{significant(cell['bandwidth_gbs'], 4)} GB/s"
     assert told["Threads in a block"] == "256"
     assert told["Registers of a thread"] == "32"
@@ -176,11 +182,6 @@ def test_a_pointer_over_the_map_shows_the_cell_and_a_click_keeps_it(
     assert "7 samples in 1 repeat" in tab.inner_text(".samples-note")
     settle(tab)
     assert tab.locator("#charts .chart").count() == 2
-
-
-def test_cross_sections_are_linked_with_the_map(tab: Any) -> None:
-    tab.mouse.click(*place_of(tab, 3, 2))
-    settle(tab)
     section = tab.locator("#charts .chart .u-over").first
     section.scroll_into_view_if_needed()
     box = section.bounding_box()
@@ -188,14 +189,12 @@ def test_cross_sections_are_linked_with_the_map(tab: Any) -> None:
     tab.mouse.move(box["x"] + 2, box["y"] + box["height"] / 2)
     tab.mouse.click(box["x"] + 2, box["y"] + box["height"] / 2)
     assert tab.inner_text("#cell .params") == "block_x 8, block_y 4"
-
-
-def test_a_fault_tells_its_status_and_its_message_is_only_text(tab: Any) -> None:
+    # A fault tells its status, and its message is only text.
+    tab.locator("#maps").scroll_into_view_if_needed()
     tab.mouse.click(*place_of(tab, 0, 1))
     assert tab.inner_text("#cell .status").startswith("wrong_result wrong result")
     assert tab.inner_text("#cell .message").startswith('</script><img src=x onerror="')
     assert tab.title() == "run · explorer"
-    assert tab.locator("#legend .fault").count() == 1
     assert "too_many_threads: more threads" in tab.inner_text("#legend")
 
 
@@ -234,9 +233,8 @@ def test_filters_leave_cells_out_and_the_answer_is_that_of_the_rest(
     settle(tab)
     rows = listed(tab)
     assert {row["threads in block"] for row in rows} == {"256"}
-    mine = cells[(cells["kernel"] == "copy2d_coalesced") & (cells["height"] == 1024)]
-    mine = mine[mine["cache_state"] == "warm"]
-    of_256 = mine[(mine["dtype"] == "float") & (mine["threads_per_block"] == 256)]
+    mine = cells_at_1024(cells, "float")
+    of_256 = mine[mine["threads_per_block"] == 256]
     assert len(rows) == len(of_256)
     best = params_of(tied_best(of_256).iloc[0], ["block_x", "block_y"])
     assert tab.get_attribute("#answer > div", "data-best") == best
@@ -249,15 +247,21 @@ def test_filters_leave_cells_out_and_the_answer_is_that_of_the_rest(
     tab.wait_for_function("document.getElementById('answer').innerText.includes('0.1 %')")
     near = []
     for dtype in ("double", "float"):
-        ok = mine[(mine["dtype"] == dtype) & (mine["status"] == "ok")]
+        ok = cells_at_1024(cells, dtype).query("status == 'ok'")
         close = ok[ok["bandwidth_gbs"] >= 0.999 * ok["bandwidth_gbs"].max()]
         near.append({params_of(cell, ["block_x", "block_y"]) for _, cell in close.iterrows()})
     told = {f"block_x {row['block_x']}, block_y {row['block_y']}" for row in listed(tab)}
     assert told == near[0] & near[1] != set()
     assert told != near[1]
+    # What a link names and is not there gives way to what is.
+    go(tab, "#kernel=none&dtype=half&size=1x1&x=z&show=z&sort=z&cell=z:1&fix=z:3&near=x&threads=7")
+    assert tab.locator("#answer > div").count() == 1
+    assert tab.inner_text("#answer").startswith("No cell passes the filters.")
 
 
-def test_the_table_is_sorted_by_any_column_and_copied_whole(tab: Any, cells: pd.DataFrame) -> None:
+def test_the_table_is_sorted_copied_whole_and_leads_to_its_cells(
+    tab: Any, cells: pd.DataFrame
+) -> None:
     speeds = [float(row["GB/s"]) for row in listed(tab) if row["status"] == "ok"]
     assert all(a >= b for a, b in pairwise(speeds))
     assert listed(tab)[-1]["GB/s"] == "–"
@@ -272,24 +276,19 @@ def test_the_table_is_sorted_by_any_column_and_copied_whole(tab: Any, cells: pd.
     tab.click("#copy-csv")
     assert tab.inner_text("#say") == "25 rows copied as CSV."
     rows = list(csv.DictReader(io.StringIO(tab.evaluate("window.copied"))))
-    mine = cells[(cells["dtype"] == "float") & (cells["height"] == 1024)]
-    mine = mine[(mine["kernel"] == "copy2d_coalesced") & (mine["cache_state"] == "warm")]
     exact = {(row["block_x"], row["block_y"]): row["median_s"] for row in rows}
-    for _, cell in mine[mine["status"] == "ok"].iterrows():
+    for _, cell in cells_at_1024(cells, "float").query("status == 'ok'").iterrows():
         told = exact[str(int(cell["block_x"])), str(int(cell["block_y"]))]
         assert float(told) == cell["median_s"]
     (fault,) = [row for row in rows if row["status"] == "wrong_result"]
     assert (fault["median_s"], fault["tied"]) == ("", "false")
-
-
-def test_a_row_of_the_table_leads_to_its_cell_by_click_and_by_key(tab: Any) -> None:
     settle(tab)
-    tab.locator("#table tbody tr").nth(3).click()
-    row = listed(tab)[3]
-    assert tab.inner_text("#cell .params") == f"block_x {row['block_x']}, block_y {row['block_y']}"
-    tab.locator("#table tbody tr").nth(5).locator("button").press("Enter")
-    row = listed(tab)[5]
-    assert tab.inner_text("#cell .params") == f"block_x {row['block_x']}, block_y {row['block_y']}"
+    for place, key in ((3, ""), (5, "Enter")):
+        line = tab.locator("#table tbody tr").nth(place)
+        line.locator("button").press(key) if key else line.click()
+        row = listed(tab)[place]
+        params = f"block_x {row['block_x']}, block_y {row['block_y']}"
+        assert tab.inner_text("#cell .params") == params
     settle(tab)
     assert tab.locator("#table tr[aria-current]").count() == 1
 
@@ -310,12 +309,6 @@ def test_a_link_holds_all_that_is_chosen(tab: Any, context: Any, place: Path) ->
     assert again.inner_text("#map-title") == "block_x over block_y"
     assert again.input_value("#choose-scale") == "log"
     again.close()
-
-
-def test_what_a_link_names_and_is_not_there_gives_way_to_what_is(tab: Any) -> None:
-    go(tab, "#kernel=none&dtype=half&size=1x1&x=z&show=z&sort=z&cell=z:1&fix=z:3&near=x&threads=7")
-    assert tab.locator("#answer > div").count() == 1
-    assert tab.inner_text("#answer").startswith("No cell passes the filters.")
 
 
 def test_one_axis_is_a_curve_with_its_model_and_none_a_cell(tab: Any) -> None:
@@ -379,19 +372,9 @@ def test_two_data_sets_stand_side_by_side(context: Any, place: Path) -> None:
     tab.close()
 
 
-def test_a_run_that_still_goes_on_says_how_much_is_in(context: Any, place: Path) -> None:
-    progress = Unfinished(shards=3, planned_shards=8, planned_cells=4321, about=True)
-    source = Source(place / "dataset", "mine", progress=progress)
-    write_page([source], place / "going.html")
-    tab = opened(context, place / "going.html")
-    said = tab.inner_text("#progress")
-    assert re.search(r"mine was .* [0-9]+ of about 4,321 cells are in, from 3 of 8 shards", said)
-    tab.close()
-
-
-def history_in(folder: Path, dataset: Path) -> Path:
-    """The folder of a history of six runs; from the fourth on copies in float take a tenth more."""
-    own = read_run(dataset)
+def test_a_run_that_goes_on_and_its_group_over_runs(context: Any, place: Path) -> None:
+    """Six runs; from the fourth on copies in float take a tenth more."""
+    own = read_run(place / "dataset")
     runs = []
     for day in range(1, 7):
         slower = np.where((own.cells["dtype"] == "float") & (day > 3), 1.1, 1.0)
@@ -399,14 +382,13 @@ def history_in(folder: Path, dataset: Path) -> Path:
         times |= {n: own.cells[n] / slower for n in own.cells if n.startswith("bandwidth_")}
         at = pd.Timestamp(2026, 1, day, tz="UTC")
         runs.append(replace(own, name=f"r{day}", cells=own.cells.assign(measured_at=at, **times)))
-    return history_of(runs, otava_in(folder)).save(folder / "history")
-
-
-def test_the_group_that_is_looked_at_is_drawn_over_runs(context: Any, place: Path) -> None:
-    history = history_in(place, place / "dataset")
-    source = Source(place / "dataset", "mine", history=history)
+    history = history_of(runs, otava_in(place)).save(place / "history")
+    progress = Unfinished(shards=3, planned_shards=8, planned_cells=4321, about=True)
+    source = Source(place / "dataset", "mine", history=history, progress=progress)
     write_page([source], place / "over-runs.html")
     tab = opened(context, place / "over-runs.html", COPY)
+    said = tab.inner_text("#progress")
+    assert re.search(r"mine was .* [0-9]+ of about 4,321 cells are in, from 3 of 8 shards", said)
     faults: list[str] = []
     tab.on("pageerror", lambda err: faults.append(str(err)))
     assert tab.locator("#runs canvas").count() == 2
@@ -439,7 +421,15 @@ def test_a_phone_shows_all_of_it_without_scrolling_aside(browser: Any, place: Pa
     context.close()
 
 
-def test_every_control_has_a_name_and_the_structure_is_told(tab: Any) -> None:
+def test_every_control_has_a_name_and_nothing_is_fetched(context: Any, place: Path) -> None:
+    tab = context.new_page()
+    asked: list[str] = []
+    tab.on("request", lambda request: asked.append(request.url))
+    page = (place / "page.html").as_uri()
+    tab.goto(page + COPY)
+    tab.wait_for_selector("html[data-loaded]")
+    assert {url.split(":")[0] for url in asked} <= {"file", "data", "blob"}
+    assert {url.split("#")[0] for url in asked if url.startswith("file:")} == {page}
     unnamed = tab.evaluate(
         """[...document.querySelectorAll('select, input, button')]
         .filter(e => !(e.labels?.length || e.textContent.trim() || e.getAttribute('aria-label')))
@@ -448,23 +438,9 @@ def test_every_control_has_a_name_and_the_structure_is_told(tab: Any) -> None:
     assert unnamed == []
     ids = tab.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id)")
     assert len(ids) == len(set(ids))
-    assert tab.get_attribute("html", "lang") == "en"
     assert tab.get_attribute("#maps", "aria-label").startswith("Heat map of block_y over block_x")
-    assert tab.get_attribute("#say", "aria-live") == "polite"
-    heads = tab.locator("#table thead th")
-    assert {heads.nth(i).get_attribute("scope") for i in range(heads.count())} == {"col"}
     # Where the keyboard is can be seen, on the map too.
     tab.focus("#maps")
     tab.keyboard.press("ArrowRight")
     assert tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-
-
-def test_nothing_is_fetched(context: Any, place: Path) -> None:
-    tab = context.new_page()
-    asked: list[str] = []
-    tab.on("request", lambda request: asked.append(request.url))
-    tab.goto((place / "page.html").as_uri())
-    tab.wait_for_selector("html[data-loaded]")
-    assert {url.split(":")[0] for url in asked} <= {"file", "data", "blob"}
-    assert [url for url in asked if url.startswith("file:")] == [(place / "page.html").as_uri()]
     tab.close()

@@ -84,37 +84,20 @@ def curve(plot: str, series: str) -> dict[int, float]:
 # Digits
 
 
-def test_every_plot_has_its_series_in_the_printed_order() -> None:
-    found = [(plot, series) for plot in PLOTS for series in printed(plot)]
-    assert found == list(HELD)
+def test_every_digit_is_as_printed_and_read_by_the_length_n() -> None:
+    assert [(plot, series) for plot in PLOTS for series in printed(plot)] == list(HELD)
     assert sorted(p.stem for p in FOLDER.glob("*.csv")) == sorted(PLOTS)
-
-
-@pytest.mark.parametrize(("plot", "series"), HELD)
-def test_a_series_is_printed_so(plot: str, series: str) -> None:
-    text = "\n".join(f"{x},{y}" for x, y in printed(plot)[series])
-    assert hashlib.sha256(text.encode()).hexdigest()[:32] == HELD[plot, series]
-
-
-@pytest.mark.parametrize(("plot", "series"), HELD)
-def test_reading_keeps_every_digit_and_counts_n(plot: str, series: str) -> None:
-    two = 2 if plot == "throughput" else 1
-    values = curve(plot, series)
-    assert {n * two: v for n, v in values.items()} == {
-        int(x): float(y) for x, y in printed(plot)[series]
-    }
-    if series not in REFERENCES:
-        assert list(values) == LENGTHS
-        assert all(v > 0 for v in values.values())
-
-
-def test_lines_are_told_from_measurements() -> None:
-    for plot in PLOTS:
-        rows = read_dot(FOLDER, plot)
-        lines = {} if plot.startswith("running") else {PCIE: 15.5, DEVICE_TO_HOST: 11.8}
-        told = rows[rows["reference"]]
-        assert dict(zip(told["series"], told["value"], strict=True)) == lines
-        assert set(told["n"]) <= {LENGTHS[0], LENGTHS[-1]}
+    for (plot, series), digest in HELD.items():
+        points = printed(plot)[series]
+        text = "\n".join(f"{x},{y}" for x, y in points)
+        assert hashlib.sha256(text.encode()).hexdigest()[:32] == digest
+        two = 2 if plot == "throughput" else 1
+        values = curve(plot, series)
+        assert {n * two: v for n, v in values.items()} == {int(x): float(y) for x, y in points}
+        if series in REFERENCES:
+            assert set(values.values()) == {{PCIE: 15.5, DEVICE_TO_HOST: 11.8}[series]}
+        else:
+            assert list(values) == LENGTHS
 
 
 # Between the plots
@@ -151,20 +134,12 @@ def test_two_clocks(plot: str, series: str) -> None:
     tick = Fraction(1000, 64)
     ticked = [n for n, t in curve(plot, series).items() if repetitions(t, tick, range(1, 52))]
     assert ticked == (LENGTHS if series.startswith("AVX") else LENGTHS[:1])
-
-
-@pytest.mark.parametrize(("plot", "series"), [k for k in TIMES if "CUDA" in k[1]])
-def test_cuda_times_are_tenths_of_microseconds_over_repetitions(plot: str, series: str) -> None:
+    told = slip("Two clocks")
+    assert numbers(told["slip"]) == [64, float(tick)]
+    assert told["corrected"] == f"n = {LENGTHS[0]} apart"
     for n, time in curve(plot, series).items():
         counts = (Fraction(time) * runs * 10_000 for runs in range(1, 319))
-        assert any(abs(c / round(c) - 1) < ROUNDING / 2 for c in counts), n
-
-
-def falls(series: str) -> list[tuple[int, int]]:
-    """Base-2 logarithms of the n that take over 5 % less time than n / 2, and the percent."""
-    times = curve("running_time_square", series)
-    drops = [(n, 1 - times[n] / times[m]) for m, n in pairwise(LENGTHS)]
-    return [(n.bit_length() - 1, round(100 * d)) for n, d in drops if d > 0.05]
+        assert "AVX" in series or any(abs(c / round(c) - 1) < ROUNDING / 2 for c in counts), n
 
 
 # Slips that the report prints
@@ -194,23 +169,6 @@ def powers(text: str) -> list[int]:
 def numbers(text: str) -> list[float]:
     """Every number in figures that has no exponent."""
     return [float(n) for n in re.findall(r"(?<![\d.])\d+(?:\.\d+)?(?!\.?\d|[⁰¹²³⁴⁵⁶⁷⁸⁹])", text)]
-
-
-def test_every_slip_has_its_four_texts() -> None:
-    assert len(SLIPS) > 6
-    for entry in SLIPS:
-        assert set(entry) == {"slip", "published", "corrected", "why"}
-        assert all(isinstance(text, str) and text == text.strip() for text in entry.values())
-        assert all(entry.values())
-        assert entry["why"].endswith(".")
-    assert len({entry["slip"] for entry in SLIPS}) == len(SLIPS)
-
-
-def test_slip_of_the_clocks() -> None:
-    """What it says of them is `test_two_clocks`."""
-    told = slip("Two clocks")
-    assert numbers(told["slip"]) == [64, 1000 / 64]
-    assert told["corrected"] == f"n = {LENGTHS[0]} apart"
 
 
 def test_slip_of_the_drawn_direction() -> None:
@@ -252,13 +210,7 @@ def test_any_number_of_streams_shares_all_elements_out() -> None:
     for streams in range(1, 65):
         found = shares(1_000_003, streams)
         assert 0 < found.device <= 2**19
-        assert found.host >= 0
         assert found.device + found.host == 1_000_003
-
-
-def test_at_every_plotted_length_the_host_has_no_share() -> None:
-    assert "the host has no share" in remark("is a power of two")
-    assert {shares(n).host for n in LENGTHS} == {0}
 
 
 def test_slip_of_the_counted_elements() -> None:
@@ -313,35 +265,35 @@ def test_remark_on_the_limit() -> None:
     assert round(100 * best / line) == reached
 
 
-def test_remark_on_float() -> None:
+def test_remarks_on_what_takes_longer() -> None:
     double, single = (curve("running_time", f"CUDA ({d})") for d in ITEMSIZE)
     longer = [n for n in LENGTHS if single[n] > double[n]]
     assert powers(remark("float takes longer than double")) == longer
-
-
-def saved(dtype: str) -> dict[int, float]:
-    """Share of the time of x · y that x · x saves."""
-    product, square = (
-        curve("running_time_square", f"CUDA{s} ({dtype})") for s in ("", " (square)")
-    )
-    return {n: 1 - square[n] / product[n] for n in LENGTHS}
-
-
-def test_remark_on_squares() -> None:
-    longer = [n for n, share in saved("float").items() if share < 0]
+    # Shares of the time of x · y that x · x saves.
+    saved = {}
+    for dtype in ITEMSIZE:
+        product, square = (
+            curve("running_time_square", f"CUDA{s} ({dtype})") for s in ("", " (square)")
+        )
+        saved[dtype] = {n: 1 - square[n] / product[n] for n in LENGTHS}
+    longer = [n for n, share in saved["float"].items() if share < 0]
     first, last, least, most = numbers(remark("squares of floats"))
     assert (first, last) == (longer[0], longer[-1])
-    shares = [100 * saved("double")[n] for n in longer]
-    assert (round(min(shares)), round(max(shares))) == (least, most)
+    percents = [100 * saved["double"][n] for n in longer]
+    assert (round(min(percents)), round(max(percents))) == (least, most)
+    assert "the host has no share" in remark("is a power of two")
+    assert {shares(n).host for n in LENGTHS} == {0}
 
 
 def test_remark_on_longer_arrays() -> None:
     told = remark("arrays of twice the length")
-    series = {s for p, s in TIMES if p == "running_time_square"}
-    drops = [percent for name in series for _, percent in falls(name)]
+    drops = []
+    for name in {s for p, s in TIMES if p == "running_time_square"}:
+        times = curve("running_time_square", name)
+        shorter = (1 - times[n] / times[m] for m, n in pairwise(LENGTHS))
+        drops += [round(100 * drop) for drop in shorter if drop > 0.05]
     assert numbers(told) == [min(drops), max(drops)]
-    count = {"three": 3, "four": 4, "five": 5, "six": 6}[told.split()[-2]]
-    assert len(drops) == count
+    assert len(drops) == {"three": 3, "four": 4, "five": 5, "six": 6}[told.split()[-2]]
     # Those of the host take longer at every place.
     for dtype in ITEMSIZE:
         times = curve("running_time", f"AVX ({dtype})")

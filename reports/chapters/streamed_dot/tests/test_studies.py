@@ -28,11 +28,9 @@ def flow_of(raw: dict[str, Any], kernels: dict[str, Any]) -> Flow:
     return Flow(raw | {"kernels": kernels}, ask_device=False)
 
 
-DOTS = {
-    "dot_streamed": {"sizes": [64]},
-    "dot_square": {"sizes": [64]},
-    "dot_host": {"sizes": [64]},
-    "dot_resident": {"sizes": [64]},
+STREAMED = "dot_streamed"
+DOTS: dict[str, Any] = {
+    name: {"sizes": [64]} for name in (STREAMED, "dot_square", "dot_host", "dot_resident")
 }
 
 
@@ -57,38 +55,22 @@ def drawn_studies(flow: Flow) -> list[str]:
     return [name.removesuffix("-dot") for name in names if name.endswith("-dot")]
 
 
-def drawn_plots(flow: Flow) -> list[str]:
-    return [Path(f).stem for f in flow.figure_files if Path(f).name.startswith("dot-")]
-
-
-def test_a_run_of_streamed_dot_products_has_its_studies_and_their_figures(
+def test_a_run_has_the_studies_and_plots_of_the_kernels_that_it_sweeps(
     raw_config: dict[str, Any],
 ) -> None:
     flow = flow_of(raw_config, DOTS)
     assert studies(flow) == drawn_studies(flow) == [*STUDIES]
     assert [plan_of(flow).files[s] for s in STUDIES] == [
-        "results/local/studies/timeline.parquet",
-        "results/local/studies/errors.parquet",
-        "results/local/studies/rivals.parquet",
+        f"results/local/studies/{name}.parquet" for name in ("timeline", "errors", "rivals")
     ]
-
-
-def test_only_plots_of_kernels_that_are_swept_stand_beside_the_documents(
-    raw_config: dict[str, Any],
-) -> None:
     products = ["dot-running_time", "dot-throughput"]
     squares = [f"{name}_square" for name in products]
-    assert drawn_plots(flow_of(raw_config, DOTS)) == products + squares
     # Without x · y the report has no page for them, and there are no studies.
-    for left_out, expected in (("dot_square", products), ("dot_streamed", [])):
+    for left_out, expected in (("", products + squares), ("dot_square", products), (STREAMED, [])):
         flow = flow_of(raw_config, {n: spec for n, spec in DOTS.items() if n != left_out})
-        assert drawn_plots(flow) == expected
+        drawn = [Path(f).stem for f in flow.figure_files if Path(f).name.startswith("dot-")]
+        assert drawn == expected
         assert bool(studies(flow)) == bool(drawn_studies(flow)) == bool(expected)
-
-
-def test_a_study_is_left_out_by_null_and_where_its_cells_kernels_are_not_swept(
-    raw_config: dict[str, Any],
-) -> None:
     asked = raw_config["chapters"]["streamed_dot"]
     for left_out in STUDIES:
         raw_config["chapters"]["streamed_dot"] = asked | {left_out: None}
@@ -97,9 +79,9 @@ def test_a_study_is_left_out_by_null_and_where_its_cells_kernels_are_not_swept(
     raw_config["chapters"]["streamed_dot"] = asked
     for cell in asked["timeline"].values():
         cell["kernel"] = "dot_square"
-    products = flow_of(raw_config, {name: DOTS[name] for name in ("dot_streamed", "dot_host")})
-    assert studies(products) == drawn_studies(products) == [ERRORS, RIVALS]
-    assert set(study_params(products, ERRORS)["folders"]) == {"dot_streamed", "dot_host"}
+    flow = flow_of(raw_config, {name: DOTS[name] for name in (STREAMED, "dot_host")})
+    assert studies(flow) == drawn_studies(flow) == [ERRORS, RIVALS]
+    assert set(study_params(flow, ERRORS)["folders"]) == {STREAMED, "dot_host"}
 
 
 @pytest.mark.parametrize("names", [None, [], [TIMELINE], [*STUDIES]])
@@ -121,37 +103,24 @@ def test_recorded_studies_are_read_where_they_lie(
         assert Path(plan_of(flow).files[name]).resolve() == folder / f"{name}.parquet"
 
 
-def test_the_job_of_the_timelines_is_told_its_cells_and_their_kernels(
-    raw_config: dict[str, Any],
-) -> None:
+def test_a_studys_job_is_told_its_cells_and_their_kernels(raw_config: dict[str, Any]) -> None:
     raw_config |= {"device": 1, "backend": "cuda"}
-    flow = flow_of(raw_config, DOTS)
+    flow = flow_of(raw_config, {**DOTS, "copy2d_coalesced": {"sizes": [64]}})
     params = study_params(flow, TIMELINE)
-    cells = {name: cell_of(spec) for name, spec in params["cells"].items()}
-    assert {f"chapters.streamed_dot.timeline.{n}": c for n, c in cells.items()} == plan_of(
-        flow
-    ).cells
+    cells = {f"chapters.streamed_dot.timeline.{n}": cell_of(s) for n, s in params["cells"].items()}
+    assert cells == plan_of(flow).cells
     assert (params["device"], params["backend"], params["seed"]) == (1, "cuda", raw_config["seed"])
-    assert params["folders"] == {"dot_streamed": "kernels/dot_streamed"}
+    assert params["folders"] == {STREAMED: "kernels/dot_streamed"}
+    told = study_params(flow, ERRORS)
+    assert set(told["folders"]) == set(DOTS)
+    assert told["study"] == raw_config["chapters"]["streamed_dot"]["errors"]
+    assert set(study_params(flow, RIVALS)["folders"]) == {STREAMED, "dot_square"}
+    for name in DOTS:
+        assert told["kernel_digests"][name] == flow.config.sweeps[name].folder.digest(".cu")
     # The order of cells in the configuration changes nothing.
     lines = raw_config["chapters"]["streamed_dot"]["timeline"]
     raw_config["chapters"]["streamed_dot"]["timeline"] = dict(reversed(lines.items()))
-    again = study_params(flow_of(raw_config, DOTS), TIMELINE)
-    assert str(again) == str(params)
-
-
-def test_the_job_of_the_errors_is_told_its_data_and_every_dot_product(
-    raw_config: dict[str, Any],
-) -> None:
-    raw_config["backend"] = "opencl"
-    flow = flow_of(raw_config, {**DOTS, "copy2d_coalesced": {"sizes": [64]}})
-    params = study_params(flow, ERRORS)
-    assert set(params["folders"]) == set(DOTS)
-    asked = raw_config["chapters"]["streamed_dot"]["errors"]
-    assert params["study"] == asked
-    assert set(study_params(flow, RIVALS)["folders"]) == {"dot_streamed", "dot_square"}
-    for name in DOTS:
-        assert params["kernel_digests"][name] == flow.config.sweeps[name].folder.digest(".cl")
+    assert str(study_params(flow_of(raw_config, DOTS), TIMELINE)) == str(params)
 
 
 @pytest.mark.parametrize(
@@ -160,10 +129,7 @@ def test_the_job_of_the_errors_is_told_its_data_and_every_dot_product(
         ("seed", 3, [*STUDIES]),
         ("device", 1, [*STUDIES]),
         ("chapters.streamed_dot.errors.sizes", [64], [ERRORS]),
-        ("chapters.streamed_dot.errors.conditions", [], [ERRORS]),
-        ("chapters.streamed_dot.errors.condition_size", 64, [ERRORS]),
         ("chapters.streamed_dot.rivals.lengths", [64], [RIVALS]),
-        ("chapters.streamed_dot.rivals.rounds", 7, [RIVALS]),
         ("chapters.streamed_dot.timeline.one stream, at once.size", 64, [TIMELINE]),
         ("chapters.streamed_dot.timeline.one stream, at once", None, [TIMELINE]),
         ("measure.max_samples", 99, []),
@@ -186,7 +152,7 @@ def test_what_a_study_depends_on_changes_its_job_and_nothing_else_does(
     assert changed == concerned
 
 
-@pytest.mark.parametrize("recorded", ["nowhere", "x" * 5000, "a{sweep}", "\0"])
+@pytest.mark.parametrize("recorded", ["nowhere", "a{sweep}"])
 def test_recorded_studies_must_be_a_folder(
     raw_config: dict[str, Any], recorded: str, tmp_path: Path
 ) -> None:
@@ -232,29 +198,21 @@ def with_axes(**changed: int) -> dict[str, Any]:
     return {**SPEC, "axes": {**AXES, **changed}}
 
 
-def test_a_timeline_is_of_the_cell_that_is_asked_for() -> None:
+def test_timelines_are_of_the_cells_that_are_asked_for_and_swept() -> None:
     found = planned({"mine": SPEC})["mine"]
     assert found == Cell(
-        "dot_streamed", "float", "pageable-fresh", Problem(1, 1000), tuple(sorted(AXES.items()))
+        STREAMED, "float", "pageable-fresh", Problem(1, 1000), tuple(sorted(AXES.items()))
     )
     least = with_axes(streams=1, min_per_stream=1, chunk=0, host_percent=0)
     most = with_axes(streams=2**28, chunk=2**28, host_percent=99)
-    bounds = planned({"least": least, "most": most})
+    bounds = planned({"least": least, "most": most, "other": None})
     assert (bounds["least"]["chunk"], bounds["most"]["host_percent"]) == (0, 99)
-
-
-def test_timelines_are_of_any_streamed_kernel_that_is_swept_and_as_many_as_have_room() -> None:
-    every = {"b": SPEC, "a": {**SPEC, "kernel": "dot_square"}, "c": None}
-    assert {n: c.kernel for n, c in planned(every).items()} == {
-        "b": "dot_streamed",
-        "a": "dot_square",
-    }
-    only = {"dot_streamed": FOLDERS["dot_streamed"]}
+    only = {STREAMED: FOLDERS[STREAMED]}
     assert list(planned({"mine": SPEC, "squares": {"kernel": "dot_square"}}, only)) == ["mine"]
-    most = {f"t{i}": with_axes(streams=1 + i) for i in range(MOST_TIMELINES)}
-    assert len(planned({**most, "x": None})) == MOST_TIMELINES
+    most_of = {f"t{i}": with_axes(streams=1 + i) for i in range(MOST_TIMELINES)}
+    assert len(planned({**most_of, "x": None})) == MOST_TIMELINES
     with pytest.raises(ChapterError, match=r"timeline: 4 cells; a figure has room for 3$"):
-        planned({**most, "x": SPEC})
+        planned({**most_of, "x": SPEC})
 
 
 @pytest.mark.parametrize(
@@ -265,7 +223,6 @@ def test_timelines_are_of_any_streamed_kernel_that_is_swept_and_as_many_as_have_
         ({**SPEC, "variant": "pinned"}, "variant", ["'pinned'", "pinned-pooled, pinned-fresh"]),
         ({**SPEC, "axes": AXES | {"block_x": 8}}, "axes", ["streams, ", "threads", "one value"]),
         (with_axes(streams=0), "axes.streams", ["is 0", "from 1 to"]),
-        (with_axes(threads=2**28 + 1), "axes.threads", [str(2**28 + 1), f"to {2**28}"]),
         (with_axes(chunk=-1), "axes.chunk", ["is -1", "from 0 to"]),
         (with_axes(host_percent=101), "axes.host_percent", ["is 101", "from 0 to 100"]),
         (with_axes(host_percent=100), "axes.host_percent", ["is 100", "nothing is streamed"]),
@@ -292,15 +249,10 @@ def test_a_cell_that_cannot_be_traced_is_refused_by_a_clause_that_names_the_key(
     ("path", "value", "words"),
     [
         ("timeline", {"mine": {**SPEC, "dtype": "half"}}, f"{KEY}.dtype: 'half'"),
-        ("timeline", {"mine": {**SPEC, "size": 2**28 + 1}}, f"{KEY}.size"),
         ("timeline", {"mine": {**SPEC, "cache": "warm"}}, f"{KEY}.cache"),
-        ("timeline", {"mine": {"kernel": "dot_streamed"}}, f"{KEY}.dtype"),
         ("timeline", {3: SPEC}, "a key must be a text"),
         ("errors.sizes", [0], "streamed_dot.errors.sizes.0"),
-        ("errors.conditions", [1.5], "streamed_dot.errors.conditions.0"),
-        ("errors.condition_size", 63, "streamed_dot.errors.condition_size"),
         ("rivals.rounds", 5, "streamed_dot.rivals.rounds"),
-        ("recorded", "", "streamed_dot.recorded"),
     ],
 )
 def test_a_fault_of_a_study_is_one_sentence_that_names_the_key(
@@ -371,7 +323,6 @@ CONFIG: dict[str, Any] = {
         },
     },
 }
-ERRORS_OF = {"dot_streamed", "dot_host", "dot_square", "dot_resident"}
 
 
 @pytest.fixture(scope="module")
@@ -402,34 +353,6 @@ def test_every_length_is_computed_right_by_every_way(
     assert (streamed["memcpy_gbs"] > 0).all()
 
 
-def test_the_report_has_the_documents_plots_and_its_page(
-    project: Project,
-) -> None:
-    results = project.root / "results/dots"
-    facts = json.loads((results / "report.json").read_text())
-    [chapter] = facts["chapters"]
-    page = chapter["facts"]
-    assert [f["file"] for f in page["figures"]] == [
-        "dot-running_time.svg",
-        "dot-throughput.svg",
-        "dot-running_time_square.svg",
-        "dot-throughput_square.svg",
-    ]
-    assert [f["file"] for f in page["rivals"]] == ["rivals-dot.svg"]
-    assert {r["operation"] for r in page["rivalries"]} == {"x·x", "x·y"}
-    assert all("not measured" not in r["against"] for r in page["rivalries"])
-    assert [c["dtype"] for c in page["sharings"]] == ["double", "float"] * 2
-    assert [(r["n"], r["library"]) for r in page["residents"]] == [("1000", "not measured")]
-    # What comes over a bus has no share of what the device's own memory can do.
-    host_fed = {"dot_streamed", "dot_host", "dot_square"}
-    best = pq.read_table(results / "summary/best.parquet").to_pandas()
-    assert host_fed < set(best["kernel"])
-    assert best.loc[best["kernel"].isin(host_fed), "share_of_peak"].isna().all()
-    # The page tells of them, and no row of the table of best sets.
-    assert facts["best"] == []
-    assert (results / "report.pdf").read_bytes().startswith(b"%PDF-")
-
-
 def test_the_studies_are_measured_drawn_and_told(project: Project) -> None:
     results = project.root / "results/dots"
     spans = read_timeline(results / "studies/timeline.parquet")
@@ -438,19 +361,36 @@ def test_the_studies_are_measured_drawn_and_told(project: Project) -> None:
     assert set(spans["stream"]) == {0, 1}
     assert spans["what"].value_counts().to_dict() == {COPY: 2 * 10, KERNEL: 10}
     assert spans["nbytes"].sum() == 900 * 2 * 8
-
     errors = pq.read_table(results / "studies/errors.parquet").to_pandas()
-    assert set(errors["kernel"]) == ERRORS_OF
-    assert set(errors["dtype"]) == {"float", "double"}
+    assert set(errors["kernel"]) == set(DOTS)
     assert set(errors["n"]) == {3, 64}
     assert errors["agrees"].all()
 
     facts = json.loads((results / "report.json").read_text())
-    page = facts["chapters"][0]["facts"]
-    for key, file in (("timelines", "timeline-dot.svg"), ("errors", "errors-dot.svg")):
-        assert [f["file"] for f in page[key]] == [file]
-        assert (results / "figures" / file).read_text().lstrip().startswith("<?xml")
-        note = json.loads((results / "figures" / file).with_suffix(".json").read_text())
-        assert page[key][0]["caption"] == note["caption"]
-    timeline = json.loads((results / "figures/timeline-dot.json").read_text())
-    assert timeline["finding"] in facts["chapters"][0]["findings"]
+    [chapter] = facts["chapters"]
+    page = chapter["facts"]
+    plots = [
+        f"dot-{name}{s}.svg" for s in ("", "_square") for name in ("running_time", "throughput")
+    ]
+    for key, files in (
+        ("figures", plots),
+        ("rivals", ["rivals-dot.svg"]),
+        ("timelines", ["timeline-dot.svg"]),
+        ("errors", ["errors-dot.svg"]),
+    ):
+        assert [f["file"] for f in page[key]] == files
+        for shown, file in zip(page[key], files, strict=True):
+            note = json.loads((results / "figures" / file).with_suffix(".json").read_text())
+            assert shown["caption"] == note["caption"]
+            assert note.get("finding", "") in chapter["findings"] or key != "timelines"
+    assert {r["operation"] for r in page["rivalries"]} == {"x·x", "x·y"}
+    assert [c["dtype"] for c in page["sharings"]] == ["double", "float"] * 2
+    assert [(r["n"], r["library"]) for r in page["residents"]] == [("1000", "not measured")]
+    # What comes over a bus has no share of what the device's own memory can do.
+    host_fed = {STREAMED, "dot_host", "dot_square"}
+    best = pq.read_table(results / "summary/best.parquet").to_pandas()
+    assert host_fed < set(best["kernel"])
+    assert best.loc[best["kernel"].isin(host_fed), "share_of_peak"].isna().all()
+    # The page tells of them, and no row of the table of best sets.
+    assert facts["best"] == []
+    assert (results / "report.pdf").read_bytes().startswith(b"%PDF-")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -28,33 +27,16 @@ def write(path: Path, **changes: Any) -> Path:
     return out
 
 
-def test_the_shipped_device_is_the_one_of_the_study() -> None:
-    machine = C1060
-    assert (machine.n_sm, machine.max_threads_per_sm, machine.half_warp) == (30, 1024, 16)
-    assert machine.partitions * machine.partition_bytes == 2048
-    assert machine.memory_data_rate_mhz == 2 * machine.memory_clock_mhz
-    assert machine.beat_cycles == Fraction(13, 8)
-
-
 @pytest.mark.parametrize(
     ("key", "value", "allowed"),
     [
         ("partitions", 0, "at least 1"),
-        ("n_sm", 0, "at least 1"),
         ("n_sm", 2.5, "whole number"),
-        ("n_sm", True, "whole number"),
         ("n_sms", 30, "unknown key 'n_sms'; allowed are "),
-        ("n_sms", 30, ", n_sm, "),
-        ("index_cycles", -36, "at least 1"),
         ("core_clock_ghz", -1.3, "above 0"),
-        ("core_clock_ghz", float("nan"), "above 0"),
-        ("core_clock_ghz", "fast", "above 0"),
-        ("memory_data_rate_mhz", 0, "above 0"),
         ("memory_data_rate_mhz", 399, "at least memory_clock_mhz"),
-        ("memory_clock_mhz", -400, "above 0"),
         ("latency_cycles", 1, "at least one bus transfer (1.625 core cycles)"),
         ("max_threads_per_sm", 15, "at least one half-warp (16 threads)"),
-        ("name", "  ", "non-empty"),
         ("name", 1060, "non-empty"),
         ("writes_awaited", "yes", "true or false"),
         ("partitions", 7, "must be a multiple of the 7 partitions"),
@@ -63,7 +45,6 @@ def test_the_shipped_device_is_the_one_of_the_study() -> None:
         ("t_ras_cycles", None, "the key t_ras_cycles is missing"),
         ("banks", 8, "mapping"),
         ("banks.count", 0, "at least 1"),
-        ("banks.t_cl_cycles", 0, "at least 1"),
         ("banks.page_bytes", 300, "multiple of partition_bytes (256)"),
         ("banks.burst_bytes", 48, "divide partition_bytes (256)"),
         ("banks.choose_from", 33, "at most open_ahead (32)"),
@@ -84,30 +65,20 @@ def test_an_impossible_value_is_refused(
     assert message.endswith(".")
 
 
-def test_without_banks_there_is_one_level_less(tmp_path: Path) -> None:
-    assert C1060.levels == tuple(Level)
-    assert load_machine(write(tmp_path, banks=None)).levels == (Level.BUS, Level.PARTITIONS)
-
-
 def test_the_least_possible_values_are_accepted(tmp_path: Path) -> None:
-    changes = {
-        "latency_cycles": 2,
-        "max_threads_per_sm": 16,
-        "memory_data_rate_mhz": 800,
-        "n_sm": 1,
-        "banks": None,
-    }
-    assert load_machine(write(tmp_path, **changes)).latency_cycles == 2
+    least = {"latency_cycles": 2, "max_threads_per_sm": 16, "memory_data_rate_mhz": 800, "n_sm": 1}
+    machine = load_machine(write(tmp_path, **least, banks=None))
+    assert machine.latency_cycles == 2
+    # Without banks there is one level less.
+    assert (C1060.levels, machine.levels) == (tuple(Level), (Level.BUS, Level.PARTITIONS))
 
 
 @pytest.mark.parametrize("text", ["- 1\n- 2\n", "", "name: [unclosed\nn_sm: 3\n"])
 def test_a_file_that_is_no_mapping_is_refused_in_one_sentence(tmp_path: Path, text: str) -> None:
     path = tmp_path / "device.yaml"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(MachineError) as caught:
+    with pytest.raises(MachineError, match=str(path)) as caught:
         load_machine(path)
-    assert isinstance(caught.value, ValueError)
-    assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -115,9 +86,7 @@ def test_a_file_that_is_no_mapping_is_refused_in_one_sentence(tmp_path: Path, te
     ("tiling", "words"),
     [
         ((32, 32, 4, 64, 8), "tiles 64 elements wide do not divide an array 32 elements wide"),
-        ((96, 32, 4, 64, 8), "tiles 64 elements wide do not divide an array 96 elements wide"),
         ((64, 4, 4, 64, 8), "tiles 8 elements high do not divide an array 4 elements high"),
-        ((64, 8, 4, 0, 8), "tiles 0 elements wide"),
         ((64, 8, 4, 64, 8, 1, 63), "a pitch of 63 elements is less than a row of 64"),
         ((64, 8, 4, 64, 8, 3), "3 elements of a thread do not divide a tile 8 elements high"),
     ],

@@ -36,25 +36,19 @@ def periods(run: Run, block: int = 0) -> set[Fraction]:
 # --- charts of one SM, worked by hand ------------------------------------------------------
 
 
-def test_reads_of_one_sm_are_index_bound_plus_one_latency() -> None:
-    run = simulate(C1060, FLOAT, 1, assumptions=FIRST_ASSUMPTIONS)
-    assert run.makespan_cycles == 128 * 32 * 20 + 401
-    assert periods(run) == {32 * 20}
-    assert run.bytes_moved == 256 * 256 * 4
-
-
 @pytest.mark.parametrize(
     ("assumptions", "slots"), [(FIRST_ASSUMPTIONS, 55), (CORRECTED_ASSUMPTIONS, 46)]
 )
-def test_every_tile_of_a_slotted_copy_takes_the_period_of_the_chart(
-    assumptions: Assumptions, slots: int
-) -> None:
+def test_every_tile_takes_the_period_of_the_chart(assumptions: Assumptions, slots: int) -> None:
     run = simulate(C1060, FLOAT, 1, chart=SLOTTED, assumptions=assumptions)
     unit = assumptions.index_cycles
     assert len(run.tile_starts[0]) == 128
     assert periods(run) == {slots * unit}
     assert run.makespan_cycles == 128 * slots * unit
     assert run.bytes_moved == 2 * 256 * 256 * 4
+    reads = simulate(C1060, FLOAT, 1, assumptions=FIRST_ASSUMPTIONS)
+    assert reads.makespan_cycles == 128 * 32 * 20 + 401
+    assert periods(reads) == {32 * 20}
 
 
 def test_slotted_chart_bar_by_bar() -> None:
@@ -94,31 +88,11 @@ def test_a_slot_holds_no_more_writes_than_cycles() -> None:
 # --- several SMs ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("num_partition", "tiles"), [(16, 8), (30, 5), (32, 8)])
-def test_critical_path_and_that_blocks_beyond_the_sms_share_the_first_ones(
-    num_partition: int, tiles: int
-) -> None:
-    run = simulate(C1060, DOUBLE, num_partition, chart=COPIES)
-    assert run.critical_path_tiles == tiles
-    assert sum(run.tiles_per_sm) == 128
-    if num_partition == 32:
-        assert run.tiles_per_sm == (8, 8, *[4] * 28)
-        assert run.sm_of_block[30:] == (0, 1)
-
-
-def test_a_block_beyond_all_slots_waits_for_the_first_one_to_end() -> None:
-    load = replace(FLOAT, n_tiles=61)
-    run = simulate(C1060, load, 61, chart=COPIES, trace_limit=10**6)
-    ends: dict[int, Fraction] = {}
-    for event in run.events:
-        if event.phase == "write":
-            ends[event.block] = max(ends.get(event.block, Fraction(0)), event.end)
-    others = [end for block, end in ends.items() if block != 60]
-    assert len(others) == 60
-    assert min(others) <= run.tile_starts[60][0] <= min(others) + C1060.index_cycles
-    assert run.sm_of_block[60] == run.sm_of_block[min(ends, key=lambda b: (ends[b], b))]
-    full = simulate(C1060, replace(load, n_tiles=60), 60, chart=COPIES)
-    assert run.makespan_cycles > full.makespan_cycles
+def test_critical_path_and_that_blocks_beyond_the_sms_share_the_first_ones() -> None:
+    runs = {n: simulate(C1060, DOUBLE, n, chart=COPIES) for n in (16, 30, 32)}
+    assert {n: run.critical_path_tiles for n, run in runs.items()} == {16: 8, 30: 5, 32: 8}
+    assert runs[32].tiles_per_sm == (8, 8, *[4] * 28)
+    assert runs[32].sm_of_block[30:] == (0, 1)
 
 
 def test_doubling_law_and_its_end_where_the_burst_outlasts_the_index() -> None:
@@ -275,23 +249,6 @@ def test_work_is_conserved_and_an_sm_does_one_thing_at_a_time(
             assert first.end <= then.start or (same_slot and both_write)
     if chart.slotted:
         assert all(t % durations.index_cycles == 0 for e in run.events for t in (e.start, e.end))
-
-
-@given(st.integers(1, 12), st.integers(1, 32), st.integers(1, 40), st.integers(2, 500), st.data())
-def test_closed_form_of_one_sm_reading(
-    tiles: int, half_warps: int, index: int, latency: int, data: st.DataObject
-) -> None:
-    """The turn of a half-warp comes round after all indices, or when its own data are back."""
-    transfer = data.draw(st.integers(1, index))  # a longer one would queue at the bus
-    run = simulate(
-        C1060,
-        TileCopy(tiles, half_warps, 64),
-        1,
-        assumptions=Assumptions(index, latency, Fraction(transfer)),
-    )
-    all_indices = half_warps * index
-    period = max(all_indices, index + latency + transfer)
-    assert run.makespan_cycles == (tiles - 1) * period + all_indices + latency + transfer
 
 
 @given(cases(), st.booleans(), st.integers(1, 30))

@@ -75,6 +75,12 @@ def test_ours_have_their_tied_shapes_interval_and_share() -> None:
     assert (row["tied"], row["shapes"]) == ("3 of 5", "256: 16×16, 32×8; 128: 8×16")
     for part in ("0.0671 GB/s (0.0668", "50 % of the load peak", "128, 256 threads", "3 of 5"):
         assert part in row["finding"]
+    # Of many tied shapes the fastest are named.
+    (row,) = page_of(cells_of({(4, n): 1.0 + n * 1e-5 for n in range(4, 24)}))["ours"]
+    assert (row["threads"], row["tied"]) == ("16 to 92", "20 of 20")
+    assert row["shapes"].endswith("; and 8 more")
+    assert "60: 4×15; " in row["shapes"]
+    assert "4×16" not in row["shapes"]
 
 
 def test_each_kernel_size_state_and_device_is_its_own_by_the_documents_variant_and_type() -> None:
@@ -135,33 +141,29 @@ PROOF = (STORED["kernel"], SUFFIXES[0])
 
 
 def test_stored_sums_are_compared_shape_by_shape() -> None:
-    plain = {(4, 4): 2.0, (4, 8): 1.0, (8, 4): 4.0}
-    stored = {(4, 4): 2.2, (4, 8): 1.3, (8, 4): 4.8}
+    plain = {(4, 4): 2.0, (4, 8): 1.0, (8, 4): 4.0, (8, 8): 1.0}
+    stored = {(4, 4): 2.2, (4, 8): 1.3, (8, 4): 4.8, (32, 32): 9.0}
     both = pd.concat([cells_of(plain), cells_of(stored, WRITTEN)])
     (found,) = written_sums(both, *PROOF).itertuples()
-    assert found.shapes == 3
-    assert found.median == pytest.approx(1.2)
+    assert (found.kernel, found.variant, found.shapes) == ("tex2d_sum", "block-point-clamp", 3)
     # Of 1.1, 1.2 and 1.3; linear between them.
-    assert (found.low, found.high) == (pytest.approx(1.11), pytest.approx(1.29))
-    assert found.variant == "block-point-clamp"
-    assert found.kernel == "tex2d_sum"
-
-
-def test_a_shape_measured_one_way_only_is_not_compared() -> None:
-    plain = cells_of({(4, 4): 2.0, (8, 8): 1.0})
-    stored = cells_of({(8, 8): 1.5, (32, 32): 9.0}, WRITTEN)
-    (found,) = written_sums(pd.concat([plain, stored]), *PROOF).itertuples()
-    assert written_sums(plain, *PROOF).empty
-    assert (found.shapes, found.median) == (1, pytest.approx(1.5))
-    failed = stored.assign(status="timeout")
-    assert written_sums(pd.concat([plain, failed]), *PROOF).empty
-
-
-def test_what_differs_in_more_than_the_sums_is_not_compared() -> None:
+    told = (found.median, found.low, found.high)
+    assert told == pytest.approx((1.2, 1.11, 1.29))
+    # What differs in more than the sums is not compared, nor what was not verified.
     others = [{"variant": "row-point-clamp"}, {"cache_state": "flushed"}, {"height": 2048}]
     others += [{"dtype": "float4"}, {"device_name": "H"}, {"kernel": "mine"}, {"waves": 1}]
+    others += [{"status": "timeout"}]
     parts = [cells_of(TIMES, WRITTEN), *(cells_of(TIMES, **change) for change in others)]
     assert written_sums(pd.concat(parts), *PROOF).empty
+    rows = page_of(pd.concat([both, cells_of({(4, 4): 2.1}, REDUCED)]))["written"]
+    assert rows[0] == {
+        "where": "float, block-point-clamp, 4096²",
+        "stored": "each texel's sum",
+        "shapes": "3",
+        "ratio": "1.20",
+        "range": "1.11 to 1.29",
+    }
+    assert (rows[1]["stored"].split()[0], rows[1]["ratio"]) == ("one", "1.05")
 
 
 # Persistent blocks, twins, and what is lost
@@ -178,22 +180,13 @@ def test_each_grid_has_its_best_shape_and_is_held_against_the_covering_one_and_t
     ]
     page = page_of(pd.concat(groups))
     assert [g["where"] for g in page["grids"]] == ["texture read, 4096²"] * 2
-    covering, wave = page["grids"]
+    names = ("grid", "threads", "named", "covering", "twin")
+    covering, wave = ([g[name] for name in names] for g in page["grids"])
+    assert covering == ["covers the image", "128", ["100 %", "80.0 %"], "—", "—"]
     # (4, 4) was measured in one grid only.
-    assert (covering["grid"], covering["threads"], covering["shapes"]) == (
-        "covers the image",
-        "128",
-        "1 of 3",
-    )
-    assert (covering["named"], covering["covering"], covering["twin"]) == (
-        ["100 %", "80.0 %"],
-        "—",
-        "—",
-    )
-    assert (wave["grid"], wave["threads"]) == ("1 wave", "192")
-    assert wave["named"] == ["80.0 %", "100 %"]
-    assert wave["covering"] == "0.818 (0.658 to 0.982)"
-    assert wave["twin"] == "2.00 (2.00 to 2.00)"
+    assert page["grids"][0]["shapes"] == "1 of 3"
+    both = ["0.818 (0.658 to 0.982)", "2.00 (2.00 to 2.00)"]
+    assert wave == ["1 wave", "192", ["80.0 %", "100 %"], *both]
     # What the document has is a grid that covers the image.
     assert [row["tied"] for row in page["ours"]] == ["1 of 4"]
     assert [c["shapes"] for c in page["classes"]] == ["3", "1"]
@@ -223,43 +216,11 @@ def provenance(kernel: str = "tex2d_sum", **found: Any) -> dict[str, Any]:
     return {"params": {"folder": f"kernels/{kernel}"}, "machine_code": None, **found}
 
 
-@pytest.mark.parametrize(
-    "cells",
-    [
-        cells_of(TIMES, kernel="copy2d_coalesced").drop(columns=["block_x", "block_y"]),
-        cells_of(TIMES, kernel="copy2d_coalesced"),
-        cells_of(TIMES, status="timeout"),
-        cells_of(TIMES, dtype="unorm8x4"),
-    ],
-)
-def test_without_the_documents_kernels_there_is_no_page(cells: pd.DataFrame) -> None:
-    assert textures_page(cells, [], PUBLISHED, []) is None
-
-
-def test_of_many_tied_shapes_the_fastest_are_named() -> None:
-    times = {(4, n): 1.0 + n * 1e-5 for n in range(4, 24)}
-    (row,) = page_of(cells_of(times))["ours"]
-    assert row["threads"] == "16 to 92"
-    assert row["tied"] == "20 of 20"
-    assert row["shapes"].endswith("; and 8 more")
-    assert "60: 4×15; " in row["shapes"]
-    assert "4×16" not in row["shapes"]
-
-
-def test_stored_sums_stand_on_the_page() -> None:
-    both = [cells_of({(4, 4): 2.5}, WRITTEN), cells_of({(4, 4): 2.1}, REDUCED)]
-    rows = page_of(pd.concat([cells_of({(4, 4): 2.0}), *both]))["written"]
-    assert rows[0] == {
-        "where": "float, block-point-clamp, 4096²",
-        "stored": "each texel's sum",
-        "shapes": "1",
-        "ratio": "1.25",
-        "range": "1.25 to 1.25",
-    }
-    assert [(r["stored"].split()[0], r["ratio"]) for r in rows] == [
-        ("each", "1.25"),
-        ("one", "1.05"),
-    ]
+def test_without_the_documents_kernels_there_is_no_page() -> None:
+    others = ({"kernel": "copy2d_coalesced"}, {"status": "timeout"}, {"dtype": "unorm8x4"})
+    tables = [cells_of(TIMES, **change) for change in others]
+    tables.append(tables[0].drop(columns=["block_x", "block_y"]))
+    assert [textures_page(cells, [], PUBLISHED, []) for cells in tables] == [None] * 4
 
 
 def test_machine_code_is_said_to_be_checked_only_where_it_was() -> None:

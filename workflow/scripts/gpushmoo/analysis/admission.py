@@ -64,10 +64,7 @@ def _difference(key: str, params: Any, planned: Any) -> tuple[str, Any, Any]:
 
 
 def _fault_of_cells(table: pa.Table, metadata: Mapping[str, Any]) -> str | None:
-    """Whether the rows are the cells of the shard's parameters.
-
-    A later repeat holds only those that are `fully_sampled` in the first: see `fault_of_repeat`.
-    """
+    """Whether the rows are the cells of the shard's parameters; of a later repeat some of them."""
     params = metadata["params"]
     resolved: Mapping[str, list[int]] = metadata.get("resolved_axes", {})
     values = {

@@ -88,17 +88,11 @@ def aggregate(
 ) -> None:
     """Write the dataset ``out/kernel=…/dtype=…/part-0.parquet`` from shards.
 
-    Every file has the same columns (the union of all axes, null where a kernel has none), so that
-    a reader needs no schema merging; kernel and dtype stand in the path. Rows are sorted by key.
-    The repeats of a shard become one row a cell, whose interval includes how far the repeats of the
-    whole run lie apart (`analysis.statistics`): those of kernels whose data come from the host, and
-    those of all others, each for themselves, since the host's memory and bus do not drift as the
-    device does. Each shard must hold what `plan` says, or without one what its own parameters say
-    (`analysis.admission`). Provenance of the shards goes along (see dataset_provenance). About
-    `run_bytes` of the rows are in memory at once, a few times over; the rest waits on disk.
-    Raises AggregateError for bad shards, naming each, for a doubled cell, and for shards of several
-    device models if they are all to be of `one_model`; OSError (no space). The old dataset then
-    stays.
+    Every file has all columns, null where a kernel has no such axis; rows are sorted by key. The
+    repeats of a shard become one row a cell, whose interval includes how far the run's repeats lie
+    apart; host-fed kernels count for themselves, as the host does not drift as the device does.
+    Each shard must hold what `plan` says, or its own parameters. About `run_bytes` of the rows are
+    in memory at once. Raises AggregateError, naming each bad shard; the old dataset then stays.
     """
     bad: list[tuple[Path, str]] = []
     shards = _opened(paths, plan, bad)
@@ -186,11 +180,7 @@ def _described(shard: Shard) -> tuple[int, ShardFile]:
 
 @cache
 def is_host_fed(folder: str) -> bool:
-    """Whether the data of the kernel in this folder of the project come from the host.
-
-    Of a kernel that is no longer there, as one of a recorded run may be, it is taken that they do
-    not.
-    """
+    """Whether the kernel's data come from the host; False of one that is no longer there."""
     try:
         return isinstance(load_kernel(ROOT / folder).workload, HostFedWorkload)
     except (KernelFolderError, WorkloadError):
@@ -242,10 +232,7 @@ def _widened(batch: pa.RecordBatch, schema: pa.Schema, number: int) -> pa.Record
 def _sorted(
     rows: Iterable[pa.RecordBatch], schema: pa.Schema, folder: Path, parts: int
 ) -> Iterator[pa.Table]:
-    """All rows by _ORDER, in `parts` equal ranges of keys; a table, maybe empty, at least.
-
-    Of several ranges each waits in a folder of its own below `folder` for its turn.
-    """
+    """All rows by _ORDER, in `parts` equal ranges of keys, which wait in `folder`."""
     if parts <= 2:
         yield pa.Table.from_batches(rows, schema=schema).sort_by(_ORDER)
         return

@@ -216,11 +216,7 @@ def launch_to_use(members: Sequence[Contest], groups: Sequence[Contest]) -> Laun
 
 @dataclass(frozen=True)
 class InCache:
-    """What is fastest where the bytes fit the cache, and what the launch for memory costs there.
-
-    `best` is a row of the data set. `cost` is a share of the time, None if that launch was not
-    measured there.
-    """
+    """The best row where the bytes fit the cache, and what the launch for memory costs there."""
 
     best: Mapping[str, Any]
     cost: float | None
@@ -295,10 +291,7 @@ def _advice(
     tied: Mapping[tuple[Any, ...], set[str]],
     peak: Sequence[PeakRow],
 ) -> Advice:
-    """The advice for the group of `top`; `tied` are the best cells of each of all `groups`.
-
-    `same_version` are the fastest cells of all groups that agree with `top` in VERSION.
-    """
+    """The advice for the group of `top`; `same_version` are the fastest cells of its VERSION."""
     main = tuple(top[list(GROUP)])
     group = groups[main]
     axes = axes_of(group)

@@ -29,10 +29,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class EnergyTable:
-    """Rows of ENERGY_SCHEMA that have figures, and what the study says of itself.
-
-    `why` nothing was measured, None where something was; `idle_w` before and after.
-    """
+    """Rows of ENERGY_SCHEMA with figures, or `why` there are none; `idle_w` before and after."""
 
     rows: Sequence[Row]
     why: str | None
@@ -94,10 +91,7 @@ def energy_groups(rows: Sequence[Row]) -> list[EnergyGroup]:
 
 
 def joules_ratio(a: Row, b: Row) -> MeanInterval:
-    """How many times the energy of `b` launch `a` takes for a byte, with its 95 % interval.
-
-    Of the rounds that both have, round by round, so that what drifts over rounds counts for none.
-    """
+    """How many times `b`'s energy `a` takes for a byte, round by round, with a 95 % interval."""
     pairs = zip(_per_round(a), _per_round(b), strict=False)
     found = mean_interval([math.log(x / y) for x, y in pairs])
     low, high = (None if end is None else math.exp(end) for end in (found.low, found.high))
@@ -190,10 +184,7 @@ def write_energy_cells(
     controls: Mapping[str, Collection[str]],
     out: Path,
 ) -> None:
-    """Choose the cells whose energy is measured (`energy_cells`), and write them to `out`.
-
-    Leaves out the kernels in `left_out`, and the control variants that `controls` lists by kernel.
-    """
+    """Write `energy_cells` to `out`, without kernels in `left_out` and variants in `controls`."""
     cells = read_medians(dataset)
     tops = read_best(best, [name for name in cells if is_axis(name)])
     cells = cells[~cells["kernel"].isin(left_out)]

@@ -49,10 +49,7 @@ def bytes_touched(cells: pd.DataFrame) -> pd.Series:
 
 
 def fastest(cells: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """The ``ok`` cell of the highest bandwidth in each group of equal `names`, sorted by them.
-
-    The frame also has the column BYTES_TOUCHED, which `names` may contain.
-    """
+    """The ``ok`` cell of the highest bandwidth for each `names`, sorted, with BYTES_TOUCHED."""
     ok = cells[cells["status"] == Status.OK]
     ok = ok.assign(**{BYTES_TOUCHED: bytes_touched(ok)})
     ranked = ok.sort_values(["bandwidth_gbs", "cell_key"], ascending=[False, True])
@@ -70,10 +67,7 @@ def cache_bytes(cells: pd.DataFrame) -> int | None:
 
 @dataclass(frozen=True)
 class CacheEnd:
-    """Between these working sets (bytes) the bandwidth of `dtype` falls to what lies outside.
-
-    `cache` is the nominal size of the last cache level in bytes; None if it is unknown.
-    """
+    """Between these working sets (bytes) bandwidth falls; `cache` is the nominal size, if known."""
 
     dtype: str
     low: int
@@ -108,10 +102,7 @@ def fall_interval(sizes: Sequence[int], bandwidths: Sequence[float]) -> tuple[in
 
 
 def cache_ends(cells: pd.DataFrame) -> list[CacheEnd]:
-    """The end of the cache in each dtype's warm series of one kernel, where it shows one.
-
-    A series is the fastest verified cell for each number of bytes touched.
-    """
+    """The end of the cache in each dtype's warm series of fastest cells, where it shows one."""
     warm = of_one_kind(cells[cells["cache_state"] == "warm"])
     series = fastest(warm, ["dtype", BYTES_TOUCHED])
     ends = []

@@ -26,11 +26,7 @@ class OpenedError(ValueError):
 
 @dataclass(frozen=True)
 class OpenedSet:
-    """A data set and the name of its run.
-
-    `finished` says whether it is that of a finished run. `plan` is that of a run that still goes
-    on, of which there are `shards` so far; None for all other data sets.
-    """
+    """A data set and its run's name; `plan`, and `shards` so far, of a run that still goes on."""
 
     dataset: Path
     name: str

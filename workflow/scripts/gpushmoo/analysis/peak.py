@@ -139,10 +139,7 @@ def cell_peak_gbs(rows: Sequence[PeakRow], cell: Mapping[str, Any]) -> float | N
 
 
 def share_of_peak(rows: Sequence[PeakRow], cell: Mapping[str, Any]) -> float | None:
-    """Bandwidth of a verified row of the dataset over its measured peak; None where there is none.
-
-    The plain quotient, for tables of data; what is printed is that of `told_share`.
-    """
+    """Bandwidth over the measured peak, the plain quotient; `told_share` is what is printed."""
     peak = cell_peak_gbs(rows, cell)
     return None if peak is None else float(cell["bandwidth_gbs"]) / peak
 

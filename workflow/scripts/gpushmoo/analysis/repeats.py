@@ -69,13 +69,10 @@ def shard_spread(tables: Sequence[pa.Table]) -> list[Replicated]:
 
 
 def _replicated(first: pa.Table, cells: Repeated) -> Replicated:
-    rounds, classes = _rounds(first, cells.rows), _classes(first, cells.rows)
-    return replicated([cells.logs], classes, rounds)
-
-
-def _rounds(table: pa.Table, rows: Places) -> list[Hashable]:
-    """Cells of one problem and condition are sampled in the same rounds, by one job."""
-    return _tuples(table, rows, ("height", "width", "cache_state", "timing_mode", "measured_at"))
+    # Cells of one problem and condition are sampled in the same rounds, by one job.
+    names = ("height", "width", "cache_state", "timing_mode", "measured_at")
+    rounds = _tuples(first, cells.rows, names)
+    return replicated([cells.logs], _classes(first, cells.rows), rounds)
 
 
 def _of_one_job(table: pa.Table, rows: Places) -> npt.NDArray[np.bool_]:

@@ -240,11 +240,7 @@ def _typical(changes: Sequence[float]) -> tuple[float, float] | None:
 
 
 def dataset_provenance(dataset: Path) -> list[dict[str, Any]]:
-    """Provenance of every shard in a dataset, in the order of partitions and paths.
-
-    In place of the device's readings, which are most of it, ``clocks_seen`` says in short what they
-    tell of its clocks. Raises BadParquetError where it cannot be read.
-    """
+    """Provenance of every shard in a dataset, with ``clocks_seen`` in place of the readings."""
     with readable(dataset):
         try:
             return list(_provenance(dataset))

@@ -45,10 +45,7 @@ class ChapterFolder:
 
 
 def find_chapters(folders: Iterable[Path]) -> dict[str, Path]:
-    """Folders of chapters by name; a folder is a chapter when it holds ``chapter.py``.
-
-    A folder that stands twice counts once.
-    """
+    """Folders of chapters by name; a folder is a chapter when it holds ``chapter.py``."""
     chapters: dict[str, Path] = {}
     for folder in once(folders):
         if not is_folder(folder):
@@ -64,10 +61,7 @@ def find_chapters(folders: Iterable[Path]) -> dict[str, Path]:
 
 
 def load_chapter(path: Path) -> ChapterFolder:
-    """Import ``chapter.py`` of a chapter's folder and read the schema of its options.
-
-    Raises ChapterFolderError when it does not import or does not keep the contract.
-    """
+    """Import a chapter's ``chapter.py`` and read its options' schema. Or ChapterFolderError."""
     if not path.name.isidentifier():
         raise ChapterFolderError(
             f"Chapter '{path.name}': its folder's name must consist of letters, digits and '_'."

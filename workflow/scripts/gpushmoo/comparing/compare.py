@@ -325,11 +325,12 @@ def compare_runs(
     if found[CELL].first.empty:
         raise CompareError("A and B have no verified cell in common.")
     cells = _cell_table(found[CELL], delta)
-    missing = _missing_cells(first, second)
+    missing, copies = _missing_cells(first, second), found[COPY]
+    places = copies.first.index.to_frame(index=False, name=PLACE)
     return Comparison(
         cells,
         _group_table(found[BEST], found[WHOLE], cells, missing, (first, second), delta),
-        _drift_table(found[COPY]),
+        places.assign(**_shares(copies.raw, "change"))[DRIFT_SCHEMA.names],
         missing,
         [run.name for run in first],
         [run.name for run in second],
@@ -441,10 +442,7 @@ def _group_table(
     sides: tuple[Side, Side],
     delta: float,
 ) -> pd.DataFrame:
-    """A row for each group that both sides have, with what became of its best cells and of all.
-
-    `cells` is the `_cell_table`, `missing` that of `_missing_cells` (CHANGED_GROUPS_SCHEMA).
-    """
+    """A row for each group of both sides, its best and all of it (CHANGED_GROUPS_SCHEMA)."""
     table, index = _with_changes(best), best.first.index
     believed = adjusted(table["p_value"].to_numpy()) <= FALSE_SHARE
     swept = swept_by_all([*sides[0], *sides[1]])
@@ -474,12 +472,6 @@ def _group_table(
         found = next((of[column] for of in (counts, lost) if column in of and len(of)), None)
         table[column] = 0 if found is None else found.reindex(index).fillna(0).to_numpy(int)
     return table[CHANGED_GROUPS_SCHEMA.names]
-
-
-def _drift_table(found: LevelChanges) -> pd.DataFrame:
-    """What the memcpy baseline took more in B in each place (DRIFT_SCHEMA)."""
-    places = found.first.index.to_frame(index=False, name=PLACE)
-    return places.assign(**_shares(found.raw, "change"))[DRIFT_SCHEMA.names]
 
 
 def regression(groups: Path, out: Path) -> None:

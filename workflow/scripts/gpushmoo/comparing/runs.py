@@ -173,7 +173,7 @@ def _common_repeats(repeats: pd.Series) -> Floats:
 
 
 def copies(run: RunCells) -> pd.DataFrame:
-    """The the memcpy baseline in each PLACE: LOG_S, minus the logarithm of its bandwidth.
+    """The memcpy baseline in each PLACE: LOG_S, minus the logarithm of its bandwidth.
 
     LOG_CELL is that of the place's median cell time, which gives its class; LOG_COPY is NaN.
     Where no cell has the bandwidth of a copy that is its peer, copies were timed all the same:
@@ -225,10 +225,7 @@ def refuse_unlike(sides: Sequence[Sequence[RunCells]]) -> None:
 def differences(
     first: Sequence[RunCells], second: Sequence[RunCells], kernels: Collection[str]
 ) -> list[str]:
-    """What A and B were measured, built or run by where both differ, a line each.
-
-    Only of shards of these `kernels`.
-    """
+    """What A and B were measured, built or run by where shards of these `kernels` differ."""
     a, b = (_facts(side, kernels) for side in (first, second))
     return [
         f"{name}: {_named(a[name])} → {_named(b[name])}"
@@ -337,10 +334,7 @@ def _common(indices: Iterable[pd.Index]) -> pd.Index:
 def usual_spreads(
     levels: Mapping[str, RunLevel], without: Collection[int] = ()
 ) -> dict[str, Spreads]:
-    """How far runs of the same thing lie apart, by level, from two or more of them.
-
-    `without` are places of runs that shall not count.
-    """
+    """How far runs of the same thing lie apart, by level; the places `without` do not count."""
     found = {}
     for name, level in levels.items():
         runs = [i for i in range(len(level.tables)) if i not in without]
@@ -354,10 +348,7 @@ def usual_spreads(
 
 @dataclass(frozen=True)
 class LevelChanges(Changes):
-    """What changed from the first to the second run of each pair, at one level.
-
-    `first` and `second` are the tables of the first pair's runs.
-    """
+    """What changed from first to second runs; the tables are those of the first pair."""
 
     first: pd.DataFrame
     second: pd.DataFrame
@@ -402,10 +393,7 @@ def _estimate(
     usual: Spreads | None,
     repeats: Sequence[Floats],
 ) -> ChangeEstimate:
-    """As `estimate`; rows with a NaN, which have no copy, are NaN.
-
-    `repeats` are blocks of log times of a run's repeats, for the spread of single pairs.
-    """
+    """`statistics.estimate`; NaN without a copy. `repeats` give the spread of single pairs."""
     known = np.asarray(np.isfinite(np.column_stack([changes, *repeats])).all(axis=1))
     out = ChangeEstimate(*(np.full(len(known), value) for value in (np.nan, np.inf, 1.0)))
     if not known.any():

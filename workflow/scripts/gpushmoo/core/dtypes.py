@@ -10,11 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class DType:
-    """An element type: NumPy scalar type times a number of lanes, packed without padding.
-
-    A `normalised` one holds bytes b that a texture fetch or image read returns as b / 255. What a
-    kernel's language calls the type is its backend's business.
-    """
+    """NumPy scalar times lanes, packed; a `normalised` byte b is read from images as b / 255."""
 
     name: str
     scalar: np.dtype[Any]

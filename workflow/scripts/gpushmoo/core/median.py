@@ -15,10 +15,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class MedianInterval:
-    """Median of n samples with the interval [low, high], in the samples' unit.
-
-    `coverage` is the interval's exact confidence; with few samples it stays under CONFIDENCE.
-    """
+    """Median of n samples with its interval, and that interval's exact confidence."""
 
     median: float
     low: float
@@ -54,10 +51,7 @@ def coverage_of(n: int) -> float:
 
 
 def median_interval(samples: Sequence[float]) -> MedianInterval:
-    """Median and order-statistic interval of `samples` (at least one). Raises ValueError if empty.
-
-    Six samples are the fewest whose full range covers the median with 95 %.
-    """
+    """Median and order-statistic interval of samples; six are the fewest for 95 %."""
     if not len(samples):
         raise ValueError("median of no samples")
     ordered = np.sort(np.asarray(samples, dtype=np.float64))

@@ -25,10 +25,7 @@ def refuse_braces(path: Path | str) -> None:
 
 
 def refuse_configfiles(arguments: Sequence[str]) -> None:
-    """Raise UnreadableError for a file that a command line of Snakemake names by --configfile.
-
-    Snakemake loads these files before it reads the Snakefile.
-    """
+    """Raise UnreadableError for a bad --configfile, which Snakemake loads before all else."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--configfile", "--configfiles", nargs="+", action="extend", default=[])
     for path in parser.parse_known_args(arguments)[0].configfile:
@@ -36,10 +33,7 @@ def refuse_configfiles(arguments: Sequence[str]) -> None:
 
 
 def read_mapping(path: Path | str) -> dict[Any, Any]:
-    """The mapping that a YAML (or JSON) file holds.
-
-    Raises UnreadableError, which names the file and, where there is one, the line.
-    """
+    """The mapping in a YAML or JSON file. Raises UnreadableError, with the line if it can."""
     try:
         value = _parse(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as err:

@@ -27,10 +27,7 @@ _NAME = re.compile(r"(\d+)-of-(\d+)(?:\.repeat-(\d+))?")
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """What the jobs of one sweep and dtype have in common, and in how many parts they share it.
-
-    `params` are those of a measuring job (see `plan.run_plan`) without its part and repeat.
-    """
+    """What the jobs of one sweep and dtype share: `params` without part and repeat, `parts`."""
 
     params: Mapping[str, Any]
     parts: int
@@ -100,11 +97,7 @@ def least_samples(min_samples: int, repeats: int) -> int:
 
 
 def fully_sampled(table: pa.Table, measure: Mapping[str, Any]) -> pa.ChunkedArray:
-    """Whether each cell is ``ok`` and has the samples of a whole cell, a column of booleans.
-
-    `measure` are a measuring job's parameters of that name. A search gives slow cells fewer
-    samples; no later repeat measures them.
-    """
+    """Whether each cell is ``ok`` and not one that a search gave fewer samples for being slow."""
     least = min(FEWEST, least_samples(measure["min_samples"], measure["repeats"]))
     ok = pc.equal(table.column("status"), Status.OK)
     taken = pc.fill_null(pc.list_value_length(table.column("samples_s")), 0)

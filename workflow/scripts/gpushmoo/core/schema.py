@@ -225,10 +225,7 @@ def is_axis(column: str) -> bool:
 
 
 def axis_fault(axes: Iterable[object]) -> str | None:
-    """Why the columns of a data set cannot be called so, as a clause; None when they can.
-
-    Case does not tell them apart: SQL and some file systems do not look at it.
-    """
+    """Why columns cannot be called so, as a clause; case does not tell them apart."""
     columns = {name.lower(): name for name in TAKEN}
     for axis in axes:
         if not isinstance(axis, str) or not _AXIS.fullmatch(axis):
@@ -245,10 +242,7 @@ def axis_fault(axes: Iterable[object]) -> str | None:
 
 
 def cell_schema(axes: Iterable[str]) -> pa.Schema:
-    """Schema of cells whose kernels have these launch-parameter axes (int64 columns, sorted).
-
-    Raises ValueError when an axis cannot be a column beside the others (see `axis_fault`).
-    """
+    """Schema of cells with these axes (int64, sorted). Raises ValueError by `axis_fault`."""
     names = sorted(set(axes))
     fault = axis_fault(names)
     if fault is not None:

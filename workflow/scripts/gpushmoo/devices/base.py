@@ -59,10 +59,7 @@ _ROOM = ("global_memory", "max_allocation", "max_image")
 
 
 def identity(device: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts that change times, out of a DeviceInfo as plain values; `extra` joins the others.
-
-    The clock of a CPU does not count, since runtimes may report its value of the moment.
-    """
+    """The facts that change times, with `extra`; a CPU's clock is that of the moment."""
     left_out = {*_ROOM, "extra", *(["core_clock_mhz"] if device["kind"] == "cpu" else [])}
     return {**{k: v for k, v in device.items() if k not in left_out}, **device["extra"]}
 

@@ -126,12 +126,11 @@ def _built(
     made = run_isolated(tasks, cores, _LIMIT_S)
     targets: dict[str, dict[str, VersionBuild]] = {target: {} for target in asked}
     for (target, name), result in made.items():
-        targets[target][name] = _failed(result.how) if isinstance(result, TaskEnded) else result
+        if isinstance(result, TaskEnded):
+            failure = f"the compiler's process {result.how}"
+            result = VersionBuild(status=Status.BUILD_FAILED, failure=failure)
+        targets[target][name] = result
     return KernelBuild(params["kernel_digest"], targets)
-
-
-def _failed(how: str) -> VersionBuild:
-    return VersionBuild(status=Status.BUILD_FAILED, failure=f"the compiler's process {how}")
 
 
 K = TypeVar("K")

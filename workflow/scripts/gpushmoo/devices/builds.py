@@ -114,10 +114,7 @@ def read_build(path: Path) -> KernelBuild:
 
 
 def kernel_source(folder: Path, suffix: str) -> str:
-    """The text of the kernel's ``kernel.cu`` or ``kernel.cl``.
-
-    Raises BuildError if it is missing or not UTF-8.
-    """
+    """The text of the kernel's source. Raises BuildError if it is missing or not UTF-8."""
     path = folder / f"kernel{suffix}"
     if not path.is_file():
         there = ", ".join(sorted(p.name for p in folder.glob("kernel.*"))) or "none"
@@ -146,10 +143,7 @@ class CompiledCode:
 def kept_code(
     parts: Sequence[str], folder: Path, compiled: Callable[[], CompiledCode]
 ) -> CompiledCode:
-    """The code of `parts` out of `folder`; compiled if it is missing or damaged.
-
-    `parts` determine the code: source, options, target, compiler.
-    """
+    """The code that `parts` determine out of `folder`; compiled if it is missing or damaged."""
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     path = folder / f"{key}.json"
     with suppress(DamagedFileError):  # or missing

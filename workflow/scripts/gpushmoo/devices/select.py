@@ -22,11 +22,7 @@ PROBE_TIMEOUT_S = 60
 
 @dataclass(frozen=True)
 class DeviceChoice:
-    """Which device to open.
-
-    `backend` is a name in the registry or ``auto``; `runtime` is one of the backend's runtimes or
-    ``auto``, and ignored if it has only one. `cache` is the runtimes' folder.
-    """
+    """Which device to open; backend and `runtime` may be ``auto``, `cache` is the runtimes'."""
 
     backend: str
     index: int
@@ -96,10 +92,7 @@ def probe(choice: DeviceChoice) -> DeviceInfo:
 
 
 def resolve(choice: DeviceChoice) -> tuple[DeviceChoice, DeviceInfo]:
-    """The first candidate for ``auto`` that answers a probe, and its facts.
-
-    Raises NoDeviceError with the reasons of all candidates.
-    """
+    """The first candidate for ``auto`` that answers a probe, and its facts; or NoDeviceError."""
     reasons = []
     for tried in _meant(choice):
         try:

@@ -80,10 +80,7 @@ class Block:
 def decimals(
     values: npt.NDArray[np.float64],
 ) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int16]]:
-    """Mantissas of DIGITS digits and powers of ten: 0.98766 is 9877 and -4.
-
-    What is no number has the power _NO_EXPONENT.
-    """
+    """Mantissas of DIGITS digits and powers of ten: 0.98766 is 9877 and -4; else _NO_EXPONENT."""
     known = np.isfinite(values) & (values != 0.0)
     # Zero is 0 and 0.
     exponents = np.where(np.isfinite(values), 0, _NO_EXPONENT)

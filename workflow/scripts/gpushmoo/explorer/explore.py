@@ -61,10 +61,7 @@ def explore(
 
 
 def write_page(sources: Sequence[Source], out: Path) -> None:
-    """Write the page of one data set, or two, to `out`, with a sum of itself at the end.
-
-    Raises BadParquetError for what is damaged, OSError where nothing can be written.
-    """
+    """Write the page of one data set, or two, to `out`, with a sum of itself at the end."""
     shown = [payload(source, prefix) for source, prefix in zip(sources, "ab", strict=False)]
     write_summed(out, page(shown, " and ".join(source.name for source in sources)))
 

@@ -30,17 +30,9 @@ DECIMAL = (
     *("within_half_width", "between_spread", "memcpy_gbs", "vs_memcpy", "working_set_over_cache"),
 )
 CODED = (
-    *(
-        "status",
-        "message",
-        "threads_per_block",
-        "blocks",
-        "tiles",
-        "multiprocessors",
-        "resident_blocks",
-    ),
-    *("registers", "bytes_read", "bytes_written", "launches_per_sample", "verified_words"),
-    *("wrong_words", "device_uuid", "backend", "measured_at"),
+    *("status", "message", "threads_per_block", "blocks", "tiles", "multiprocessors"),
+    *("resident_blocks", "registers", "bytes_read", "bytes_written", "launches_per_sample"),
+    *("verified_words", "wrong_words", "device_uuid", "backend", "measured_at"),
 )
 MODEL = "#predicted_gbs"
 # The order of a group's cells that have the same median.
@@ -59,10 +51,7 @@ class Unfinished:
 
 @dataclass(frozen=True)
 class Source:
-    """A data set and its name; the file of the device model's predictions, the history's folder.
-
-    `progress` is None where all of the run is in.
-    """
+    """A data set, its name, the model's predictions, the history; `progress` if it goes on."""
 
     dataset: Path
     name: str

@@ -48,10 +48,7 @@ class ExportError(UserError, ValueError):
 
 @dataclass(frozen=True, eq=False)
 class ExportGroup:
-    """The cells of one group (columns GROUP): all launches that were asked of one problem.
-
-    `cells` are its rows of the data set, `axes` its launch parameters.
-    """
+    """The cells of one group, all launches that were asked of one problem, and its `axes`."""
 
     key: Mapping[str, Any]
     cells: pd.DataFrame
@@ -211,10 +208,7 @@ def _choice(
 
 
 def margins(group: ExportGroup, point: Point) -> list[Margin]:
-    """The margins of usual blocks, the best launch that is not tied, and the slowest.
-
-    Empty where the launch was not measured in the group, or is the only one.
-    """
+    """The margins of usual blocks, the best launch that is not tied, and the slowest; or none."""
     if point not in group.ok:
         return []
     axes, values = [a for a, _ in point], tuple(v for _, v in point)

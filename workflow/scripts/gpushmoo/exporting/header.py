@@ -23,21 +23,14 @@ _LEAST_INT, _MOST_INT = -(2**31) + 1, 2**31 - 1
 
 @dataclass(frozen=True)
 class Entry:
-    """One choice in the headers: the lines of its comment, and its launch parameters.
-
-    The names of these are C identifiers of small letters, without the library's name before them.
-    """
+    """One choice in the headers: its comment's lines, and its launch parameters by C identifier."""
 
     comment: Sequence[str]
     constants: Mapping[str, int]
 
 
 def entries(choices: Sequence[Choice]) -> list[Entry]:
-    """Each choice for a header.
-
-    A variant is part of a name where its kernel has several. Raises ExportError for what cannot
-    stand in a C identifier, and where two constants would get the same name.
-    """
+    """Each choice for a header. Raises ExportError where two constants would get the same name."""
     variants: dict[str, set[str]] = {}
     for choice in choices:
         variants.setdefault(choice.target["kernel"], set()).add(choice.target["variant"])
@@ -62,10 +55,7 @@ def entries(choices: Sequence[Choice]) -> list[Entry]:
 
 
 def identifier(name: str) -> str:
-    """`name` as a part of a C identifier: small letters, digits, single underscores between them.
-
-    Two underscores in a row are reserved in C++. Raises ExportError where nothing is left.
-    """
+    """`name` as part of a C identifier; two underscores in a row are reserved in C++."""
     found = re.sub("[^a-z0-9]+", "_", name.lower()).strip("_")
     if not found:
         raise ExportError(

@@ -229,14 +229,8 @@ def _legend(
     cells: pd.DataFrame, x: str, y: str, limits: pd.DataFrame | None
 ) -> list[Patch | Line2D]:
     def dot(marker: str, size: float, face: str, label: str) -> Line2D:
-        style: dict[str, Any] = {
-            "marker": marker,
-            "ms": size,
-            "mfc": face,
-            "mec": "black",
-            "mew": 0.9,
-        }
-        return Line2D([], [], ls="", label=label, **style)
+        style: dict[str, Any] = {"marker": marker, "ms": size, "mfc": face, "mec": "black"}
+        return Line2D([], [], ls="", label=label, mew=0.9, **style)
 
     handles: list[Patch | Line2D] = [
         dot("o", 7, "none", "fastest"),
@@ -284,10 +278,7 @@ def _caption(panels: Panels, view: HeatMap, limits: pd.DataFrame | None) -> str:
 
 
 def _limits_of(panels: Panels, device: pd.DataFrame | None) -> pd.DataFrame | None:
-    """The cells with the column ``limit`` of the device model's table.
-
-    None without a model, or where it has none of the cells.
-    """
+    """The cells with the column ``limit`` of the device model's table; None where it has none."""
     if device is None:
         return None
     names = ["device_name", "cell_key"]

@@ -1,7 +1,4 @@
-"""Stage figure: draws a view of a kernel's cells from the results that it needs.
-
-A view that raises an error costs its own figure only, which then shows the error.
-"""
+"""Stage figure: draws a view of a kernel's cells; an error in a view costs its own figure only."""
 
 from __future__ import annotations
 

@@ -88,10 +88,7 @@ def state_words(state: str, cache: str) -> str:
 
 
 def subject(cells: pd.DataFrame, named: Collection[str]) -> str:
-    """The begin of a title for the cells of one kernel, problem and condition.
-
-    It names cache state and timing mode if their columns are `named`.
-    """
+    """The begin of a title for cells of one kernel and problem, with the conditions in `named`."""
     cell = cells.iloc[0]
     met = {
         "cache_state": state_words(cell["cache_state"], cache_word(cells)),

@@ -36,10 +36,7 @@ _HEAD_ROOM = {BEST: 0.2, COPY: 0.4}
 
 
 def history_figure(tables: Sequence[Path], svg: Path) -> None:
-    """Draw the `tables` of a run's history: the groups whose bests changed most.
-
-    Of groups that did not change, those of the largest problems come first.
-    """
+    """Draw the `tables` of a run's history: groups whose bests changed most, then the largest."""
     apply_style()
     found = read_history(tables[0].parent)
     if found.why is not None:
@@ -66,11 +63,7 @@ def _most_changed(found: History, every: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_timelines(rows: pd.DataFrame, changes: pd.DataFrame) -> Figure:
-    """One panel for each group: bandwidth in GB/s over runs in the order of time.
-
-    `rows` are its bests by run (HISTORY_SCHEMA), `changes` the change points
-    (CHANGE_POINTS_SCHEMA). Scales differ between panels.
-    """
+    """A panel for each group: its bests (`rows`) over runs in the order of time, and `changes`."""
     names = list(GROUP)
     groups = list(rows.groupby(names, observed=True))
     down = -(-len(groups) // _ACROSS)
@@ -160,11 +153,7 @@ _OTHER = "#7a7a7a"
 
 
 def draw_changes(groups: pd.DataFrame, names: Sequence[str], delta: float) -> Figure:
-    """A mark with its interval for each group's change in percent; `names` label the groups.
-
-    Filled marks are raw changes, hollow ones are relative to the memcpy baseline; the band is
-    ±`delta`.
-    """
+    """Each group's change in percent: raw filled, relative to memcpy hollow; ±`delta` shaded."""
     size = groups["change"].abs().to_numpy(float)
     shown = np.argsort(-size, kind="stable")[:MOST_GROUPS]
     shown = shown[np.argsort(groups["change"].to_numpy(float)[shown], kind="stable")]

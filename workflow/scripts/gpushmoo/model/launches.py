@@ -207,7 +207,7 @@ def _asked(blocks: Sequence[Sequence[Touched]], itemsize: int, piece: int, layou
         first_lines=_distinct(np.concatenate(lines)) / count,
         part_bytes=float(used_bytes[used_bytes < size].sum()) / count,
         warp_sectors=len(whole) / count,
-        block_sectors=_distinct(_regrouped(whole, warps)) / count,
+        block_sectors=_distinct(whole // _GROUP // warps * _GROUP + whole % _GROUP) / count,
         bytes=float(threads * itemsize * len(blocks[0])),
         distinct_bytes=_distinct(np.concatenate(elements)) * itemsize / count,
     )
@@ -221,11 +221,6 @@ def _keys(group: Ints, column: Ints, row: Ints) -> Ints:
     return np.asarray(group * _GROUP + row * _ROW + column).ravel()
 
 
-def _regrouped(keys: Ints, warps: int) -> Ints:
-    """Keys of warps as keys of their blocks."""
-    return np.asarray(keys // _GROUP // warps * _GROUP + keys % _GROUP)
-
-
 def _distinct(keys: Ints) -> int:
     return 1 + int(np.count_nonzero(np.diff(np.sort(keys))))
 
@@ -236,10 +231,7 @@ def _distinct(keys: Ints) -> int:
 def code_paths(
     provenance: Iterable[Mapping[str, Any]], recorded: Path | None = None
 ) -> dict[tuple[str, str, str, str], CodePath]:
-    """The paths through the kernels' machine code that the shards hold, by `Codes`' keys.
-
-    `recorded` is a file of paths for shards without any.
-    """
+    """The paths through machine code in the shards, or in the file `recorded`, by `Codes`' keys."""
     kept = read_json(recorded)["paths"] if recorded else {}
     found = {
         (kernel, dtype, version, entry): CodePath.from_json(path)
@@ -276,11 +268,7 @@ class Describer:
         self._counted: Counted = {}
 
     def table(self, cells: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str]]:
-        """A row for each verified cell that the model can say something of: the group's columns,
-        ``cell_key``, ``measured_s`` and those of `Launches`. And by kernel why it cannot.
-
-        It is a model of batched launches; of other kinds it says nothing.
-        """
+        """A row for each verified batched cell that can be described; by kernel why others not."""
         rows, why = [], {}
         wanted = (cells["status"] == Status.OK) & (cells["timing_mode"] == TIMING_MODES[0])
         for row in cells[wanted].to_dict("records"):
@@ -342,18 +330,21 @@ def _columns(
     read, written = workload.bytes_moved(cell)
     itemsize = DTYPES[cell.dtype].itemsize
     turn = max(traffic.load.bytes, traffic.store.bytes)
+    distinct = (traffic.store if traffic.store.bytes else traffic.load).distinct_bytes
     # Of persistent blocks the one with the most pieces of work lasts longest.
     persistent = workload.persistent_axis is not None or launch.waves > 0
     passes = (
         float(-(-launch.tiles // launch.blocks))
         if persistent
-        else max(1.0, max(read, written) / launch.blocks / max(1.0, _distinct_bytes(traffic)))
+        else max(1.0, max(read, written) / launch.blocks / max(1.0, distinct))
     )
     accesses = _instructions_a_pass(path, traffic, launch.threads)
     turns, waits, instructions, loads = _steps(path, accesses, passes)
     load, store = traffic.load, traffic.store
     image = traffic.image_loads or traffic.image_stores
     pictured = store if traffic.image_stores else load
+    parts = ((load.part_bytes, read), (store.part_bytes, written))
+    used = [part for part, moved in parts if moved]
     return {
         "blocks": launch.blocks,
         "warps": -(-launch.threads // WARP),
@@ -366,7 +357,7 @@ def _columns(
         "load_lines": load.lines * passes if read else 0.0,
         "store_lines": store.lines * passes if written else 0.0,
         "store_first_lines": store.first_lines * passes if written else 0.0,
-        "part_bytes": _mean_of_used((load.part_bytes, read), (store.part_bytes, written)) * passes,
+        "part_bytes": float(np.mean(used or [0.0])) * passes,
         "warp_sectors": (pictured.warp_sectors if image else 0.0) * passes,
         "block_sectors": (pictured.block_sectors if image else 0.0) * passes,
         "block_bytes": turn * passes,
@@ -379,20 +370,6 @@ def _columns(
     }
 
 
-def _distinct_bytes(traffic: BlockTraffic) -> float:
-    """Bytes that a turn of a block takes of the problem, each counted once."""
-    return max(
-        traffic.store.distinct_bytes,
-        traffic.load.distinct_bytes if not traffic.store.bytes else 0.0,
-    )
-
-
-def _mean_of_used(*sides: tuple[float, int]) -> float:
-    """Mean over the sides that move bytes."""
-    used = [part for part, moved in sides if moved]
-    return float(np.mean(used)) if used else 0.0
-
-
 def _instructions_a_pass(path: CodePath, traffic: BlockTraffic, threads: int) -> float:
     """Access instructions with which a thread does one pass, by what its block takes in it."""
     busier = traffic.load if traffic.load.bytes >= traffic.store.bytes else traffic.store
@@ -402,10 +379,7 @@ def _instructions_a_pass(path: CodePath, traffic: BlockTraffic, threads: int) ->
 
 
 def _steps(path: CodePath, accesses: float, passes: float) -> tuple[float, float, float, float]:
-    """Turns, waits, instructions and loads of a thread in `passes` of so many accesses each.
-
-    A loop that was unrolled does several passes a turn, and what is left over once.
-    """
+    """Turns, waits, instructions and loads of a thread; unrolled loops do several passes a turn."""
     once, turn = path.once, path.turn
     needed = max(1.0, round(accesses * passes))
     if not turn.accesses:
@@ -454,10 +428,7 @@ SHARED_STEP, SHARED_RESERVED = 128, 1024
 
 
 def resident_blocks(arch: str, threads: int, registers: int, shared_bytes: int) -> int:
-    """Blocks of so many threads, registers a thread and bytes of shared memory; 0: none fits.
-
-    Raises KeyError for an architecture that is not in MULTIPROCESSORS.
-    """
+    """Blocks that fit a multiprocessor. Raises KeyError for one not in MULTIPROCESSORS."""
     unit = MULTIPROCESSORS[arch]
     warps = -(-threads // WARP)
     a_warp = -(-registers * WARP // REGISTER_STEP) * REGISTER_STEP

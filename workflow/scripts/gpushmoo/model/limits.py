@@ -51,10 +51,7 @@ def improved(model: Model, limit: str, factor: float) -> Model:
 
 
 def factor_to_gain(model: Model, launch: Launches, limit: str) -> float | None:
-    """By what factor, up to MOST, a limit must become cheaper for one `launch` to gain GAIN.
-
-    None where no such factor does.
-    """
+    """By what factor, up to MOST, a limit must become cheaper for a `launch` to gain GAIN."""
     goal = float(model.seconds(launch)[0]) / GAIN
 
     def gains(factor: float) -> bool:
@@ -179,7 +176,8 @@ class CountedCells:
             return CountedLimit(self._binds(busy, unit), f"{busy[unit]:.0f} % busy")
         bound = [u for u in self.most if self._binds(busy, u)]
         if bound:
-            return CountedLimit(False, f"{', '.join(map(_name, bound))} busy")
+            names = ", ".join(u if u == "sm" else u.upper() for u in bound)
+            return CountedLimit(False, f"{names} busy")
         held = busy["active_warps"] / busy["room_for_warps"]
         free = held < 1 - FREE
         backed = free if limit == "dispatch" else not free
@@ -189,15 +187,8 @@ class CountedCells:
         return busy[unit] >= BOUND * self.most[unit]
 
 
-def _name(unit: str) -> str:
-    return unit if unit == "sm" else unit.upper()
-
-
 def read_counted(files: Iterable[Path]) -> dict[str, CountedCells]:
-    """What the study of counters wrote, by the device's name.
-
-    Raises DamagedFileError.
-    """
+    """What the study of counters wrote, by the device's name."""
     found: dict[str, dict[str, Any]] = {}
     for file in files:
         told = read_json(file)

@@ -30,18 +30,9 @@ KERNELS = ("chase", "dispatch", "issue", "global_load", "global_store", "global_
 # The columns of verified cells that are read here, besides the axes.
 COLUMNS = frozenset(
     {
-        *(
-            "kernel",
-            "height",
-            "width",
-            "cache_state",
-            "device_name",
-            "status",
-            "multiprocessors",
-            "blocks",
-        ),
-        *("bytes_read", "bytes_written", "working_set_over_cache", "tiles", "launches_per_sample"),
-        *("threads_per_block", "median_s", "median_low_s", "median_high_s"),
+        *("kernel", "height", "width", "cache_state", "device_name", "status", "multiprocessors"),
+        *("blocks", "bytes_read", "bytes_written", "working_set_over_cache", "tiles"),
+        *("launches_per_sample", "threads_per_block", "median_s", "median_low_s", "median_high_s"),
     }
 )
 # In units of the last cache level. A latency is of the cache up to the first of these; up to the
@@ -100,10 +91,7 @@ def machine_facts(cells: pd.DataFrame) -> tuple[tuple[MachineFact, ...], dict[st
 
 
 def measure_machine(dataset: Path, out: Path) -> None:
-    """Write the figures of every device of the data set.
-
-    ``{"devices": [{"device": name, "facts": [...], "missing": {name: sentence}}]}``
-    """
+    """Write ``{"devices": [{"device": name, "facts": [...], "missing": {name: sentence}}]}``."""
     where = {"kernel": list(KERNELS), "status": "ok", "timing_mode": TIMING_MODES[0]}
     cells = read_cells(dataset, where, COLUMNS)
     devices = []

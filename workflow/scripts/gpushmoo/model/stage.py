@@ -55,11 +55,7 @@ DEVICE_MODEL_SCHEMA = ModelledCell.schema()
 def fit_devices(
     dataset: Path, folders: Mapping[str, str], code: Sequence[Path], fits: Path, table: Path
 ) -> None:
-    """Fit the model to every device of the data set.
-
-    `folders` of the kernels are relative to ROOT; `code` are files of recorded code paths, one or
-    none. Writes ``{"devices": [...]}`` and a table of DEVICE_MODEL_SCHEMA.
-    """
+    """Fit the model to every device; `code` are files of recorded code paths, one or none."""
     cells = read_medians(dataset, {"kernel": list(folders)})
     provenance = dataset_provenance(dataset)
     codes = code_paths(provenance, next(iter(code), None))
@@ -86,10 +82,7 @@ def _arch(shards: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def fit_cells(device: str, cells: pd.DataFrame, describer: Describer) -> tuple[Json, pd.DataFrame]:
-    """The model of one device from its `cells`: what is written of it, and its table.
-
-    Without enough cells the first has a sentence ``why`` and no parameters, the second no rows.
-    """
+    """The model of one device, and its table; of too few cells a sentence ``why``, and no rows."""
     described, left_out = describer.table(cells)
     if len(described) < FEWEST:
         why = f"{len(described)} cells are too few for {len(PARAMETERS)} parameters"

@@ -73,11 +73,7 @@ def default_config() -> dict[str, Any]:
 
 
 def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> RunConfig:
-    """Check `raw` (the merged YAML) against schema and cross-field rules.
-
-    `root` is the project's folder, which relative paths refer to; the run's own lies in `results`.
-    Raises ConfigError.
-    """
+    """Check `raw`, the merged YAML; relative paths refer to `root`. Raises ConfigError."""
     schema = config_schema()
     check_schema(raw, schema)
     raw = _with_studies(with_defaults(raw, schema), root)
@@ -204,10 +200,7 @@ def check_memory(config: RunConfig, memory: int, allocation: int) -> None:
 
 
 def read_compared(raw: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Folders `a`, `b` and `noise_runs`, and `threshold`; None where nothing is compared.
-
-    Relative folders begin at the working directory. Raises ConfigError.
-    """
+    """Folders `a`, `b`, `noise_runs`, and `threshold`; None where nothing is compared."""
     sides = [_several(raw[side]) for side in ("before", "after")]
     if not any(sides):
         return None

@@ -18,12 +18,7 @@ from .sweeps import SweepConfig
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """One figure of a view of the kernel in `folder`.
-
-    `problem` and `cache_state` are None where it shows all that the kernel was swept over, `dtype`
-    where it shows all `dtypes`, which are in the order of the configuration. It shows one kind of
-    launch, which its name says unless it is the usual one.
-    """
+    """One figure of a view of the kernel in `folder`; what is None shows all that was swept."""
 
     folder: KernelFolder
     view: View
@@ -62,12 +57,7 @@ class FigureSpec:
 
 
 def figures_of(sweep: SweepConfig, backend: str) -> list[FigureSpec]:
-    """The figures of a sweep, in the order of its kernel's views and dtypes.
-
-    Of a view that has a figure for each size or cache state, the largest size stands for all, and
-    the state that is named first in CACHE_STATES; of timing modes the one that TIMING_MODES
-    names first. The explorer shows the others.
-    """
+    """The figures of a sweep; the largest size, the first state and mode stand for all."""
     workload = sweep.folder.workload
     largest = max(sweep.problems, key=lambda p: (p.height * p.width, p.height))
     first_kind = next(k for k in TIMING_MODES if k in sweep.timing_modes)

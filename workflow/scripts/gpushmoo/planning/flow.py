@@ -39,16 +39,10 @@ HISTORY = ("history.parquet", "change_points.parquet", "summary.md")
 
 
 class Flow:
-    """A run as Snakemake sees it. Paths are relative to the working directory.
-
-    `shards` are those that it measures.
-    """
+    """A run as Snakemake sees it; paths are relative to the working directory."""
 
     def __init__(self, raw: Mapping[str, Any], ask_device: bool, results: Path = RESULTS) -> None:
-        """Check the configuration; with `ask_device` resolve ``backend: auto`` on this host.
-
-        The run's folder lies in `results`. Raises ConfigError or NoDeviceError, each one sentence.
-        """
+        """Check the configuration; with `ask_device` resolve ``backend: auto`` on this host."""
         self.config: RunConfig = load_config(raw, ROOT, results)
         self.shards: list[ShardJob] = [] if self.config.dataset else plan_shards(self.config)
         self.results = self.config.results
@@ -367,10 +361,7 @@ class Flow:
 
     @property
     def run_figures(self) -> dict[str, str]:
-        """The report's headings of figures of the run as a whole, by name; "" is a page of its own.
-
-        A rule makes each of them.
-        """
+        """Headings of figures of the run as a whole, by name; "" is a page of its own."""
         figures = (("energy", "", self.energy_files), ("history", "", self.config.earlier))
         return {name: heading for name, heading, asked in figures if asked}
 

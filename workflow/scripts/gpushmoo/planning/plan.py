@@ -45,10 +45,7 @@ class ShardJob:
 
 
 def plan_shards(config: RunConfig) -> list[ShardJob]:
-    """All shards of a run, a whole repeat after the other, in a fixed order; asks no device.
-
-    Raises ConfigError, before there is any, where they are more than MOST_SHARDS.
-    """
+    """All shards of a run, a repeat after the other, without a device. Raises ConfigError."""
     counts = {name: _shards(sweep, config) for name, sweep in config.sweeps.items()}
     dtypes = {name: sweep.dtypes for name, sweep in config.sweeps.items()}
     repeats, per_shard = config.measure["repeats"], config["measure"]["cells_per_shard"]
@@ -116,10 +113,7 @@ def sweep_params(sweep: SweepConfig, dtype: str, backend: str, **asked: Any) -> 
 
 
 def build_params(sweep: SweepConfig, dtype: str, backend: str, **asked: Any) -> dict[str, Any]:
-    """Everything that a build file depends on besides its code.
-
-    `asked` are device, opencl_runtime and cuda_arch.
-    """
+    """All that a build file depends on besides its code."""
     versions = [[v.variant, [list(value) for value in v.values]] for v in sweep.versions[dtype]]
     return {**asked, **_kernel_params(sweep, dtype, backend), "versions": versions}
 

@@ -43,11 +43,7 @@ _YAML_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 
 
 def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
-    """The run of a checked configuration.
-
-    Only the process that the user started asks a device, and not for `snakemake --lint`. Raises
-    ValueError with one sentence.
-    """
+    """The run of a checked configuration; only the user's own process asks a device."""
     plain = default_config()
     for part, folder in _given(config, workflow):
         # `--config strict=true` arrives as a text.
@@ -73,10 +69,7 @@ def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
 
 
 def _given(config: Mapping[str, Any], workflow: Any) -> list[tuple[Mapping[str, Any], Path]]:
-    """The parts of the configuration without the defaults, with their folders; the last one wins.
-
-    A workflow that imports these rules may give the whole of it.
-    """
+    """The configuration's parts without the defaults, with their folders; the last one wins."""
     here, settings = Path.cwd(), workflow.config_settings
     if workflow.modifier.skip_configfile:
         return [(config, here)]
@@ -158,10 +151,7 @@ def check_at_start(flow: Flow, workflow: Any) -> None:
 
 
 def start_run(flow: Flow, workflow: Any, jobs: Sequence[Any]) -> None:
-    """Check folder, device and programs, write the plan and start measuring servers for `jobs`.
-
-    Raises SystemExit with one sentence.
-    """
+    """Check folder, device and programs, write the plan, start servers. Raises SystemExit."""
     try:
         refuse_unwritable(flow.results)
         if workflow.local_exec and any(job.resources.get("gpu", 0) for job in jobs):
@@ -349,10 +339,7 @@ def remeasured_shards(flow: Flow) -> frozenset[str]:
 def cells_ended_as(
     statuses: Collection[Status], paths: Iterable[str]
 ) -> dict[str, Counter[Status]]:
-    """Number of cells that ended with each of `statuses`, by path of the shards that have any.
-
-    A shard that is missing or damaged has none: it is measured anew for that.
-    """
+    """Number of cells that ended so, by path of the shards that have any."""
     counts = {path: _count(statuses, Path(path)) for path in paths if Path(path).exists()}
     return {path: cells for path, cells in counts.items() if cells}
 

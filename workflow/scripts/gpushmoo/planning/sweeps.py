@@ -97,10 +97,7 @@ class SweepConfig:
 
 
 def named_sweep(name: str, spec: Any, paths: Mapping[str, Path]) -> SweepConfig:
-    """The sweep that a configuration calls `name`; `paths` are kernels' folders by name.
-
-    Raises ConfigError, or KernelFolderError where the folder does not keep the contract.
-    """
+    """The sweep that a configuration calls `name`; `paths` are kernels' folders by name."""
     if not re.fullmatch("[A-Za-z0-9_]+", name):
         raise ConfigError(
             f"kernels.{name}: a sweep's name must consist of letters, digits and '_'."
@@ -116,10 +113,7 @@ def named_sweep(name: str, spec: Any, paths: Mapping[str, Path]) -> SweepConfig:
 
 
 def read_sweep(key: str, spec: Mapping[str, Any], folder: KernelFolder) -> SweepConfig:
-    """The sweep of `folder` that `spec` asks for; what it leaves out is the kernel's own default.
-
-    `key` stands before its keys in sentences. Raises ConfigError.
-    """
+    """The sweep of `folder` that `spec` asks for; `key` stands before its keys in sentences."""
     w = folder.workload
     axes = {name: value for name, value in w.axes.items() if value != 0} | spec.get("axes", {})
     refuse_unknown(f"{key}axes", axes, w.axes)
@@ -176,10 +170,7 @@ _CALLED = {"cell_budget_s": "budget_s", "cell_timeout_s": "timeout_s"}
 
 
 def measure_params(key: str, m: Mapping[str, Any]) -> dict[str, Any]:
-    """What jobs are told of `m`, how to measure: plain values, as `settings_of` reads them.
-
-    `key` stands before those of `m` in sentences. Raises ConfigError.
-    """
+    """What jobs are told of `m`, how to measure, as `settings_of` reads it."""
     if m["max_samples"] < m["min_samples"]:
         raise ConfigError(
             f"{key}max_samples is {m['max_samples']} but must be at least {key}min_samples, "

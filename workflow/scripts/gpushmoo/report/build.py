@@ -35,12 +35,7 @@ log = logging.getLogger(__name__)
 
 
 def build_report(files: Mapping[str, Any], spec: Mapping[str, Any], facts: Path, pdf: Path) -> None:
-    """Write the report's `facts` as JSON, and the `pdf`.
-
-    `files` are those of the rule's input by name; lists of studies, models and histories may be
-    empty. The same files in give the same bytes out: no date, no system fonts, figures without
-    dates.
-    """
+    """Write the report's `facts` as JSON and the `pdf`; `files` are the rule's input by name."""
     cells, peak = read_medians(files["dataset"]), read_peak(files["peak"])
     provenance = dataset_provenance(files["dataset"])
     read = cells, peak, provenance

@@ -38,10 +38,7 @@ def compare_runs(spec: Mapping[str, Any], tables: Sequence[Path]) -> None:
 
 
 def build_comparison(found: Comparison, folder: Path) -> None:
-    """Write the picture ``changes.svg`` and the page ``compare.pdf`` into `folder`.
-
-    The same comparison gives the same bytes.
-    """
+    """Write the picture ``changes.svg`` and the page ``compare.pdf`` into `folder`."""
     apply_style()
     names = [group_words(row) for row in found.groups.to_dict("records")]
     facts = comparison_facts(found)

@@ -9,14 +9,7 @@ from typing import TypeVar
 import pandas as pd
 
 from ..analysis.best import Advice
-from ..analysis.fastest import (
-    Ratio,
-    Step,
-    axes_of,
-    double_over_float,
-    params_text,
-    steps,
-)
+from ..analysis.fastest import Step, axes_of, double_over_float, params_text, steps
 from ..core.display import gbs, joined, kind_words, percent, significant
 from ..core.schema import GROUP, Status
 from ..core.space import CACHE_STATES, TIMING_MODES
@@ -261,11 +254,9 @@ def _gap(cells: pd.DataFrame) -> str | None:
         return None
     if gap.low <= 1.0 <= gap.high:
         return None
-    return f"{_ratio_words(gap)} ({at['variant']}, {params_text(at, axes)})"
-
-
-def _ratio_words(r: Ratio) -> str:
-    return f"{significant(r.value)} × ({significant(r.low)} to {significant(r.high)})"
+    low, high = significant(gap.low), significant(gap.high)
+    where = f"{at['variant']}, {params_text(at, axes)}"
+    return f"{significant(gap.value)} × ({low} to {high}) ({where})"
 
 
 _ALIKE = ("device_name", "kernel", "dtype", "height", "width", "cache_state")
@@ -281,10 +272,7 @@ def of_first_kind(advice: Sequence[Advice]) -> list[Advice]:
 
 
 def kind_findings(advice: Sequence[Advice], cells: pd.DataFrame) -> list[Finding]:
-    """Where the best launch of one timing mode loses most in another, if that is worth telling.
-
-    `advice` has one for each mode, made of these `cells`.
-    """
+    """Where the best launch of one timing mode loses most in another; `advice` has one for each."""
     losing = [
         (cost, (usual, other))
         for usual in of_first_kind(advice)
@@ -306,10 +294,7 @@ def kind_findings(advice: Sequence[Advice], cells: pd.DataFrame) -> list[Finding
 
 
 def _cost(usual: Advice, other: Advice, cells: pd.DataFrame) -> float | None:
-    """Slowdown of the launch of `usual` against that of `other`, in the timing mode of `other`.
-
-    None where it was not measured in that mode, or the two are indistinguishable.
-    """
+    """Slowdown of the launch of `usual` in the mode of `other`; None if unknown or not sure."""
     group = {n: usual.group[n] for n in GROUP} | {"timing_mode": other.group["timing_mode"]}
     launch = {axis: usual.cell[axis] for axis in usual.axes}
     there = matching(matching(cells, group | {"status": Status.OK}), launch)

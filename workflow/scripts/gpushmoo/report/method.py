@@ -33,10 +33,7 @@ def _between_words(ok: pd.DataFrame) -> str | None:
 
 
 def _unmet_words(ok: pd.DataFrame, provenance: Sequence[Json]) -> str:
-    """How many verified cells stopped with a wider interval than asked; empty where there is none.
-
-    The samples' own interval counts.
-    """
+    """How many verified cells stopped with a wider interval of their samples than asked."""
     params = [p["params"] for p in provenance]
     asked = {
         (Path(p["folder"]).name, p["dtype"]): p["measure"]["relative_half_width"] for p in params
@@ -89,11 +86,7 @@ def _changes_words(of: CopyChanges) -> str:
 
 
 def sureness_rows(cells: pd.DataFrame) -> list[Json]:
-    """For each kernel how its cells ended, and how wide their intervals are.
-
-    Half of an interval over its median, of the typical cell and of the 95th percentile; the
-    relative standard deviation of repeats' medians of the typical cell.
-    """
+    """For each kernel how its cells ended, and how wide their intervals are, as shares."""
     rows = []
     for kernel, own in cells.groupby("kernel", sort=True, observed=True):
         ok = own[own["status"] == Status.OK]
@@ -263,10 +256,7 @@ _REASONS = {
 
 
 def clock_warning(provenance: Sequence[Mapping[str, Any]]) -> str:
-    """A sentence for each name of a device whose clocks moved without being locked; "" for none.
-
-    A device without readings of its clocks has none.
-    """
+    """A sentence for each name of a device whose clocks moved without being locked; "" for none."""
     devices: dict[str, list[Mapping[str, Any]]] = {}
     for shard in provenance:
         if not shard.get("clocks", {}).get("locked"):
@@ -380,10 +370,7 @@ _NAMED = 3
 
 
 def fault_rows(cells: pd.DataFrame) -> list[Json]:
-    """Faults grouped by their message, so that a broken build is one line.
-
-    ``at`` names the launch parameters of the first of them.
-    """
+    """Faults grouped by message, so that a broken build is one line; ``at`` names launches."""
     bad = faults(cells).fillna({"message": ""})
     groups = bad.groupby(["kernel", "dtype", "variant", "status", "message"], observed=True)
     return [

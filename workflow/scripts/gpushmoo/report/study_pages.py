@@ -1,8 +1,4 @@
-"""The report's pages of energy and of history.
-
-What a gigabyte costs, and whether energy breaks ties of speed; which groups' bests changed over
-runs, since when, and why.
-"""
+"""The report's pages of energy and of history."""
 
 from __future__ import annotations
 

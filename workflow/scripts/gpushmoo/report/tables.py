@@ -133,10 +133,7 @@ def axes_words(axes: Sequence[str]) -> str:
 
 
 def launch_words(cell: Mapping[str, Any], axes: Sequence[str], named: bool = True) -> str:
-    """``64 × 4`` for a block, ``256, unroll 4`` with another parameter, a dash without any.
-
-    Other parameters go without their names where they are not to be `named`.
-    """
+    """``64 × 4`` for a block, ``256, unroll 4`` if others are `named`, a dash without any."""
     sides = [axis for axis in BLOCK_AXES if axis in axes]
     words = [" × ".join(str(int(cell[axis])) for axis in sides)] if sides else []
     words += [f"{a} {int(cell[a])}" if named else f"{cell[a]:.0f}" for a in axes if a not in sides]
@@ -243,10 +240,7 @@ def verdict(
     out: Path,
     terminal: TextIO,
 ) -> None:
-    """Name the launches to use, and the cells that ended in a fault; the latter also in `out`.
-
-    Raises StrictError or FailedSweepError for a strict run or a failed sweep.
-    """
+    """Name the launches to use and, also in `out`, the cells that failed (`write_verdict`)."""
     page = read_json(facts)["first_page"]
     print(*closing_lines(page, str(report)), sep="\n", file=terminal, flush=True)
     write_verdict(read_cells(dataset, columns=COLUMNS), out, strict, sweeps, terminal)
@@ -305,10 +299,7 @@ def _row(a: Advice) -> Json:
 
 
 def cost_cell(cost: float | None) -> Json:
-    """``{"text": "+6.8 %", "bad": True}``; from the double time on as ``2.3 ×``.
-
-    Less than 0.05 % either way is ``0 %``; an unknown cost is a dash.
-    """
+    """``{"text": "+6.8 %", "bad": True}``; from the double time on ``2.3 ×``; unknown is a dash."""
     if cost is None:
         return {"text": "—", "bad": False}
     if cost >= 1:

@@ -1,7 +1,4 @@
-"""The report's part on the model of each device: what limits the fastest launches, how sure.
-
-Where a device has no model, the formula of persistent blocks (`model.partition`).
-"""
+"""The report's part on each device's model: what limits the fastest launches, how sure."""
 
 from __future__ import annotations
 
@@ -36,11 +33,7 @@ NO_MODEL = (
 def why_parts(
     devices: Sequence[Json], names: Namer, counted: Mapping[str, CountedCells]
 ) -> list[Json]:
-    """For each device its sentences, and a row for each kernel and type.
-
-    Where no model could be fitted there are sentences alone; without any device one part says what
-    is lacking. `counted` holds hardware counters by the device's name.
-    """
+    """For each device its sentences and rows; `counted` has hardware counters by device."""
     if not devices:
         return [{"sentences": [NO_MODEL], "rows": [], "gaps": []}]
     return [_part(device, names, counted.get(device["device"])) for device in devices]
@@ -154,10 +147,7 @@ _PARTITION = {
 
 
 def partition_rows(cells: pd.DataFrame, names: Namer) -> list[Json]:
-    """A line for each series of these `cells` of persistent blocks; a failed fit shows its reason.
-
-    A parameter stands there only where the points determine it.
-    """
+    """A line for each series of persistent blocks, with the parameters that are determined."""
     rows = []
     for fit, _ in fit_partitions(cells):
         row = {"series": names.series(fit), "why": fit.get("why")}

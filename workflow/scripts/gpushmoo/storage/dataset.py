@@ -152,10 +152,7 @@ def matching(rows: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def with_axes_noted(schema: pa.Schema) -> pa.Schema:
-    """`schema` with a note for pandas that axes are nullable whole numbers.
-
-    Without it an axis that some kernels lack would become floating-point numbers with NaN.
-    """
+    """`schema` with a note for pandas that axes, which may be null, are whole numbers."""
     axes = [
         {"name": n, "field_name": n, "pandas_type": "int64", "numpy_type": "Int64"}
         | {"metadata": None}

@@ -36,11 +36,9 @@ def job_log(
 ) -> Iterator[TextIO]:
     """Send file descriptors 1 and 2 to `path`; yield the terminal's stderr for progress lines.
 
-    Snakemake does not fill ``log:`` by itself. The log keeps about MOST_BYTES of the output of all
-    processes of the job, the beginning and the end; the terminal says so if there is more. An
-    exception ends the job by `end` with status 1 and one line on the terminal: of the `expected`
-    types its text; on damaged files also where they were set aside; of any other type its name,
-    with the traceback in the log.
+    The log keeps beginning and end of about MOST_BYTES. An exception ends the job by `end` with one
+    line on the terminal: of the `expected` types its text, of damaged files also where they are
+    now, of any other type its name, with the traceback in the log.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,10 +106,7 @@ def _bounded(path: Path, was_cut: threading.Event) -> Iterator[None]:
 
 
 def _shortened(descriptor: int) -> bool:
-    """Keep a half of MOST_BYTES at the beginning and a quarter at the end, if the file is longer.
-
-    On a full disk less is kept.
-    """
+    """Keep half of MOST_BYTES at the beginning and a quarter at the end of a longer file."""
     size, tail = os.fstat(descriptor).st_size, MOST_BYTES // 4
     if size <= MOST_BYTES:
         return False

@@ -45,10 +45,7 @@ _CELL = ("kernel", "dtype", "variant", "height", "width", "cache_state", "timing
 
 
 def unpacked(place: Path) -> Path:
-    """The folder of shards that `place` names: itself, or a folder of a packed record.
-
-    A record is unpacked once, next to its file. Raises BadParquetError and OSError.
-    """
+    """The folder of shards that `place` names; a record is unpacked once, next to its file."""
     for folder in (place, *place.parents):
         if (folder / PACKED).is_file():
             return _unpacked_once(folder / PACKED) / place.relative_to(folder)
@@ -91,10 +88,7 @@ def unpack(packed: Path, folder: Path) -> None:
 
 
 def restored(rows: pa.Table, axes: Sequence[str], cache: int | None) -> pa.Table:
-    """The cells of one shard, with all columns of its schema, sorted by key.
-
-    `cache` is that of the device, in bytes.
-    """
+    """The cells of one shard with all columns, sorted; `cache` is the device's, in bytes."""
     ok = pc.equal(rows.column("status"), Status.OK).to_numpy()
     computed = {MOMENTS: np.full(len(rows), math.nan)}
     for name, values in _derived(rows.filter(pa.array(ok))).items():

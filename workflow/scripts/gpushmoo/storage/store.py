@@ -31,11 +31,7 @@ class BadParquetError(DamagedFileError):
 
 
 def write_parquet(table: pa.Table, path: Path, metadata: Mapping[str, Any] | None = None) -> None:
-    """Write `table` to `path` as `whole_file` does, each page with a checksum.
-
-    `metadata` is stored as JSON beside the rows. Raises NotWrittenError (no space, read-only),
-    leaving nothing behind.
-    """
+    """Write `table` whole, with checksums and `metadata` as JSON. Raises NotWrittenError."""
     beside = dict(table.schema.metadata or {})
     if metadata is not None:
         plain = json.dumps({"schema_version": SCHEMA_VERSION, **metadata}, sort_keys=True)
@@ -138,10 +134,7 @@ def check_table(path: Path) -> None:
 
 @contextmanager
 def checked_file(path: Path) -> Iterator[pq.ParquetFile]:
-    """Open a whole file; pages with checksums are checked as they are read.
-
-    Errors in the block become BadParquetError.
-    """
+    """Open a whole file and check its pages; errors in the block become BadParquetError."""
     if not is_whole(path):
         raise BadParquetError(path, "is not a whole Parquet file (truncated or foreign).")
     try:

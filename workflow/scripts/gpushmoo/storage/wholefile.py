@@ -72,10 +72,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replaced_folder(out: Path) -> Iterator[Path]:
-    """A temporary folder to fill, which replaces `out` in the end, once it is synced.
-
-    An error while it is filled, or OSError (no space), leaves `out` as it was and nothing else.
-    """
+    """A temporary folder to fill, which replaces `out` in the end; an error leaves `out` be."""
     fresh = out.with_name(f".{out.name}.{os.getpid()}.{uuid.uuid4().hex}")
     try:
         fresh.mkdir(parents=True)

@@ -75,10 +75,7 @@ class ReadyCell:
 def ready_cells(
     device: Device, folders: Folders, chosen: Sequence[ChosenCell], seed: int
 ) -> Iterator[tuple[ChosenCell, ReadyCell | str]]:
-    """Each cell, verified and ready, or with a sentence on why it is not.
-
-    Cells that follow each other and have their data in common share it. Raises DeviceLostError.
-    """
+    """Each cell, verified and ready, or with a sentence on why not; neighbours share data."""
     for _, members in groupby(chosen, lambda one: data_of(one, folders)):
         some = list(members)
         first = some[0].cell

@@ -132,10 +132,7 @@ class CounterStudy:
         return alike
 
     def _count_group(self, ncu: str, alike: str, cells: Sequence[ChosenCell], group: str) -> None:
-        """One run of the profiler; its failure is added to `whys`.
-
-        Raises NotCountedError where no run before it did better.
-        """
+        """One run of the profiler; its failure joins `whys`, or is raised if no run did better."""
         metrics = GROUPS[group]
         request, answer, report = (
             self.work / f"{alike}-{group}{end}" for end in (".json", "-answer.json", ".csv")
@@ -248,10 +245,7 @@ def join(
 
 
 def _busy(row: Mapping[str, Any]) -> dict[str, float] | None:
-    """How busy each unit was, in percent, and how many warps were on a multiprocessor.
-
-    None where a counter was not read.
-    """
+    """How busy each unit was, in percent, and its warps; None where a counter was not read."""
     wanted = {f"{unit}_percent": unit for unit in ("dram", "l2", "l1", "sm")}
     wanted["active_warps"] = "active_warps"
     found = {name: row[n] for n, name in wanted.items() if row.get(n) is not None}
@@ -272,10 +266,7 @@ def sampled_kernels(sample: Sequence[ChosenCell]) -> dict[str, KernelFolder]:
 def count_of_run(
     spec: Mapping[str, Any], out: Path, say: Say, cache: str, explained: Sequence[Path]
 ) -> None:
-    """Count the designed sample and the launches that models explain in the files `explained`.
-
-    `spec` names the ``device``.
-    """
+    """Count the designed sample and the launches that models explain in the files `explained`."""
     sample = {one.cell: one for one in [*designed_sample(), *explained_cells(explained)]}
     chosen = list(sample.values())
     folders, kept = sampled_kernels(chosen), Path(cache).resolve()
@@ -293,10 +284,7 @@ def launch_cells(
     seed: int,
     recorded: Callable[[], AbstractContextManager[None]],
 ) -> list[dict[str, Any]]:
-    """Verify each cell and launch it once within `recorded`. Raises DeviceLostError.
-
-    Each has its ``key``, and its launch, or a ``message`` why there was none.
-    """
+    """Verify each cell and launch it once within `recorded`: its launch, or a ``message``."""
     return [
         _answer(one, found)
         if isinstance(found, str)

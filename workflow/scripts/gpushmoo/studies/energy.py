@@ -197,10 +197,7 @@ _Ready = tuple[MeteredCell, ReadyCell]
 
 @dataclass(frozen=True)
 class EnergyMeter:
-    """Measures the cells of a task on `device`, while a thread watches the `steps` of its counter.
-
-    These are at times of `clock`.
-    """
+    """Measures a task's cells on `device`, while a thread watches the `steps` of its counter."""
 
     device: Device
     task: EnergyTask
@@ -338,10 +335,7 @@ class EnergyMeter:
 
 @raises_signals()
 def energy_of_run(spec: Mapping[str, Any], cells: Path, out: Path, say: Say, cache: str) -> None:
-    """`measure_energy` of the chosen cells in the file `cells`.
-
-    `spec` holds the ``device`` and, by kernel, the ``folders``, from the project's on.
-    """
+    """`measure_energy` of the chosen cells in the file `cells`; `spec` has device and folders."""
     chosen = from_plain(read_json(cells))
     names = {one.cell.kernel for one in chosen}
     folders = {n: load_kernel(ROOT / f) for n, f in spec["folders"].items() if n in names}

@@ -132,10 +132,7 @@ def _report_of(ncu: str, arguments: Sequence[str], report: Path, env: Mapping[st
 
 
 def parse_report(text: str) -> list[CountedLaunch]:
-    """The launches in the profiler's table of comma-separated values, page ``raw``.
-
-    Before and after it may stand lines of the profiler's own; a row of units follows the header.
-    """
+    """The launches in the profiler's CSV, page ``raw``; a row of units follows the header."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
     units, *rows = [*csv.DictReader(lines)] or [{}]
     return [

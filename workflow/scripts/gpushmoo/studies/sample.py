@@ -1,7 +1,4 @@
-"""The hardware counters that are read, and the cells of which they are read.
-
-The cells are chosen so that counters can decide between explanations of their speed.
-"""
+"""The hardware counters that are read, and cells by which they decide between explanations."""
 
 from __future__ import annotations
 
@@ -33,10 +30,7 @@ AROUND_L2 = (1024, 1280, 1536, 1792, 2048, 3072, 5120)
 
 @dataclass(frozen=True)
 class Series:
-    """Cells of one kernel, all combinations of what it lists; `points` are launch parameters.
-
-    `asks` is the question that their counters answer.
-    """
+    """Cells of one kernel, all combinations; `asks` is the question that their counters answer."""
 
     asks: str
     kernel: str
@@ -130,10 +124,7 @@ def designed_sample() -> list[ChosenCell]:
 
 
 def explained_cells(files: Iterable[Path]) -> list[ChosenCell]:
-    """The launches whose limits a run's ``model/device.json`` explains.
-
-    Raises DamagedFileError.
-    """
+    """The launches whose limits a run's ``model/device.json`` explains."""
     whys = [why for file in files for d in read_json(file)["devices"] for why in d.get("whys", ())]
     return [
         chosen_cell({**why, **why["params"]}, list(why["params"]), "what binds the fastest launch")

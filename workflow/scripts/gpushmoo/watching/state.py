@@ -224,10 +224,7 @@ def _sweeps(plan: RunPlan) -> Iterator[tuple[str, str, SweepPlan]]:
 
 
 def _left_s(state: RunState, plan: RunPlan, fresh: float, now: float) -> float | None:
-    """Seconds for the rest, by the speed since the first cell; before that by the backend's usual.
-
-    None where nothing is being measured.
-    """
+    """Seconds for the rest, by the speed since the first cell, before by the backend's usual."""
     left = state.planned - state.done
     telling = fresh > _TELLING * state.planned and state.quiet_s < QUIET_S
     if telling and state.begun_at is not None:

@@ -75,10 +75,7 @@ def watch(run: str | Path | None = None, once: bool = False) -> None:
 
 
 def frame(state: RunState, width: int, coloured: bool, height: int | None = None) -> RenderableType:
-    """The run at one moment in so many columns, and lines where `height` is given.
-
-    Without colours squares are digits.
-    """
+    """The run at one moment in so many columns and lines; without colours squares are digits."""
     shown = _shown(state)
     most_rows = _MOST_ROWS if height is None else max(6, min(_MOST_ROWS, height - _OTHER_LINES))
     room = len(state.sweeps) if height is None else max(3, height - _OTHER_LINES - most_rows)

@@ -132,10 +132,7 @@ def is_folder(path: Path) -> bool:
 
 
 def load_kernel(path: Path) -> KernelFolder:
-    """Load ``workload.py`` of a kernel folder.
-
-    Raises KernelFolderError when it does not import or defines no fitting WORKLOAD.
-    """
+    """Load ``workload.py`` of a kernel folder. Raises KernelFolderError if it does not fit."""
     # Packages beside the kernel folders hold shared code.
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
@@ -200,10 +197,7 @@ _FILLED = frozenset({"dtypes", "variants", "sizes", "cache_states"})
 
 
 def declared_fault(workload: Workload) -> str | None:
-    """The fault of a workload's attributes, as a clause after ``its``; None without one.
-
-    It names the attribute, its value and the allowed values.
-    """
+    """The fault of a workload's attributes, as a clause after ``its``; None without one."""
     missing = next((name for name in _NEEDED if not hasattr(workload, name)), None)
     if missing is not None:
         return f"WORKLOAD does not define '{missing}'"

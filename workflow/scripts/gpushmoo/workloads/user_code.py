@@ -28,10 +28,7 @@ _MAKES_ARRAYS = frozenset({"inputs", "reference", "expected", "known"})
 
 
 def guard_methods(cls: type, root: type, checks: Mapping[str, Check]) -> None:
-    """Guard the public methods of `cls`, a class derived from `root` whose bases are guarded.
-
-    This includes methods inherited from other classes, static methods and cached functions.
-    """
+    """Guard the public methods of `cls`, also inherited, static and cached; not of `root`."""
     for name in {name for base in cls.__mro__ for name in vars(base) if name[0] != "_"}:
         owner = next(base for base in cls.__mro__ if name in vars(base))
         value = vars(owner)[name]
@@ -78,10 +75,7 @@ def _as_function(method: Any) -> Callable[..., Any]:
 
 
 def blamed(file: Path, what: str, err: BaseException) -> str:
-    """``kernels/x/workload.py:31: KeyError: 'src'``, by the innermost line beside `file`.
-
-    Without such a line it names `what` of the file raised it.
-    """
+    """``kernels/x/workload.py:31: KeyError: 'src'``, by the innermost line beside `file`."""
     lines = [
         (Path(frame.f_code.co_filename), number)
         for frame, number in traceback.walk_tb(err.__traceback__)

@@ -40,10 +40,7 @@ def versions_of(workload: Workload, space: ShardSpace) -> list[Version]:
 
 
 def refusal(workload: Workload, space: ShardSpace) -> str | None:
-    """Why a kernel's `valid` refuses all cells, as a clause with its reason for the first.
-
-    None if a cell is valid or the cells depend on the device.
-    """
+    """Why a kernel's `valid` refuses all cells, as a clause; None if it does not, or may not."""
     if any(map(asks_the_device, space.axes.values())):
         return None
     first = None
@@ -84,10 +81,7 @@ def _cells(version: Version, workload: Workload, space: ShardSpace) -> Iterator[
 def misfit(
     workload: Workload, problem: Problem, dtype: str, memory: int, allocation: int
 ) -> str | None:
-    """Why a verified run does not fit a device of `memory` bytes, `allocation` in one buffer.
-
-    A clause to put after the kernel's name; None if it fits.
-    """
+    """Why a verified run does not fit a device, a clause after the kernel's name; or None."""
     need = workload.footprint(problem, dtype)
     largest = workload.largest_buffer(problem, dtype)
     what = f"{problem.height} x {problem.width} {dtype} needs"

@@ -209,10 +209,7 @@ KINDS = frozenset(view.kind for view in (View, HeatMap, Curve, WorkingSet))
 
 
 def view_fault(views: Any, axes: Collection[str]) -> str | None:
-    """The fault of the views of a kernel with these axes, as a clause; None without one.
-
-    Raises WorkloadError if a method of a view raises.
-    """
+    """The fault of the views of a kernel with these axes, as a clause; None without one."""
     if not isinstance(views, Sequence):
         return f"views are {views!r}, not several; write (view,) for a single one"
     names = set()

@@ -45,10 +45,7 @@ _DRIVER_LISTS = Path("/proc/driver/nvidia/gpus")
 
 
 def count_devices() -> int:
-    """The visible devices, without initialising the driver; 0 without CuPy.
-
-    Without the driver's list (WSL) a driver counts as one device.
-    """
+    """The visible devices, without initialising the driver; 0 without CuPy, 1 on WSL."""
     if find_spec("cupy") is None:
         return 0
     try:
@@ -119,10 +116,7 @@ def targets(request: BuildRequest) -> tuple[str, ...]:
 def compile_version(
     request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, target: str
 ) -> VersionBuild:
-    """Compile `version` for the architecture `target`, and check its machine code.
-
-    Raises BuildError, WorkloadError, or NoDeviceError without a compiler or a disassembler.
-    """
+    """Compile `version` for the architecture `target`, and check its machine code."""
     options = build_options(DTYPES[dtype], folder.workload.macros(dtype, version))
     options += request.options
     made, codes = _compiled(folder.path, options, target, request.cache)

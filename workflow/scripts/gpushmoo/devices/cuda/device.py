@@ -103,10 +103,7 @@ class CudaDevice(CudaBuffers):
     """One CUDA device with its own stream and no memory pool."""
 
     def __init__(self, index: int, cache: Path) -> None:
-        """Open device `index`; machine code is kept in `cache`.
-
-        Raises NoDeviceError with what to install.
-        """
+        """Open device `index`; machine code is kept in `cache`. Raises NoDeviceError."""
         self.cupy = load_cupy()
         try:
             with self.translated():
@@ -216,11 +213,7 @@ class CudaDevice(CudaBuffers):
             function.max_dynamic_shared_size_bytes = n_bytes
 
     def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> CudaLaunch:
-        """A function of cuBLAS: ``dot`` is cublasSdot or cublasDdot.
-
-        `cupy.dot` would store the products first: twice the traffic. Raises LaunchRefusedError for
-        another name.
-        """
+        """cuBLAS's ``dot``; `cupy.dot` would store the products first. Else LaunchRefusedError."""
         if call.name != "dot":
             raise LaunchRefusedError(f"cuBLAS has no function '{call.name}'.")
         from cupy import cublas

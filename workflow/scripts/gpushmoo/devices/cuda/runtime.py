@@ -27,10 +27,7 @@ _STICKY = (
 
 
 def load_cupy() -> Any:
-    """The module cupy, with at least one device that answers.
-
-    Raises NoDeviceError: without CuPy, without a device, or with a driver older than CuPy's CUDA.
-    """
+    """The module cupy, with at least one device that answers. Raises NoDeviceError."""
     try:
         import cupy
     except ImportError as err:
@@ -62,10 +59,7 @@ def _driver_sentence(runtime: Any) -> str:
 
 
 def list_devices(wanted: int | None) -> tuple[tuple[int, str], ...]:
-    """Index and UUID of every visible device, or of device `wanted`; makes no context.
-
-    Raises NoDeviceError.
-    """
+    """Index and UUID of every visible device, or of device `wanted`; makes no context."""
     runtime = load_cupy().cuda.runtime
     count = runtime.getDeviceCount()
     if wanted is not None and wanted >= count:
@@ -255,10 +249,7 @@ def _why(nvml: Any, err: Exception) -> str:
 
 
 def _opened(uuid: str) -> tuple[Any, Any]:
-    """NVML and its handle of a device, by the UUID of `runtime.uuid_of`.
-
-    Raises ClocksNotLockedError.
-    """
+    """NVML and its handle of a device, by the UUID of `uuid_of`. Or ClocksNotLockedError."""
     try:
         import pynvml
     except ImportError as err:

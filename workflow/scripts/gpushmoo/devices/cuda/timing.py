@@ -108,11 +108,7 @@ class EventTimer:
             return queued.seconds()
 
     def time_all(self, samples: Sequence[Sample]) -> list[float | TypedError]:
-        """Seconds per launch or the error of each, all behind one spin.
-
-        While the device takes one sample, the host queues the next. None of them may be isolated.
-        Raises DeviceLostError.
-        """
+        """Seconds per launch or the error of each, all behind one spin; none may be isolated."""
         plans = each_or_error(steps_of, samples)
         place = 0
 

@@ -45,11 +45,7 @@ def build_options(dtype: DType, defines: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def compile_cubin(source: str, name: str, options: Sequence[str], arch: str) -> CompiledCode:
-    """`source` compiled for `arch` (``sm_90``), an ELF file; `name` is the kernel folder's.
-
-    Raises BuildError with the compiler's log when the source does not compile, NoDeviceError when
-    NVRTC is missing or does not know `arch`.
-    """
+    """`source` compiled for `arch` (``sm_90``), an ELF file. Raises BuildError, NoDeviceError."""
     nvrtc = _bindings()
     _check_arch(nvrtc, arch)
     flags = [flag.encode() for flag in (f"--gpu-architecture={arch}", *options)]
@@ -77,13 +73,9 @@ def _bindings() -> Any:
     return nvrtc
 
 
-def _archs(nvrtc: Any) -> tuple[int, ...]:
-    return tuple(sorted(_answer(nvrtc.nvrtcGetSupportedArchs())))
-
-
 def _check_arch(nvrtc: Any, arch: str) -> None:
     """Raise NoDeviceError unless NVRTC compiles for `arch`."""
-    known = _archs(nvrtc)
+    known = sorted(_answer(nvrtc.nvrtcGetSupportedArchs()))
     match = re.fullmatch(r"sm_(\d+)[af]?", arch)
     if match is not None and int(match[1]) in known:
         return
@@ -123,10 +115,7 @@ def cached_cubin(
 
 
 def disassembled(code: bytes, cache: Path) -> dict[str, EntryCode]:
-    """The contents of each kernel's machine code. nvdisasm's text, which takes 0.5 s, is kept.
-
-    Raises as `listing` does.
-    """
+    """The contents of each kernel's machine code; nvdisasm's text, of 0.5 s, is kept."""
 
     def text() -> CompiledCode:
         return CompiledCode(zlib.compress(listing(code).encode()), "")
@@ -146,10 +135,7 @@ def stored_cubin(code: bytes, cache: Path) -> Path:
 def version_code(
     folder: KernelFolder, dtype: str, version: Version, arch: str
 ) -> dict[str, EntryCode]:
-    """The contents of the machine code of each of the version's functions, for ``sm_90`` say.
-
-    Raises BuildError, WorkloadError, or NoDeviceError without a compiler or a disassembler.
-    """
+    """The contents of the machine code of each of the version's functions, for ``sm_90`` say."""
     options = build_options(DTYPES[dtype], folder.workload.macros(dtype, version))
     source = kernel_source(folder.path, ".cu")
     return parse(listing(compile_cubin(source, folder.name, options, arch).code))
@@ -163,10 +149,7 @@ _PARAMETER = 0x17
 
 
 def parameter_sizes(cubin: bytes) -> dict[str, tuple[int, ...]]:
-    """Bytes of each parameter of every kernel of a cubin, by the kernel's name.
-
-    Empty for other files than ELF of 64 bits.
-    """
+    """Bytes of each parameter of a cubin's kernels, by name; none of other files."""
     if cubin[:5] != b"\x7fELF\x02":
         return {}
     return {

@@ -85,10 +85,7 @@ _SHARED = re.compile(r"^\.nv\.shared\.(\S+):\s*\.zero\s+(\d+)", re.M)
 
 
 def listing(cubin: bytes) -> str:
-    """nvdisasm's text for `cubin`.
-
-    Raises NoDeviceError when nvdisasm is missing, DeviceError when it cannot read `cubin`.
-    """
+    """nvdisasm's text for `cubin`. Raises NoDeviceError without it, DeviceError if it fails."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)
@@ -256,10 +253,7 @@ log = logging.getLogger(__name__)
 def failed_check(
     folder: KernelFolder, dtype: str, variant: str, entries: Iterable[EntryCode]
 ) -> str | None:
-    """Why this code must not be timed, in one sentence; None if it may be.
-
-    It lacks an access of the workload's, or the workload fails. All complaints go to the log.
-    """
+    """Why this code must not be timed, in one sentence; None if it may be. The log has all."""
     accesses = folder.workload.accesses
     try:
         faults = [

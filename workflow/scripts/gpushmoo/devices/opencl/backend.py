@@ -42,10 +42,7 @@ def targets(request: BuildRequest) -> tuple[str, ...]:
 def compile_version(
     request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, target: str
 ) -> VersionBuild:
-    """Build `version` and take its binary. Raises BuildError, WorkloadError or NoDeviceError.
-
-    There is no `code` if the runtime gives no binary that it takes back.
-    """
+    """Build `version`; no `code` if the runtime gives no binary that it takes back."""
     cl, context = _context(request)
     options = build_options(DTYPES[dtype], folder.workload.macros(dtype, version))
     options += request.options

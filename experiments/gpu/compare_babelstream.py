@@ -37,7 +37,7 @@ from gpushmoo.core.median import median_interval
 from gpushmoo.core.paths import ROOT
 from gpushmoo.core.space import Cell, enumerate_cells
 from gpushmoo.devices.base import PreparedLaunch
-from gpushmoo.devices.cuda.device import CudaDevice
+from gpushmoo.devices.cuda.backend import CudaDevice
 from gpushmoo.measuring.buffers import open_space
 from gpushmoo.workloads.loader import load_kernel
 

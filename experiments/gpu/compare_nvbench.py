@@ -35,7 +35,7 @@ from gpushmoo.core.median import median_interval
 from gpushmoo.core.paths import ROOT
 from gpushmoo.core.space import USUAL, Cell, Condition, Problem
 from gpushmoo.devices.base import Sample
-from gpushmoo.devices.cuda.device import CudaDevice
+from gpushmoo.devices.cuda.backend import CudaDevice
 from gpushmoo.devices.cuda.timing import CudaLaunch
 from gpushmoo.measuring.rounds import launches_of_group
 from gpushmoo.workloads.loader import load_kernel

@@ -35,7 +35,7 @@ import numpy as np
 import yaml
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.paths import ROOT
-from gpushmoo.devices.cuda.device import CudaDevice
+from gpushmoo.devices.cuda.backend import CudaDevice
 from gpushmoo.measuring.shard_file import provenance
 from gpushmoo.storage.store import write_parquet
 from gpushmoo.workloads.loader import load_kernel

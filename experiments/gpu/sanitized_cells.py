@@ -33,7 +33,7 @@ from gpushmoo.core.space import (
 )
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.buffers import OutOfBoundsWrites
-from gpushmoo.devices.cuda.device import CudaDevice
+from gpushmoo.devices.cuda.backend import CudaDevice
 from gpushmoo.devices.select import DeviceChoice, open_device
 from gpushmoo.measuring.buffers import open_space
 from gpushmoo.measuring.builds import Builds, build_variants

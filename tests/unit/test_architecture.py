@@ -21,14 +21,14 @@ MOST_LINES = 600
 # Lines of Python and Snakemake code, a little above what there is. Where one is reached, ask first
 # what can go; a ceiling rises by a decision, with its reason in the commit.
 MOST_LINES_BELOW = {
-    "workflow/": 30_900,
+    "workflow/": 30_350,
     "reports/chapters/": 9_990,
     "kernels/": 2_800,
     "tests/": 32_300,
     "experiments/": 5_650,
     "docs/": 1_860,
 }
-MOST_MODULES, MOST_BYTES_OF_PAGES = 170, 145_000
+MOST_MODULES, MOST_BYTES_OF_PAGES = 160, 145_000
 # Tracked files that may be over 2 MB.
 LARGE = {"reports/reference/nvidia-h200/packed.parquet"}
 # What only a document says.

@@ -18,8 +18,8 @@ from gpushmoo.core.schema import METADATA_KEY
 from gpushmoo.core.space import Cell, ChosenCell, Problem, from_plain, to_plain
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.storage.wholefile import read_json, write_json
-from gpushmoo.studies import counters, ncu
-from gpushmoo.studies.counters import REPLAY, CounterStudy
+from gpushmoo.studies import counters
+from gpushmoo.studies.counters import REPLAY, CountedLaunch, CounterStudy
 from gpushmoo.studies.sample import FLUSHED, GROUPS, designed_sample, explained_cells
 
 MADE_UP = """==PROF== Connected to process 7 (/usr/bin/python3.12)
@@ -64,7 +64,7 @@ def test_every_cell_of_the_sample_is_one_that_its_kernel_launches() -> None:
 
 
 def test_values_are_in_base_units_by_cell_and_what_is_no_number_or_unknown_is_none() -> None:
-    first, second = ncu.parse_report(MADE_UP)
+    first, second = counters.parse_report(MADE_UP)
     assert (first.kernel, first.grid, first.block) == ("copy_element", (256, 1024, 1), (32, 8, 1))
     assert first.values["lts__t_sectors.sum"] == 2.0**24
     assert second.kernel == "copy_element"
@@ -72,7 +72,7 @@ def test_values_are_in_base_units_by_cell_and_what_is_no_number_or_unknown_is_no
         "a": {"read": 268.5e6, "time": 1234.5e3, "new": None},
         "c": {"read": None, "time": None, "new": None},
     }
-    assert ncu.parse_report("==ERROR== nothing\n") == []
+    assert counters.parse_report("==ERROR== nothing\n") == []
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ def test_values_are_in_base_units_by_cell_and_what_is_no_number_or_unknown_is_no
     ],
 )
 def test_launches_of_other_cells_are_refused(launched: list[dict[str, object]], says: str) -> None:
-    with pytest.raises(ncu.NotCountedError, match=says):
-        counters.join(ncu.parse_report(MADE_UP), launched, METRICS)
+    with pytest.raises(counters.NotCountedError, match=says):
+        counters.join(counters.parse_report(MADE_UP), launched, METRICS)
 
 
 def profiler(folder: Path, body: str) -> str:
@@ -107,8 +107,8 @@ done
     return str(path)
 
 
-def counted(program: str, folder: Path, metrics: list[str]) -> list[ncu.CountedLaunch]:
-    return ncu.count_launches(
+def counted(program: str, folder: Path, metrics: list[str]) -> list[counters.CountedLaunch]:
+    return counters.count_launches(
         program, ["true"], REPLAY[FLUSHED], metrics, folder / "report.csv", {}
     )
 
@@ -126,9 +126,9 @@ def test_an_unknown_metric_costs_itself_and_a_dead_profiler_is_named(tmp_path: P
     first, again = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
     assert "--cache-control all" in first
     assert again.endswith("--metrics dram__bytes_read.sum true")
-    with pytest.raises(ncu.NotCountedError, match="status 3"):
+    with pytest.raises(counters.NotCountedError, match="status 3"):
         counted(profiler(tmp_path, "exit 3"), tmp_path, ["a__b.sum"])
-    with pytest.raises(ncu.NotCountedError, match="does not start"):
+    with pytest.raises(counters.NotCountedError, match="does not start"):
         counted(str(tmp_path / "none"), tmp_path, ["a__b.sum"])
 
 
@@ -143,7 +143,7 @@ def test_an_unknown_metric_costs_itself_and_a_dead_profiler_is_named(tmp_path: P
 )
 def test_what_is_in_the_way_is_one_sentence(said: str, why: str, tmp_path: Path) -> None:
     program = profiler(tmp_path, f"echo '{said}' > \"$LOG\"")
-    with pytest.raises(ncu.NotCountedError, match=why) as caught:
+    with pytest.raises(counters.NotCountedError, match=why) as caught:
         counted(program, tmp_path, ["dram__bytes_read.sum"])
     assert "\n" not in str(caught.value)
 
@@ -173,7 +173,7 @@ def test_without_a_profiler_the_table_is_empty_and_says_why(
     backend: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(ncu, "_PLACES", (f"{tmp_path}/nowhere*",))
+    monkeypatch.setattr(counters, "_PLACES", (f"{tmp_path}/nowhere*",))
     rows, metadata, said = study(tmp_path, "tex2d_sum", backend, 2)
     assert rows == []
     assert [metadata["why"]] == said
@@ -185,9 +185,9 @@ def test_a_failed_group_costs_its_own(tmp_path: Path, monkeypatch: pytest.Monkey
 
     def answer(
         _: str, command: list[str], __: object, metrics: list[str], *___: object
-    ) -> list[ncu.CountedLaunch]:
+    ) -> list[counters.CountedLaunch]:
         if "gpu__time_duration.sum" not in metrics:
-            raise ncu.NotCountedError("The second one failed.")
+            raise counters.NotCountedError("The second one failed.")
         request = json.loads(Path(command[-1]).read_text(encoding="utf-8"))
         launched = [
             launch(one.cell.key, [2, 3, 1], [4, 5, 1], entry="sum") for one in from_plain(request)
@@ -195,7 +195,9 @@ def test_a_failed_group_costs_its_own(tmp_path: Path, monkeypatch: pytest.Monkey
         launched[1]["message"] = "The result is wrong."
         device = {"multiprocessors": 132, "uuid": "GPU-1", "name": "made up"}
         write_json(Path(request["answer"]), {"device": device, "launched": launched})
-        return [ncu.CountedLaunch("sum", (2, 3, 1), (4, 5, 1), {"gpu__time_duration.sum": 7.0})]
+        return [
+            counters.CountedLaunch("sum", (2, 3, 1), (4, 5, 1), {"gpu__time_duration.sum": 7.0})
+        ]
 
     monkeypatch.setattr(counters, "count_launches", answer)
     (first, second), metadata, _ = study(tmp_path, "tex2d_sum", most=2)
@@ -214,7 +216,7 @@ def test_small_cells_are_replayed_whole(tmp_path: Path, monkeypatch: pytest.Monk
     def refuse(_: str, command: list[str], options: Sequence[str], *__: object) -> object:
         cells = from_plain(json.loads(Path(command[-1]).read_text(encoding="utf-8")))
         asked.append((options[-1], {one.cell.problem.height for one in cells}))
-        raise ncu.NotCountedError("Not today.")
+        raise counters.NotCountedError("Not today.")
 
     monkeypatch.setattr(counters, "count_launches", refuse)
     for kernel in ("global_copy", "copy2d_coalesced"):

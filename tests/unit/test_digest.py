@@ -238,9 +238,9 @@ def test_figures_depend_on_no_device_and_imports_by_name_are_apart() -> None:
     assert {PACKAGE / "figures/style.py", PACKAGE / "analysis/best.py"} <= drawn
     behind = names_of(called()["figure"]) | {path.relative_to(PACKAGE).as_posix() for path in drawn}
     assert [name for name in behind if name.startswith(("devices/", "measuring/"))] == []
-    assert {PACKAGE / "devices/cuda/device.py"}.isdisjoint(modules_of(SCRIPTS / MEASURING))
+    assert {PACKAGE / "devices/cuda/timing.py"}.isdisjoint(modules_of(SCRIPTS / MEASURING))
     module = PACKAGE / "devices/cuda/backend.py"
-    assert PACKAGE / "devices/cuda/device.py" in modules_of(module)
+    assert PACKAGE / "devices/cuda/timing.py" in modules_of(module)
     assert module_digest("gpushmoo.devices.cuda.backend") == code_digest(module)
     with pytest.raises(ValueError, match="no module 'gpushmoo"):
         module_digest("gpushmoo.devices.absent")

@@ -16,8 +16,7 @@ import pytest
 from bench import Bench
 from conftest import ROOT
 from fakes import INFO, FakeDevice
-from gpushmoo.analysis.admission import fault_of
-from gpushmoo.analysis.aggregate import aggregate
+from gpushmoo.analysis.aggregate import aggregate, fault_of
 from gpushmoo.core.errors import DeviceError
 from gpushmoo.core.python_digest import python_digest
 from gpushmoo.devices.base import identity

@@ -19,9 +19,15 @@ from gpushmoo.analysis.best import best_of_dataset
 from gpushmoo.analysis.fastest import axes_of, params_text
 from gpushmoo.core.run_plan import PLAN_FILE, RunPlan, SweepPlan, plain
 from gpushmoo.core.schema import BEST_COLUMNS, GROUP
-from gpushmoo.explorer.columns import decimals, sample_steps
 from gpushmoo.explorer.explore import write_run_page
-from gpushmoo.explorer.payload import Payload, Source, payload, version_facts
+from gpushmoo.explorer.payload import (
+    Payload,
+    Source,
+    decimals,
+    payload,
+    sample_steps,
+    version_facts,
+)
 from gpushmoo.interactive.shell import main
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.store import open_shard, read_shard, write_parquet

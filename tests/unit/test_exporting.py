@@ -26,8 +26,17 @@ from gpushmoo.analysis.best import advice, best_of_dataset, best_table, tied_bes
 from gpushmoo.core.schema import CORE_COLUMNS, GROUP, Status
 from gpushmoo.core.space import Problem
 from gpushmoo.exporting.choices import NEXT, SLOWEST, Choice, ExportGroup, choices, groups_of
-from gpushmoo.exporting.formats import INVALIDITY, cache_text, choices_json, is_whole, t4_results
-from gpushmoo.exporting.header import c_header, cpp_header, entries, identifier
+from gpushmoo.exporting.formats import (
+    INVALIDITY,
+    c_header,
+    cache_text,
+    choices_json,
+    cpp_header,
+    entries,
+    identifier,
+    is_whole,
+    t4_results,
+)
 from gpushmoo.exporting.write import write_exports
 from gpushmoo.interactive.shell import main
 from gpushmoo.storage.dataset import partitions, read_cells

@@ -19,7 +19,7 @@ from gpushmoo.core.errors import LaunchRefusedError, OutOfDeviceMemoryError
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Cell, Problem, enumerate_cells
 from gpushmoo.devices.base import Device
-from gpushmoo.devices.opencl.device import OpenCLDevice
+from gpushmoo.devices.opencl.backend import OpenCLDevice
 from gpushmoo.workloads.contract import HeatMap, Launch
 from gpushmoo.workloads.loader import KernelFolder, find_kernels, load_kernel
 from gpushmoo.workloads.views import FigureData

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -287,7 +287,7 @@ def test_only_verified_cells_are_told_by_the_paths_of_their_shards(tmp_path: Pat
     assert describer.device.clock_hz == GPU.core_clock_mhz * 1e6
     _, shard = frame(tmp_path / "a.parquet", KEY[0], axes=COUNTS, variants=("exact",))
     path = code_paths()[KEY]
-    entries = [{"entry": "copy_exact", "path": path.to_json()}, {"entry": "old", "path": None}]
+    entries = [{"entry": "copy_exact", "path": asdict(path)}, {"entry": "old", "path": None}]
     newer = shard | {"machine_code": {"variants": {"exact": {"entries": entries}, "bad": {}}}}
     assert launches.code_paths([shard, newer]) == {KEY: path}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -36,11 +36,7 @@ class CodePath:
     once: PathPart
     turn: PathPart
 
-    def to_json(self) -> dict[str, Any]:
-        """The fields in plain JSON values."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> CodePath:
-        """What `to_json` made."""
+        """What `asdict` made."""
         return cls(PathPart(**values["once"]), PathPart(**values["turn"]))

@@ -109,14 +109,6 @@ def _field(name: str, annotation: str) -> pa.Field:
     return pa.field(name, pa.list_(_KINDS[listed[1]]) if listed else _KINDS[kind], bool(null))
 
 
-TEXT, WHOLE, SMALL, NUMBER = pa.string(), pa.int64(), pa.int32(), pa.float64()
-
-
-def columns(kind: pa.DataType, names: str, nullable: bool = False) -> list[pa.Field]:
-    """Columns of one type; `names` stand between blanks."""
-    return [pa.field(name, kind, nullable=nullable) for name in names.split()]
-
-
 class Group(Table):
     """What cells compete in. Devices of one name share a sweep; rows say which measured them."""
 
@@ -247,7 +239,7 @@ def cell_schema(axes: Iterable[str]) -> pa.Schema:
     fault = axis_fault(names)
     if fault is not None:
         raise ValueError(f"{fault}.")
-    return pa.schema(Cells.fields() + columns(WHOLE, " ".join(names), nullable=True))
+    return pa.schema(Cells.fields() + [pa.field(name, pa.int64()) for name in names])
 
 
 GROUP = tuple(field.name for field in Group.fields())
@@ -261,7 +253,7 @@ TAKEN = CORE_COLUMNS.union(BEST_COLUMNS, [PARAMS])
 
 def best_schema(axes: Iterable[str]) -> pa.Schema:
     """Schema of best cells whose kernels have these axes (int64 columns, sorted)."""
-    names = columns(WHOLE, " ".join(sorted(set(axes))), nullable=True)
+    names = [pa.field(name, pa.int64()) for name in sorted(set(axes))]
     return pa.schema([*Group.fields(), *names, *BestCell.fields()])
 
 

@@ -20,8 +20,18 @@ from ..storage.dataset import SAMPLES, partitions, read_cells
 from ..storage.store import BadParquetError
 from ..storage.wholefile import replaced_folder, write_json, write_whole
 from .choices import TARGET, Choice, ExportError, ExportGroup, choices, groups_of
-from .formats import cache_text, choices_json, is_whole, t4_metadata, t4_results
-from .header import C_HEADER, CPP_HEADER, c_header, cpp_header, entries
+from .formats import (
+    C_HEADER,
+    CPP_HEADER,
+    c_header,
+    cache_text,
+    choices_json,
+    cpp_header,
+    entries,
+    is_whole,
+    t4_metadata,
+    t4_results,
+)
 
 T4, KERNEL_TUNER, HEADER, JSON = FORMATS = ("t4", "kernel-tuner", "header", "json")
 CHOICES_FILE, METADATA_FILE = "choices.json", "metadata.json"

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from ..analysis.peak import PeakRow
-from ..chapters.loader import package
+from ..chapters.contract import package
 from ..workloads.user_code import blamed
 
 log = logging.getLogger(__name__)

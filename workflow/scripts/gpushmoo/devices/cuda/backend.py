@@ -1,27 +1,364 @@
-"""The functions of the CUDA backend: devices without opening one, and the compiler."""
+"""The CUDA backend (CuPy): its functions, and its device with events and graphs."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import cache
+from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-from ...core.dtypes import DTYPES
-from ...core.errors import NoDeviceError
+import numpy as np
+import numpy.typing as npt
+
+from ...core.dtypes import DTYPES, DType
+from ...core.errors import (
+    BuildError,
+    DeviceError,
+    LaunchRefusedError,
+    NoDeviceError,
+    OutOfDeviceMemoryError,
+    TypedError,
+)
 from ...core.schema import Status
-from ...core.space import Version
+from ...core.space import Problem, Version
+from ...workloads.contract import (
+    Argument,
+    BufferRef,
+    Launch,
+    LibraryCall,
+    NullRef,
+    SurfaceRef,
+    TextureRef,
+)
 from ...workloads.loader import KernelFolder
-from ..base import Device
-from ..builds import BuildRequest, CompiledCode, VersionBuild, kernel_source
-from ..machine_code.cubins import build_options, cached_cubin, disassembled, nvrtc_version
+from ..base import (
+    Device,
+    PreparedLaunch,
+    ProofResult,
+    Reading,
+    Sample,
+    Witnesses,
+    check_limits,
+    each_or_error,
+)
+from ..buffers import OutOfBoundsWrites, check_sizes, named
+from ..builds import BuildRequest, CompiledCode, VersionBuild, kernel_source, missing_entry
+from ..machine_code.cubins import (
+    build_options,
+    cached_cubin,
+    disassembled,
+    nvrtc_version,
+    parameter_sizes,
+    passed,
+    stored_cubin,
+)
 from ..machine_code.sass import EntryCode, failed_check
-from .device import CudaDevice
-from .runtime import free_clocks, list_devices, load_cupy, lock_clocks
+from ..streams import FedInTurn
+from .buffers import SOURCE, CudaBuffers, CudaImage, format_refusal
+from .runtime import (
+    Translate,
+    architecture,
+    describe,
+    free_clocks,
+    list_devices,
+    load_cupy,
+    lock_clocks,
+    open_sensor,
+)
+from .streams import CudaInTurn, CudaStream, Enqueue, InTurnLoops, captured, driver_loops
+from .timing import SPIN_SOURCE, CudaLaunch, CudaLibraryCall, EventTimer
+
+# The backend's own kernels, which measure no bandwidth.
+_OWN_KERNELS = SPIN_SOURCE + SOURCE
+
+
+class CudaProgram:
+    """A compiled module and its functions; `parameters` are the bytes that each of them takes."""
+
+    def __init__(self, cupy: Any, code: bytes, options: str, log: str, cache: Path) -> None:
+        # CuPy loads machine code from a file alone.
+        self._cupy, self._module = cupy, cupy.RawModule(path=str(stored_cubin(code, cache)))
+        self.options, self.log, self.parameters = options, log, parameter_sizes(code)
+
+    def function(self, entry: str) -> Any:
+        """The kernel function `entry`. Raises BuildError when the source has none."""
+        try:
+            return self._module.get_function(entry)
+        except self._cupy.cuda.driver.CUDADriverError as err:
+            raise missing_entry("kernel.cu", entry, self.parameters, self.log) from err
+
+    def resident_blocks(self, entry: str, threads: int, shared_bytes: int) -> int:
+        """The driver's occupancy: blocks of `threads` threads per multiprocessor."""
+        function = self.function(entry).kernel.ptr
+        return max(
+            1,
+            int(
+                self._cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(
+                    function, threads, shared_bytes
+                )
+            ),
+        )
+
+    def registers(self, entry: str) -> int | None:
+        """Registers that the kernel `entry` takes for each thread."""
+        return int(self.function(entry).num_regs)
+
+
+def _argument(argument: Argument, buffers: Mapping[str, Any]) -> Any:
+    """CuPy's argument for a launch: an array, a texture, a surface or a number."""
+    match argument:
+        case BufferRef():
+            return named(argument, buffers)
+        case NullRef():
+            return np.uint64(0)
+        case TextureRef():
+            return named(argument, buffers).texture(argument)
+        case SurfaceRef():
+            return named(argument, buffers).surface()
+        case _:
+            return argument
+
+
+class CudaDevice(CudaBuffers):
+    """One CUDA device with its own stream and no memory pool."""
+
+    def __init__(self, index: int, cache: Path) -> None:
+        """Open device `index`; machine code is kept in `cache`. Raises NoDeviceError."""
+        self.cupy = load_cupy()
+        try:
+            with self.translated():
+                self._open(index, cache)
+        except NoDeviceError:
+            raise
+        except DeviceError as err:
+            raise NoDeviceError(f"CUDA device {index} cannot be opened ({err}).") from err
+
+    def _open(self, index: int, cache: Path) -> None:
+        cupy = self.cupy
+        self.info = describe(cupy, index)
+        self.target = architecture(self.info)
+        self.request = BuildRequest("cuda", str(index), "auto", self.target, cache)
+        self._cache = cache
+        cupy.cuda.Device(index).use()
+        attributes = cupy.cuda.Device(index).attributes
+        self._most_shared = int(attributes["MaxSharedMemoryPerBlockOptin"])
+        self._pages_move = bool(attributes["ConcurrentManagedAccess"])
+        code = cached_cubin(_OWN_KERNELS, "gpushmoo", (), self.target, cache).code
+        own = cupy.RawModule(path=str(stored_cubin(code, cache)))
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.timer = EventTimer(
+            cupy, own.get_function("spin"), self.stream, self.info, self.translated
+        )
+        # A pool would keep memory that the next problem needs.
+        cupy.cuda.set_allocator(None)
+        self._load_own_kernels(own)
+        self._sensor = open_sensor(cupy.cuda.runtime.deviceGetPCIBusId(index))
+
+    def translated(self) -> Translate:
+        """Context manager that translates the backend's errors."""
+        return Translate(self.cupy)
+
+    def build(self, folder: Path, dtype: DType, defines: Mapping[str, str]) -> CudaProgram:
+        """Compile ``kernel.cu`` for this device, to machine code. Raises BuildError."""
+        options = build_options(dtype, defines)
+        source = kernel_source(folder, ".cu")
+        made = cached_cubin(source, folder.name, options, self.target, self._cache)
+        return CudaProgram(self.cupy, made.code, " ".join(options), made.log, self._cache)
+
+    def load(self, build: VersionBuild) -> CudaProgram:
+        """The program of machine code for this architecture. Raises BuildError."""
+        if build.code is None:
+            raise BuildError("The build file holds no machine code for the variant.", build.log)
+        with self.translated():
+            return CudaProgram(self.cupy, build.code, build.options, build.log, self._cache)
+
+    def image_refusal(self, problem: Problem, dtype: DType) -> str | None:
+        """Why there is no such image: its type, or its size."""
+        return format_refusal(dtype) or super().image_refusal(problem, dtype)
+
+    def _new_image(self, problem: Problem, dtype: DType) -> CudaImage:
+        return CudaImage(self.cupy, self.stream, problem, dtype)
+
+    def _fill_image(self, image: CudaImage, array: npt.NDArray[Any]) -> None:
+        with self.stream:
+            image.copy_from(self.cupy.asarray(array))
+            self.stream.synchronize()
+
+    def bind(self, program: CudaProgram, launch: Launch, buffers: Mapping[str, Any]) -> CudaLaunch:
+        """Prepare `launch`. Raises LaunchRefusedError or BuildError."""
+        return self._bound(self._prepare(program, launch, buffers))
+
+    def _bound(self, enqueue: Enqueue) -> CudaLaunch:
+        return CudaLaunch(self.timer, enqueue)
+
+    def _queue_copy(self, source: Any, target: Any) -> None:
+        """By cudaMemcpyAsync; an image's copies are its 2D form."""
+        target.data.copy_from_device_async(source.data, source.nbytes, self.stream)
+
+    def _queue_ones(self, words: Any) -> None:
+        words.data.memset_async(0xFF, words.nbytes, self.stream)
+
+    def _finish(self) -> None:
+        self.stream.synchronize()
+
+    def _prepare(self, program: CudaProgram, launch: Launch, buffers: Mapping[str, Any]) -> Enqueue:
+        function = self._checked(program, launch)
+        args = tuple(_argument(a, buffers) for a in passed(launch))
+        shared_bytes = launch.shared_bytes
+        return lambda: function(launch.grid, launch.block, args, shared_mem=shared_bytes)
+
+    def _checked(self, program: CudaProgram, launch: Launch) -> Any:
+        """The function of `launch`. Raises LaunchRefusedError beyond its or the device's limits."""
+        check_limits(launch, self.info)
+        function = program.function(launch.entry)
+        if launch.threads > function.max_threads_per_block:
+            raise LaunchRefusedError(
+                f"{launch.threads} threads a block; this kernel's registers allow "
+                f"{function.max_threads_per_block}."
+            )
+        if launch.shared_bytes:
+            self._allow_shared(function, launch.shared_bytes)
+        if launch.entry in program.parameters:
+            check_sizes(launch.entry, passed(launch), program.parameters[launch.entry])
+        return function
+
+    def _allow_shared(self, function: Any, n_bytes: int) -> None:
+        """Raise the function's limit beyond 48 KiB, up to the device's limit."""
+        most = self._most_shared - int(function.shared_size_bytes)
+        if n_bytes > most:
+            raise LaunchRefusedError(
+                f"{n_bytes} bytes of shared memory; this kernel may ask for {most}."
+            )
+        if n_bytes > function.max_dynamic_shared_size_bytes:
+            function.max_dynamic_shared_size_bytes = n_bytes
+
+    def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> CudaLaunch:
+        """cuBLAS's ``dot``; `cupy.dot` would store the products first. Else LaunchRefusedError."""
+        if call.name != "dot":
+            raise LaunchRefusedError(f"cuBLAS has no function '{call.name}'.")
+        from cupy import cublas
+
+        scalar = DTYPES[call.dtype].scalar
+        with self.translated():
+            x, y = (buffers[name].view(scalar) for name in call.inputs)
+            out = buffers[call.output].view(scalar).reshape(())
+        return CudaLibraryCall(self.timer, lambda: cublas.dot(x, y, out=out))
+
+    def open_stream(self) -> CudaStream:
+        """A stream that does not wait for the default one."""
+        return CudaStream(self.cupy, self.translated, self._prepare)
+
+    def bind_in_turn(self, fed: FedInTurn) -> CudaInTurn:
+        """By the driver's calls in a compiled loop. Raises LaunchRefusedError or BuildError."""
+        with self.translated():
+            return CudaInTurn(self.cupy, self.translated, self._checked, fed, self._in_turn_loops)
+
+    @cached_property
+    def _in_turn_loops(self) -> InTurnLoops:
+        return driver_loops()
+
+    def _pinned_like(self, flat: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Memory that cudaHostAlloc gives."""
+        memory = self.cupy.cuda.alloc_pinned_memory(flat.nbytes)
+        return np.frombuffer(memory, flat.dtype, flat.size)
+
+    def managed_array(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """By cudaMallocManaged; at most half of the free memory, so that no page is evicted."""
+        if not self._pages_move:
+            raise LaunchRefusedError("No page of managed memory moves when it is touched.")
+        flat, cuda = np.ascontiguousarray(array).reshape(-1), self.cupy.cuda
+        with self.translated():
+            if 2 * flat.nbytes > cuda.Device().mem_info[0]:
+                raise OutOfDeviceMemoryError("Managed memory would take over half of the device.")
+            memory = cuda.malloc_managed(max(4, flat.nbytes))
+        room: Any = (ctypes.c_char * flat.nbytes).from_address(memory.ptr)
+        # The array holds `room`, which holds the memory.
+        room.memory = memory
+        held: npt.NDArray[Any] = np.frombuffer(room, flat.dtype)
+        held[:] = flat
+        return held
+
+    def in_place(self, held: npt.NDArray[Any]) -> Any:
+        """At its address on the host, which under unified addressing is that on the device."""
+        cuda = self.cupy.cuda
+        memory = cuda.UnownedMemory(held.ctypes.data, held.nbytes, held, cuda.Device().id)
+        return self.cupy.ndarray(held.nbytes // 4, np.uint32, cuda.MemoryPointer(memory, 0))
+
+    def captured(self, streams: Sequence[Any], queue: Callable[[], None]) -> Callable[[], None]:
+        """Capture what `queue` queues on `streams` as one CUDA graph; the result launches it."""
+        with self.translated():
+            launch = captured(streams, queue)
+
+        def replay() -> None:
+            with self.translated():
+                launch()
+
+        return replay
+
+    def sample_all(self, samples: Sequence[Sample]) -> Sequence[float | TypedError]:
+        """All behind one spin, except isolated ones."""
+        if any(sample.met.timing_mode == "isolated" for sample in samples):
+            return each_or_error(Sample.take, samples)
+        return self.timer.time_all(samples)
+
+    def prove_all(
+        self, proofs: Sequence[PreparedLaunch], witnesses: Witnesses
+    ) -> list[ProofResult | TypedError]:
+        """All are queued behind each other; the witnesses of all are fetched at once."""
+        output, guarded, inputs = witnesses.output, witnesses.guarded, witnesses.inputs
+        words = output.linear() if isinstance(output, CudaImage) else output
+        # A row for each proof: the wrong words (64 bits), two words for each guarded buffer, one
+        # for each input.
+        sums_at = 2 + 2 * len(guarded)
+        end = sums_at + len(inputs)
+
+        def queue(proof: Any, start: Any, stop: Any, row: Any) -> None:
+            with self.translated():
+                self._queue_poison(output)
+                start.record(self.stream)
+                proof.enqueue()
+                stop.record(self.stream)
+                if words is not output:
+                    output.copy_to(words)
+                self.queue_comparison(words, witnesses.expected, row)
+                for i, buffer in enumerate(guarded):
+                    self.queue_strays(buffer, row[2 + 2 * i :])
+                for i, buffer in enumerate(inputs):
+                    self.queue_checksum(buffer, row[sums_at + i :])
+
+        def proven(start: Any, stop: Any, row: Sequence[int]) -> ProofResult:
+            seconds = 1e-3 * float(self.cupy.cuda.get_elapsed_time(start, stop))
+            around = row[2:sums_at]
+            strays = [
+                OutOfBoundsWrites(*pair) for pair in zip(around[::2], around[1::2], strict=True)
+            ]
+            return ProofResult(seconds, row[0] + (row[1] << 32), strays, row[sums_at:end])
+
+        with self.translated(), self.stream:
+            found = self.cupy.zeros((len(proofs), end + end % 2), dtype=np.uint32)
+            events = self.timer.event_pairs(len(proofs))
+            queued = [(p, *pair, row) for p, pair, row in zip(proofs, events, found, strict=True)]
+            failed = each_or_error(lambda item: queue(*item), queued)
+            rows = found.get(stream=self.stream).tolist()
+            self.stream.synchronize()
+            return [
+                proven(*pair, row) if error is None else error
+                for error, pair, row in zip(failed, events, rows, strict=True)
+            ]
+
+    def reading(self) -> Reading | None:
+        """From NVML; None without nvidia-ml-py."""
+        return self._sensor.read() if self._sensor is not None else None
+
+    def energy_mj(self) -> int | None:
+        """NVML's counter, of GPUs since Volta."""
+        return self._sensor.energy_mj() if self._sensor is not None else None
+
 
 __all__ = [
     "compile_version",

@@ -1,28 +1,384 @@
-"""The functions of the OpenCL backend: opening a device, and the compiler."""
+"""The OpenCL backend (pyopencl): CPUs through PoCL or Intel's runtime, and any OpenCL GPU."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ...core.dtypes import DTYPES
-from ...core.errors import BuildError
-from ...core.space import Version
+import numpy as np
+import numpy.typing as npt
+
+from ...core.display import one_line
+from ...core.dtypes import DTYPES, DType
+from ...core.errors import (
+    BuildError,
+    DeviceLostError,
+    LaunchFailedError,
+    LaunchRefusedError,
+    NoDeviceError,
+    OutOfDeviceMemoryError,
+)
+from ...core.space import USUAL, Condition, Problem, Version
+from ...workloads.contract import (
+    Argument,
+    BufferRef,
+    Launch,
+    LibraryCall,
+    NullRef,
+    SharedMemory,
+    SurfaceRef,
+    TextureRef,
+)
 from ...workloads.loader import KernelFolder
-from ..base import Device
-from ..builds import BuildRequest, CompiledCode, VersionBuild, kept_code, kernel_source
-from .device import OpenCLDevice
+from ..base import Device, check_limits, flush_bytes
+from ..buffers import check_count, named
+from ..builds import (
+    BuildRequest,
+    CompiledCode,
+    VersionBuild,
+    kept_code,
+    kernel_source,
+    missing_entry,
+)
+from ..streams import Mark
+from .buffers import OpenCLBuffers, OpenCLImage, format_refusal
 from .runtime import (
     build_options,
     build_source,
+    describe,
     find_device,
     import_pyopencl,
     load_binary,
     target_of,
 )
 
-__all__ = ["compile_version", "list_devices", "open_device", "targets"]
+# Queues a launch on a command queue.
+Enqueue = Callable[[Any], Any]
+
+
+class OpenCLProgram:
+    """A built OpenCL program. Kernel objects are kept: fetching them again is slow."""
+
+    def __init__(self, cl: Any, program: Any, options: str, log: str) -> None:
+        self._cl, self._program = cl, program
+        self._kernels: dict[str, Any] = {}
+        self.options, self.log = options, log
+
+    def kernel(self, entry: str) -> Any:
+        """The kernel object `entry`. Raises BuildError when the source has none."""
+        if entry not in self._kernels:
+            try:
+                self._kernels[entry] = self._cl.Kernel(self._program, entry)
+            except self._cl.Error as err:
+                there = self._program.get_info(self._cl.program_info.KERNEL_NAMES).split(";")
+                raise missing_entry("kernel.cl", entry, filter(None, there), self.log) from err
+        return self._kernels[entry]
+
+    def resident_blocks(self, entry: str, threads: int, shared_bytes: int) -> int:
+        """1: OpenCL does not tell the occupancy; a CPU runs one group per core at a time."""
+        return 1
+
+    def registers(self, entry: str) -> int | None:
+        """None: OpenCL does not tell how many registers a thread takes."""
+        return None
+
+
+class OpenCLLaunch:
+    """A command that can be enqueued repeatedly."""
+
+    def __init__(self, device: OpenCLDevice, enqueue: Callable[[], Any]) -> None:
+        self._device, self._enqueue = device, enqueue
+
+    def run(self) -> None:
+        """Launch once and wait. Raises LaunchFailedError or DeviceLostError."""
+        self.sample(1)
+
+    def sample(self, launches: int, met: Condition = USUAL) -> float:
+        """Mean of the launches' own run times (profiling events, start to end), in seconds."""
+        if met == USUAL:
+            return self._together(launches)
+        total_s = 0.0
+        for _ in range(launches):
+            with self._device.translated():
+                if met.flushed:
+                    self._device.flush()
+                elif launches > 1:
+                    self._enqueue().wait()
+            total_s += self._together(1)
+        return total_s / launches
+
+    def _together(self, launches: int) -> float:
+        """Queued behind each other on a device that is idle."""
+        with self._device.translated():
+            events = [self._enqueue() for _ in range(launches)]
+            events[-1].wait()
+            total_ns = sum(e.profile.end - e.profile.start for e in events)
+        return float(total_ns) * 1e-9 / launches
+
+
+class _Translate:
+    """Turns pyopencl's errors into the protocol's."""
+
+    def __init__(self, cl: Any) -> None:
+        self._cl = cl
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, err: Any, trace: Any) -> None:
+        if err is None or not isinstance(err, self._cl.Error):
+            return
+        text = str(err).split("\n")[0]
+        if any(word in text for word in ("MEM_OBJECT_ALLOCATION", "INVALID_BUFFER_SIZE")):
+            raise OutOfDeviceMemoryError(f"The buffer does not fit ({text}).") from err
+        if any(word in text for word in ("WORK_GROUP", "WORK_ITEM", "GLOBAL_WORK", "RESOURCES")):
+            raise LaunchRefusedError(text) from err
+        if any(word in text for word in ("DEVICE_NOT_AVAILABLE", "OUT_OF_HOST", "CONTEXT")):
+            raise DeviceLostError(text) from err
+        raise LaunchFailedError(text) from err
+
+
+class OpenCLStream:
+    """An in-order command queue; see `streams.Stream`."""
+
+    def __init__(
+        self,
+        cl: Any,
+        context: Any,
+        translated: Callable[[], AbstractContextManager[None]],
+        prepare: Callable[[Any, Launch, Mapping[str, Any]], Enqueue],
+    ) -> None:
+        """`prepare` makes a launch of a program on buffers ready for any queue."""
+        self._cl, self._context = cl, context
+        self._translated, self._prepare = translated, prepare
+        with translated():
+            # Marks need profiling, which costs nothing that could be measured.
+            profiling = cl.command_queue_properties.PROFILING_ENABLE
+            self._queue = cl.CommandQueue(context, properties=profiling)
+        self._buffers: list[Any] = []
+        # pyopencl waits for a copy when its event goes: they are kept until all is done.
+        self._events: list[Any] = []
+
+    def __enter__(self) -> OpenCLStream:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        try:
+            self.wait()
+        finally:
+            self._events.clear()
+            self.release()
+
+    def release(self) -> None:
+        """Give back all buffers; OpenCL keeps each until the commands that use it have ended."""
+        buffers, self._buffers = self._buffers, []
+        for buffer in buffers:
+            buffer.release()
+
+    def allocate(self, nbytes: int) -> Any:
+        """A buffer of undefined content. Raises OutOfDeviceMemoryError."""
+        with self._translated():
+            buffer = self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, max(4, nbytes))
+        self._buffers.append(buffer)
+        return buffer
+
+    def copy_in(self, target: Any, source: npt.NDArray[Any]) -> None:
+        """See `Stream`."""
+        self._copy(target, source)
+
+    def copy_out(self, target: npt.NDArray[Any], source: Any) -> None:
+        """See `Stream`."""
+        self._copy(target, source)
+
+    def _copy(self, target: Any, source: Any) -> None:
+        with self._translated():
+            event = self._cl.enqueue_copy(self._queue, target, source, is_blocking=False)
+        self._events.append(event)
+
+    def launch(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> None:
+        """Queue a launch. Raises LaunchRefusedError or BuildError."""
+        enqueue = self._prepare(program, launch, buffers)
+        with self._translated():
+            enqueue(self._queue)
+            # A runtime may delay commands until someone waits.
+            self._queue.flush()
+
+    def mark(self) -> Mark:
+        """By clEnqueueMarkerWithWaitList."""
+        with self._translated():
+            return Mark(self._cl.enqueue_marker(self._queue), self._elapsed_s)
+
+    def _elapsed_s(self, start: Any, stop: Any) -> float:
+        with self._translated():
+            return float(stop.profile.end - start.profile.end) * 1e-9
+
+    def wait(self) -> None:
+        """By clFinish."""
+        with self._translated():
+            self._queue.finish()
+        self._events.clear()
+
+
+class OpenCLDevice(OpenCLBuffers):
+    """One OpenCL device with a profiling queue."""
+
+    def __init__(self, runtime: str, index: int, cache: Path) -> None:
+        """Open device `index` of `runtime`. Raises NoDeviceError."""
+        cl = import_pyopencl(runtime, cache)
+        self._cl = cl
+        device = find_device(cl, runtime, index)
+        self.target = target_of(device)
+        self.request = BuildRequest("opencl", str(index), runtime, None, cache)
+        self._context = cl.Context([device])
+        self._queue = cl.CommandQueue(
+            self._context, properties=cl.command_queue_properties.PROFILING_ENABLE
+        )
+        self._filler: Any = None
+        try:
+            self._build_own_kernels()
+            self._self_test()
+        except cl.Error as err:
+            reason = next((t for t in str(err).splitlines() if t.startswith("error:")), str(err))
+            raise NoDeviceError(
+                f"OpenCL runtime '{runtime}' cannot build kernels for this device "
+                f"({reason.splitlines()[0]}); install the 'intel' extra or another runtime."
+            ) from err
+        self.info = describe(cl, device, index)
+
+    def _self_test(self) -> None:
+        """Run a kernel: a runtime may list a device that it cannot compile for."""
+        a, b = np.arange(64, dtype=np.uint32), np.arange(64, dtype=np.uint32)
+        b[7] += 1
+        if self.mismatches(self.upload(a), self.upload(b)) != 1:
+            raise NoDeviceError("The OpenCL runtime computes wrong results; choose another one.")
+
+    def translated(self) -> _Translate:
+        """Context manager that translates the backend's errors."""
+        return _Translate(self._cl)
+
+    def build(self, folder: Path, dtype: DType, defines: Mapping[str, str]) -> OpenCLProgram:
+        """Build ``kernel.cl`` with ``element_t`` and `defines`. Raises BuildError."""
+        options = build_options(dtype, defines)
+        program, log = build_source(self._cl, self._context, folder, options)
+        return OpenCLProgram(self._cl, program, " ".join(options), log)
+
+    def load(self, build: VersionBuild) -> OpenCLProgram:
+        """The program of a binary. Raises BuildError where the runtime does not take it."""
+        if build.code is None:
+            raise BuildError("The runtime that built the kernel gave no binary of it.", build.log)
+        program = load_binary(self._cl, self._context, build.code)
+        return OpenCLProgram(self._cl, program, build.options, build.log)
+
+    def flush(self) -> None:
+        """Fill the last cache level with data of no use."""
+        if self._filler is None:
+            self._filler = self.allocate(flush_bytes(self.info))
+        fill = np.full(1, 0x5A5A5A5A, np.uint32)
+        self._cl.enqueue_fill_buffer(self._queue, self._filler, fill, 0, self._filler.size).wait()
+
+    def image_refusal(self, problem: Problem, dtype: DType) -> str | None:
+        """No images at all, the size, or the type."""
+        refusal = super().image_refusal(problem, dtype)
+        return refusal or format_refusal(self._cl, self._context, dtype)
+
+    def _new_image(self, problem: Problem, dtype: DType) -> OpenCLImage:
+        return OpenCLImage(self._cl, self._queue, problem, dtype)
+
+    def _fill_image(self, image: OpenCLImage, array: npt.NDArray[Any]) -> None:
+        flags = self._cl.mem_flags.READ_ONLY | self._cl.mem_flags.COPY_HOST_PTR
+        buffer = self._cl.Buffer(self._context, flags, hostbuf=array)
+        image.copy_from(buffer).wait()
+
+    def bind(
+        self, program: OpenCLProgram, launch: Launch, buffers: Mapping[str, Any]
+    ) -> OpenCLLaunch:
+        """Prepare `launch`. Raises LaunchRefusedError or BuildError."""
+        enqueue = self._prepare(program, launch, buffers)
+        return self._bound(lambda: enqueue(self._queue))
+
+    def _bound(self, enqueue: Callable[[], Any]) -> OpenCLLaunch:
+        return OpenCLLaunch(self, enqueue)
+
+    def _queue_copy(self, source: Any, target: Any) -> Any:
+        return self._cl.enqueue_copy(self._queue, target, source)
+
+    def _queue_ones(self, words: Any) -> None:
+        ones = np.full(1, 0xFFFFFFFF, np.uint32)
+        self._cl.enqueue_fill_buffer(self._queue, words, ones, 0, words.size)
+
+    def _finish(self) -> None:
+        self._queue.finish()
+
+    def _prepare(
+        self, program: OpenCLProgram, launch: Launch, buffers: Mapping[str, Any]
+    ) -> Enqueue:
+        check_limits(launch, self.info)
+        kernel = program.kernel(launch.entry)
+        limit = kernel.get_work_group_info(
+            self._cl.kernel_work_group_info.WORK_GROUP_SIZE, self._context.devices[0]
+        )
+        if launch.threads > limit:
+            raise LaunchRefusedError(
+                f"{launch.threads} threads a block; this kernel takes {limit} on this device."
+            )
+        check_count(launch.entry, launch.args, kernel.num_args)
+        most = self._context.devices[0].local_mem_size
+        if launch.shared_bytes > most:
+            raise LaunchRefusedError(
+                f"{launch.shared_bytes} bytes of local memory; the device has {most}."
+            )
+        args = [self._argument(a, buffers) for a in launch.args]
+        for place, (argument, value) in enumerate(zip(launch.args, args, strict=True)):
+            try:
+                kernel.set_arg(place, value)
+            except self._cl.Error as err:
+                what = f"argument {place} of kernel '{launch.entry}'"
+                fault = f"cannot be {argument!r} ({one_line(str(err))})"
+                if "ARG_SIZE" in str(err):
+                    fault = f"is of another size than {argument!r}, which it is given"
+                raise LaunchFailedError(f"{what} {fault}") from err
+        global_size = tuple(g * b for g, b in zip(launch.grid, launch.block, strict=True))
+
+        def enqueue(queue: Any) -> Any:
+            kernel.set_args(*args)
+            return self._cl.enqueue_nd_range_kernel(queue, kernel, global_size, launch.block)
+
+        return enqueue
+
+    def _argument(self, argument: Argument, buffers: Mapping[str, Any]) -> Any:
+        """The memory object, local memory or scalar that ``set_args`` takes for an argument."""
+        match argument:
+            case BufferRef():
+                return named(argument, buffers)
+            case NullRef():
+                return None
+            case TextureRef() | SurfaceRef():
+                return named(argument, buffers).handle
+            case SharedMemory(n_bytes):
+                return self._cl.LocalMemory(n_bytes)
+            case _:
+                return argument
+
+    def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> OpenCLLaunch:
+        """Raises LaunchRefusedError: OpenCL comes without such libraries."""
+        raise LaunchRefusedError(f"OpenCL has no library that computes '{call.name}'.")
+
+    def open_stream(self) -> OpenCLStream:
+        """A command queue of its own."""
+        return OpenCLStream(self._cl, self._context, self.translated, self._prepare)
+
+    def _pinned_like(self, flat: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Memory that the runtime allocated and mapped."""
+        flags = self._cl.mem_flags.READ_WRITE | self._cl.mem_flags.ALLOC_HOST_PTR
+        buffer = self._cl.Buffer(self._context, flags, flat.nbytes)
+        write = self._cl.map_flags.WRITE
+        mapped, _ = self._cl.enqueue_map_buffer(
+            self._queue, buffer, write, 0, flat.shape, flat.dtype
+        )
+        return np.asarray(mapped)
 
 
 def open_device(index: int, runtime: str, cache: Path) -> Device:

@@ -1,4 +1,4 @@
-// Reads the blocks that explorer/columns.py packs.
+// Reads the blocks that explorer/payload.py packs.
 
 const ARRAYS = {
   u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, i2: Int16Array, f8: Float64Array,

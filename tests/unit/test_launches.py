@@ -69,31 +69,23 @@ def four(asked: Asked) -> tuple[float, float, float, float]:
 
 
 @pytest.mark.parametrize(
-    ("x", "y", "dtype", "lines", "warp_sectors", "block_sectors", "part_bytes"),
+    ("x", "y", "dtype", "asked"),
     [
         # A row of 384 bytes, 3 lines, each asked for by all 3 instructions.
-        (32, 8, "float3", 8 * 9, 8 * 12, 8 * 12, 0),
+        (32, 8, "float3", (8 * 9, 8 * 12, 8 * 12, 0)),
         # 4 rows of a sector each.
-        (8, 8, "float", 8, 8, 8, 0),
+        (8, 8, "float", (8, 8, 8, 0)),
         # 96 bytes a row, where every other block's cross the end of a line.
-        (8, 8, "float3", 3 * 8 * 1.5, 24, 24, 0),
+        (8, 8, "float3", (3 * 8 * 1.5, 24, 24, 0)),
         # Half a sector a row.
-        (4, 64, "float", 64, 64, 64, 64 * 16),
+        (4, 64, "float", (64, 64, 64, 64 * 16)),
         # 48 bytes, a sector and a half; 2 of 8 blocks cross the end of a line.
-        (4, 64, "float3", 3 * 64 * 1.25, 128, 128, 64 * 16),
+        (4, 64, "float3", (3 * 64 * 1.25, 128, 128, 64 * 16)),
     ],
 )
-def test_blocks_of_an_array_by_hand(
-    x: int,
-    y: int,
-    dtype: str,
-    lines: float,
-    warp_sectors: float,
-    block_sectors: float,
-    part_bytes: float,
-) -> None:
+def test_blocks_of_an_array_by_hand(x: int, y: int, dtype: str, asked: tuple[float, ...]) -> None:
     found = of_block(x, y, dtype)
-    assert four(found.load) == (lines, warp_sectors, block_sectors, part_bytes)
+    assert four(found.load) == asked
     assert found.store == found.load
     assert (found.image_loads, found.image_stores) == (False, False)
 
@@ -122,35 +114,29 @@ def test_loads_of_stencils_and_textures() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mapping", "x", "y", "dtype", "lines", "warp_sectors", "block_sectors"),
+    ("mapping", "x", "y", "dtype", "asked"),
     [
         # A warp's two rows fill their sectors of 16 bytes by 2 rows.
-        ("block", 16, 16, "float", 16, 32, 32),
-        ("block", 16, 16, "float4", 64, 128, 128),
+        ("block", 16, 16, "float", (16, 32, 32)),
+        ("block", 16, 16, "float4", (64, 128, 128)),
         # A warp is one row, half of each sector; another warp of the block has the other half.
-        ("block", 32, 4, "float", 16, 32, 16),
-        ("block", 32, 4, "float4", 64, 128, 64),
-        ("block", 8, 8, "float", 2, 8, 8),
+        ("block", 32, 4, "float", (16, 32, 16)),
+        ("block", 32, 4, "float4", (64, 128, 64)),
+        ("block", 8, 8, "float", (2, 8, 8)),
         # Along a row nobody fills the other half.
-        ("row", 16, 16, "float", 32, 64, 64),
-        ("row", 32, 4, "float", 16, 32, 32),
+        ("row", 16, 16, "float", (32, 64, 64)),
+        ("row", 32, 4, "float", (16, 32, 32)),
         # Squares of 8 × 8, half a square a warp.
-        ("tile8", 32, 4, "float", 4, 16, 16),
-        ("tile8", 16, 16, "float4", 32, 128, 128),
+        ("tile8", 32, 4, "float", (4, 16, 16)),
+        ("tile8", 16, 16, "float4", (32, 128, 128)),
     ],
 )
 def test_blocks_of_an_image_by_hand(
-    mapping: str,
-    x: int,
-    y: int,
-    dtype: str,
-    lines: float,
-    warp_sectors: float,
-    block_sectors: float,
+    mapping: str, x: int, y: int, dtype: str, asked: tuple[int, int, int]
 ) -> None:
     found = traffic(cell_of("surf2d_memset", f"{mapping}-one", dtype, block_x=x, block_y=y))
-    half = found.store.bytes if warp_sectors * 32 > found.store.bytes else 0
-    assert four(found.store) == (lines, warp_sectors, block_sectors, half)
+    half = found.store.bytes if asked[1] * 32 > found.store.bytes else 0
+    assert four(found.store) == (*asked, half)
     assert found.load == NOTHING
     assert (found.image_loads, found.image_stores) == (False, True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -55,6 +56,15 @@ def record(name: str) -> Path:
 def environment(**changes: str) -> dict[str, str]:
     """The environment of a process that can import what the tests import, with `changes`."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **changes}
+
+
+def python(
+    code: str, *args: object, cwd: Path | None = None, **changes: str
+) -> subprocess.CompletedProcess[str]:
+    """What `code` does and says in a Python of its own."""
+    command = [sys.executable, "-c", code, *map(str, args)]
+    told = {"capture_output": True, "encoding": "utf-8", "timeout": 600}
+    return subprocess.run(command, cwd=cwd, env=environment(**changes), check=False, **told)
 
 
 def examples(in_test: int) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 import pytest
+from conftest import python
 from gpushmoo.core.backends import BACKENDS
 from gpushmoo.core.paths import CHAPTERS, KERNELS, PACKAGE, ROOT
 from gpushmoo.devices.base import functions_of
@@ -181,11 +181,5 @@ for backend in BACKENDS.values():
     functions_of(backend)
 print(sorted({"cupy", "pyopencl", "pynvml", "cuda"} & set(sys.modules)))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={"PYTHONPATH": ":".join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python(program)
     assert done.stdout == "[]\n", done.stderr

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -16,10 +14,9 @@ from typing import Any
 import gpushmoo.measuring.builds as builds_module
 import pytest
 from bench import Bench
-from conftest import ROOT, USER_CUDA, USER_OPENCL
+from conftest import ROOT, USER_CUDA, USER_OPENCL, python
 from gpushmoo.core.backends import BACKENDS
 from gpushmoo.core.errors import BuildError, DeviceError, NoDeviceError, WorkloadError
-from gpushmoo.core.paths import IMPORTED
 from gpushmoo.core.process import raises_signals
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Version
@@ -49,13 +46,7 @@ except DeviceError as err:
 def build(params: dict[str, Any], folder: Path) -> tuple[Path, str]:
     """Builds as the rule does; the build file and the terminal."""
     out = folder / "build.json"
-    done = subprocess.run(
-        [sys.executable, "-c", BUILD, repr(params), str(folder / "cache"), str(out)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, IMPORTED))},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python(BUILD, repr(params), folder / "cache", out)
     assert done.returncode == 0 or "refused: " in done.stderr, done.stderr
     return out, done.stdout + done.stderr
 
@@ -77,7 +68,7 @@ def params_of(folder: Path, backend: str, variants: list[str], **other: Any) -> 
 # Tasks that a process runs by itself
 
 
-def test_a_task_that_ends_or_hangs_its_process_costs_no_other() -> None:
+def test_a_task_that_ends_or_hangs_costs_no_other_and_its_errors_are_raised() -> None:
     tasks: dict[str, Callable[[], Any]] = {
         "first": lambda: 1,
         "crash": lambda: os.kill(os.getpid(), signal.SIGKILL),
@@ -95,6 +86,12 @@ def test_a_task_that_ends_or_hangs_its_process_costs_no_other() -> None:
         assert results["exit"] == TaskEnded("ended its process with status 3")
         assert results["hang"] == TaskEnded("did not end within 2 s")
 
+    def fail() -> None:
+        raise NoDeviceError("There is no compiler.")
+
+    with pytest.raises(NoDeviceError, match="There is no compiler"):
+        run_isolated({"good": lambda: 1, "bad": fail, "hang": partial(time.sleep, 1e6)}, 3, 60.0)
+
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_task_that_is_struck_runs_once_more(number: signal.Signals, tmp_path: Path) -> None:
@@ -109,14 +106,6 @@ def test_a_task_that_is_struck_runs_once_more(number: signal.Signals, tmp_path: 
             "struck": 1,
             "other": 2,
         }
-
-
-def test_an_error_of_a_task_is_raised() -> None:
-    def fail() -> None:
-        raise NoDeviceError("There is no compiler.")
-
-    with pytest.raises(NoDeviceError, match="There is no compiler"):
-        run_isolated({"good": lambda: 1, "bad": fail, "hang": partial(time.sleep, 1e6)}, 3, 60.0)
 
 
 # The build file
@@ -334,19 +323,8 @@ print(hashlib.sha256(repr(built).encode()).hexdigest())
 def test_a_build_is_the_same_again(opencl_choice: DeviceChoice, tmp_path: Path) -> None:
     """Whatever pyopencl has kept: a build file that differs measures its whole sweep anew."""
     folder = ROOT / "kernels/copy2d_coalesced"
-    command = [
-        sys.executable,
-        "-c",
-        ONE_VARIANT,
-        opencl_choice.runtime,
-        opencl_choice.cache,
-        folder,
-    ]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, IMPORTED)), "HOME": str(tmp_path)}
-    env |= {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-    first, again = (
-        subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
-        for _ in range(2)
-    )
+    args = opencl_choice.runtime, opencl_choice.cache, folder
+    own = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    first, again = (python(ONE_VARIANT, *args, **own).stdout for _ in range(2))
     assert first == again
     assert len(first.splitlines()[-1]) == 64

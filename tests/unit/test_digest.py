@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, python
 from gpushmoo.core.paths import CHAPTERS, IMPORTED, PACKAGE
 from gpushmoo.core.python_digest import python_digest
 from gpushmoo.planning import digest
@@ -215,13 +214,7 @@ def test_what_python_imports_for_a_stage_is_behind_its_digest() -> None:
     module = called()["report"]
     lines = [f"import {module.removesuffix('.py').replace('/', '.')}"]
     show = "import sys; print(*(m.__file__ for m in sys.modules.values() if '__file__' in vars(m)))"
-    done = subprocess.run(
-        [sys.executable, "-c", "\n".join([*lines, show])],
-        env={"PYTHONPATH": ":".join(map(str, IMPORTED))},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = python("\n".join([*lines, show]))
     loaded = {Path(f) for f in done.stdout.split() if f.startswith(tuple(map(str, IMPORTED)))}
     assert len(loaded) > 10
     assert {path for path in loaded if path.name != "__init__.py"} <= modules_of(SCRIPTS / module)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
-from conftest import environment
+from conftest import python
 
 MOST = 100_000
-DEADLINE_S = 60
 # What each job below begins with.
 START = f"""
 import os, signal, subprocess, sys
@@ -24,16 +22,9 @@ def flood():
 """
 
 
-def job(code: str, log: Path, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def job(code: str, log: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """A job that runs `code`, with the log `log`, in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-c", START + code, str(log), *args],
-        env=environment(**variables),
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-        timeout=DEADLINE_S,
-    )
+    return python(START + code, log, **variables)
 
 
 def test_a_flood_is_cut_in_the_middle_and_nothing_stays_open(tmp_path: Path) -> None:

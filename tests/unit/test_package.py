@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import gpushmoo
+from conftest import python
 from gpushmoo.core.paths import PACKAGE
 
 PROGRAM = """
@@ -23,14 +22,7 @@ print(*[getattr(gpushmoo, name).__name__ for name in gpushmoo.__all__])
 
 def test_it_is_imported_from_any_folder_without_what_the_workflow_needs(tmp_path: Path) -> None:
     shutil.copytree(PACKAGE, tmp_path / "gpushmoo", ignore=shutil.ignore_patterns("__pycache__"))
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
+    done = python(PROGRAM, cwd=tmp_path, PYTHONPATH=str(tmp_path))
     assert done.stdout.splitlines() == [
         f"{tmp_path}/gpushmoo/__init__.py []",
         " ".join(gpushmoo.__all__),

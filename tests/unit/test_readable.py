@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, environment
+from conftest import ROOT, python
 from gpushmoo.core.readable import UnreadableError, read_mapping, refuse_braces, refuse_configfiles
 
 DEEP = b"only: " + b"[" * 3000 + b"]" * 3000
@@ -93,12 +91,5 @@ def test_a_locale_that_knows_no_more_than_ascii_changes_nothing(tmp_path: Path) 
         f"with job_log({str(tmp_path / 'x.log')!r}) as terminal:\n"
         f"    terminal.write({'16 × 4'!a})\n"
     )
-    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env=environment(**ascii_only),
-        capture_output=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr.decode()) == (0, "16 × 4")
+    done = python(code, cwd=ROOT, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    assert (done.returncode, done.stderr) == (0, "16 × 4")

@@ -11,7 +11,6 @@ from cells import cell
 from gpushmoo.analysis.best import Limits, best_table, boundaries, read_best, tied_best
 from gpushmoo.storage.dataset import with_axes_noted
 from gpushmoo.storage.store import write_parquet
-from hypothesis import given
 from hypothesis import strategies as st
 
 Interval = tuple[float, float, float]
@@ -46,19 +45,6 @@ def test_only_ok_cells_can_win() -> None:
 
 
 PARTS = st.tuples(st.floats(0.0, 0.3), st.floats(1.0, 2.0), st.floats(0.0, 0.3))
-
-
-@given(parts=st.lists(PARTS, min_size=1, max_size=12), factor=st.floats(1.0, 3.0))
-def test_wider_intervals_never_shrink_the_set(parts: list[Interval], factor: float) -> None:
-    narrow, wide = (
-        tied_best(frame([(m * (1 - f * a), m, m * (1 + f * b)) for a, m, b in parts]))
-        for f in (1.0, factor)
-    )
-    assert set(narrow["cell_key"]) <= set(wide["cell_key"])
-    for found in (narrow, wide):
-        medians = list(found["median_s"])
-        assert medians == sorted(medians)
-        assert medians[0] == min(m for _, m, _ in parts)
 
 
 def swept(kernel: str, axis: str, times_s: dict[int, float], **other: Any) -> list[dict[str, Any]]:

@@ -191,6 +191,17 @@ def test_pairs_tell_the_spread_else_repeats_and_one_repeat_nothing() -> None:
     assert without["cell"].whole.own.variance == pytest.approx(beside["cell"].whole.own.variance)
 
 
+def test_it_is_told_where_other_devices_may_differ_more_than_is_known() -> None:
+    machine = Machine(20)
+    first, second, same = machine.run("a"), machine.run("b"), machine.runs(4)
+    words = "A and B are of different devices and these of one"
+    assert words not in compare_runs([first], [second], same).markdown()
+    second.cells["device_uuid"] = "made-1"
+    assert words in compare_runs([first], [second], same).markdown()
+    same[0].cells["device_uuid"] = "made-1"
+    assert words not in compare_runs([first], [second], same).markdown()
+
+
 def test_a_device_that_somebody_measured_needs_no_other_runs() -> None:
     machine = Machine(2, own=0.0005)
     first, second = machine.run("a"), machine.run("b", {"v3": 0.1})
@@ -262,7 +273,7 @@ def test_winners_and_tied_sets_are_compared() -> None:
 # What is refused, told and written
 
 
-def test_other_protocols_and_other_devices_are_refused() -> None:
+def test_other_protocols_are_refused_and_other_settings_told() -> None:
     machine = Machine(14)
     first, second = machine.run("a"), machine.run("b")
     cells = second.cells.assign(device_name="Other").set_index(
@@ -279,9 +290,6 @@ def test_other_protocols_and_other_devices_are_refused() -> None:
     ):
         with pytest.raises(CompareError, match=words):
             compare_runs(*sides)
-
-
-def test_settings_that_differ_are_told() -> None:
     machine = Machine(15)
     other = {"params": {"folder": "kernels/made", "dtype": "float", "measure": {"min_samples": 9}}}
     second = machine.run("b", kernel_digest="22", device={"driver": "13.1"}, **other)

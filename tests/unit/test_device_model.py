@@ -87,14 +87,6 @@ def test_waves_and_flushes() -> None:
     assert np.all(share[warm & (table["height"] == 8192)] < 0.01)
 
 
-@given(parameters())
-def test_sectors_sent_are_of_the_block_to_its_warps(values: dict[str, float]) -> None:
-    launches = Launches.of(TABLE)
-    sent = Model(values).sectors_sent(launches)
-    assert np.all(launches.block_sectors <= sent)
-    assert np.all(sent <= launches.warp_sectors)
-
-
 # The fit
 
 SPREAD = 0.005

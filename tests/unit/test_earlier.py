@@ -199,14 +199,8 @@ def test_of_a_device_counts_what_changes_times() -> None:
 
     for facts in ({"global_memory": 1}, {"max_allocation": 1}, {"max_image": (1, 1)}):
         assert told(**facts) == told()
-    others = {
-        "driver": "2",
-        "runtime": "2",
-        "multiprocessors": 8,
-        "uuid": "fake-1",
-        "extra": {"ecc": "1"},
-    }
-    for name, value in {**others, "core_clock_mhz": 999}.items():
+    others = {"driver": "2", "runtime": "2", "uuid": "fake-1", "extra": {"ecc": "1"}}
+    for name, value in {**others, "multiprocessors": 8, "core_clock_mhz": 999}.items():
         assert told(**{name: value}) != told()
     # What a runtime tells of a CPU's clock may be that of the moment.
     assert told(kind="cpu", core_clock_mhz=999) == told(kind="cpu")

@@ -175,18 +175,6 @@ def test_a_failed_cell_costs_itself(kind: str, operation: str, nth: int, says: s
     assert len(good.windows) == 3
 
 
-def test_spaces_that_do_not_fit_beside_each_other_are_measured_after_each_other() -> None:
-    device = PoweredDevice({1: 200.0})
-    need = FOLDER.workload.footprint(Problem(64, 8), "float")
-    device.info = replace(device.info, global_memory=2 * need)
-    cells = [*chosen(1), *chosen(1, problem=Problem(65, 8))]
-    found = measured(device, cells)
-    assert [len(cell.windows) for cell in found.cells] == [3, 3]
-    # Three windows of one, then three of the other: both are never sampled in turn.
-    heights = [entry[1][1] for entry in device.log if entry[0] == "sample"]
-    assert [height for height, _ in itertools.groupby(heights)] == [64, 65]
-
-
 def test_a_counter_counts_by_its_steps_and_one_that_stands_still_is_given_up() -> None:
     seen = CounterSteps()
     for at, mj in [(0.0, 5), (0.1, 5), (0.2, 7), (0.3, None), (0.4, 7), (0.5, 9)]:

@@ -71,7 +71,7 @@ def test_the_page_says_whether_energy_breaks_ties(tmp_path: Path) -> None:
     }
 
 
-def test_what_the_rounds_do_not_decide_breaks_no_tie_and_saves_nothing(tmp_path: Path) -> None:
+def test_what_was_not_decided_or_measured_is_said(tmp_path: Path) -> None:
     noisy = energy_row("block_x=16 block_y=16", 2499.0, [0.18, 0.22, 0.19], throttled=True)
     found = page(tmp_path, [FAST, noisy])
     assert found["sentences"][1].endswith("apart in 0: it breaks no tie.")
@@ -80,9 +80,6 @@ def test_what_the_rounds_do_not_decide_breaks_no_tie_and_saves_nothing(tmp_path:
     assert energy_findings(read_energy(tmp_path / "e.parquet")) == []
     [finding] = energy_findings(read_energy(write_energy(tmp_path / "e.parquet", ROWS)))
     assert (finding.figure, finding.worth) == (ENERGY_FIGURE, pytest.approx(0.0204, abs=1e-3))
-
-
-def test_without_a_meter_the_page_and_the_figure_are_its_sentence(tmp_path: Path) -> None:
     why = "Energy was not measured: nothing counts it."
     assert page(tmp_path, [], why)["sentences"] == [why]
     energy_figure(tmp_path / "e.parquet", tmp_path / "energy.svg")

@@ -40,7 +40,6 @@ from gpushmoo.exporting.formats import (
 from gpushmoo.exporting.write import write_exports
 from gpushmoo.interactive.shell import main
 from gpushmoo.storage.dataset import partitions, read_cells
-from gpushmoo.storage.wholefile import read_json
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import GPU, shard_metadata, shard_params, write_shard
@@ -435,25 +434,6 @@ def test_all_of_t4_is_as_its_schemas_say(exported: Path) -> None:
     broken["results"][0]["invalidity"] = "ok"
     with pytest.raises(jsonschema.ValidationError):
         results.validate(broken)
-
-
-def test_the_choices_as_data_say_what_the_header_says(dataset: Path, exported: Path) -> None:
-    told = read_json(exported / "choices.json")
-    assert (told["format"], told["run"], len(told["choices"])) == ("gpushmoo choices", "made", 8)
-    assert told["provenance"]["kernel_digests"] == {"copy2d_coalesced": ["ac794c3939a83f2a"]}
-    assert [d["name"] for d in told["provenance"]["hardware"]["hardware_description"]] == [GPU.name]
-    header = (exported / "launches.h").read_text()
-    for choice in told["choices"]:
-        parts = ["gpushmoo", *(choice[c] for c in ("device_name", "kernel", "dtype", "size_class"))]
-        parts += [choice["cache_state"]] if choice["cache_state"] == "flushed" else []
-        for axis, value in choice["launch"].items():
-            name = "_".join([*parts, axis]).upper().replace(" ", "_")
-            assert f"#define {name} {value}\n" in header
-        assert choice["tied_at"][0]["bandwidth_low_gbs"] < choice["tied_at"][0]["bandwidth_gbs"]
-        assert {m["than"] for m in choice["margins"]} >= {"32x8 block"} or choice["launch"] == {
-            "block_x": 32,
-            "block_y": 8,
-        }
 
 
 def test_a_folder_with_something_else_is_never_replaced(dataset: Path, tmp_path: Path) -> None:

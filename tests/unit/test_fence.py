@@ -110,7 +110,7 @@ def workload_with(**methods: Any) -> Any:
     return cls()
 
 
-def test_the_end_of_the_program_in_any_method_is_a_sentence() -> None:
+def test_an_end_in_any_method_is_a_sentence_and_control_c_passes() -> None:
     def ends(self: Any, *args: Any) -> None:
         sys.exit(0)
 
@@ -118,6 +118,20 @@ def test_the_end_of_the_program_in_any_method_is_a_sentence() -> None:
         said = r"^tests/unit/test_fence\.py:\d+: SystemExit: 0 \(a w"
         with pytest.raises(WorkloadError, match=said):
             getattr(workload_with(**{name: ends}), name)()
+
+    def runs_out(self: Any) -> None:
+        raise MemoryError
+
+    def interrupted(self: Any) -> None:
+        raise KeyboardInterrupt
+
+    workload = workload_with(inputs=runs_out, launch=runs_out, proof=interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        workload.proof()
+    with pytest.raises(MemoryError):
+        workload.inputs()
+    with pytest.raises(WorkloadError, match="MemoryError"):
+        workload.launch()
 
 
 def exits(*args: Any) -> None:
@@ -137,22 +151,6 @@ def test_whatever_stands_in_the_place_of_a_method_is_fenced(launch: Any) -> None
     cls = type("Mine", (elsewhere, CopyWorkload), {"__module__": __name__})
     with pytest.raises(WorkloadError, match="SystemExit: 0"):
         cls.launch(None, "cell")
-
-
-def test_control_c_and_a_want_of_memory_pass_where_they_must() -> None:
-    def runs_out(self: Any) -> None:
-        raise MemoryError
-
-    def interrupted(self: Any) -> None:
-        raise KeyboardInterrupt
-
-    workload = workload_with(inputs=runs_out, launch=runs_out, proof=interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        workload.proof()
-    with pytest.raises(MemoryError):
-        workload.inputs()
-    with pytest.raises(WorkloadError, match="MemoryError"):
-        workload.launch()
 
 
 class SilentError(Exception):

@@ -241,31 +241,6 @@ def test_the_host_works_while_the_device_does(bench: Bench) -> None:
     ]
 
 
-def test_pooled_rooms_are_used_again_and_grow(bench: Bench) -> None:
-    def allocated() -> list[int]:
-        sizes = [entry[2] for entry in bench.device.log if entry[0] == "allocate"]
-        bench.device.log.clear()
-        return sizes
-
-    feed = bench.feed(pipeline(100, streams=2))
-    assert allocated() == [200, 200, 200, 200, 8]
-    feed.run()
-    feed.run()
-    smaller = bench.feed(pipeline(60, streams=2))
-    smaller.run()
-    assert allocated() == []
-    # Longer pieces in the first stream, a third one: all is taken anew.
-    more = bench.feed(pipeline(150, streams=1))
-    assert allocated() == [600, 600, 200, 200, 8]
-    most = bench.feed(pipeline(30, streams=3))
-    assert allocated() == [600, 600, 200, 200, 40, 40, 12]
-    for other, n in ((feed, 100), (smaller, 60), (more, 150), (most, 30)):
-        other.run()
-        assert other.value == expected(n)
-    assert allocated() == []
-    assert len(bench.device.open) == 4
-
-
 @pytest.mark.parametrize("setup", StreamSetup)
 @pytest.mark.parametrize("n", [0, 50])
 def test_host_alone_asks_nothing_of_the_device(bench: Bench, n: int, setup: StreamSetup) -> None:

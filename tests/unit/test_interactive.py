@@ -57,7 +57,7 @@ def swept(folder: Path, device: dict[str, str]) -> Sweep:
     return sweep(folder, axes=AXES, **types, repeats=2, progress=False, **SHORT, **device)
 
 
-def test_a_new_kernel_is_swept_at_once_and_its_cells_are_a_frame(swept: Sweep) -> None:
+def test_a_new_kernel_is_swept_at_once_and_its_best_are_told(swept: Sweep) -> None:
     cells = swept.cells
     assert swept.statuses == {"ok": 4}
     assert swept.searches.empty
@@ -65,9 +65,6 @@ def test_a_new_kernel_is_swept_at_once_and_its_cells_are_a_frame(swept: Sweep) -
     points = {(x, n) for x in (32, 64) for n in (1, 2)}
     assert set(zip(cells["block_x"], cells["PER_THREAD"], strict=True)) == points
     assert set(cells["repeat_samples"].map(len)) == {2}
-
-
-def test_the_best_are_told_with_their_axes_the_fastest_first(swept: Sweep) -> None:
     best = swept.best()
     assert best["is_fastest"].tolist() == [True] + [False] * (len(best) - 1)
     assert best["bandwidth_gbs"].is_monotonic_decreasing

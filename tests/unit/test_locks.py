@@ -57,6 +57,10 @@ def test_lines_tell_the_work(progress: Progress, clock: FakeClock) -> None:
         progress.update(i, i / 100)
     # 50 s in steps of half a second: a line every two seconds.
     assert len(lines_of(progress)) == 3 + 25
+    for share in (0.0, 1.0):
+        clock.now += 5.0
+        progress.update(0, share)
+        assert "left" not in lines_of(progress)[-1]
 
 
 @pytest.mark.parametrize(

@@ -61,12 +61,6 @@ def test_times_add_up_and_what_is_lacking_gives_no_peak() -> None:
     assert told_share(ROWS, measured(1.0, read=0, written=0)) is None
 
 
-@pytest.mark.parametrize(("touched", "expected"), [(1, 6000.0), (127, 6000.0), (129, 4000.0)])
-def test_the_nearest_working_set_counts_by_its_logarithm(touched: int, expected: float) -> None:
-    # Between 16 and 1024 MiB the middle is 128 MiB.
-    assert peak_gbs(ROWS, "GPU", USUAL, touched * MIB, 0) == expected
-
-
 # What is told of a share
 
 

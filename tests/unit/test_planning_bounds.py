@@ -194,13 +194,8 @@ def test_job_gets_back_its_settings_from_plain_parameters(config: RunConfig) -> 
         ("seed", 7),
         ("thread_limit", 512),
         ("device", 1),
-        ("measure.warmup", 3),
-        ("measure.repeats", 1),
-        ("measure.max_samples", 99),
         ("measure.cell_timeout_s", 1.5),
         ("kernels.block_eq_partition.sizes", [64]),
-        ("kernels.block_eq_partition.axes", {"num_partition": 3}),
-        ("kernels.block_eq_partition.variants", ["exact"]),
     ],
 )
 def test_what_changes_the_measurement_changes_the_parameters(

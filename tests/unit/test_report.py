@@ -127,13 +127,30 @@ def test_what_went_wrong_is_said_and_strings_are_text(changed: Rendered) -> None
     assert "7 of 9 words differ" in changed.text
 
 
-def test_the_first_page_is_one_page(full: Rendered, changed: Rendered) -> None:
+def test_the_first_page_is_one_page_with_a_row_for_each_type(
+    full: Rendered, changed: Rendered
+) -> None:
     for report in (full, changed):
         first, second, *_ = report.pages
         assert "The machine. " in first
         assert report.facts["machine"][-1].split()[-1] in first
         assert "How fast can it be" in second
         assert "What else to know" not in second
+    page = full.facts["first_page"]
+    shown = [(k["name"], [r["dtype"] for r in k["rows"]]) for k in page["kernels"]]
+    both = ["double", "float"]
+    assert shown == [
+        ("block_eq_partition", both),
+        ("copy2d_coalesced", both),
+        *((kernel, ["float4"]) for kernel in PEAKS),
+    ]
+    [rows] = [k["rows"] for k in page["kernels"] if k["name"] == "copy2d_coalesced"]
+    assert {(r["place"], r["size"]) for r in rows} == {("memory", "8192²")}
+    assert all(r["share"].endswith(" %") for r in rows)
+    assert all(r["in_cache"]["text"] != "—" for r in rows)
+    # The figure that shows it stands in the same report.
+    files = {f["file"] for f in full.facts["heatmaps"] + full.facts["curves"]}
+    assert {f["figure"] for f in full.facts["findings"]} & files
 
 
 def test_clocks_energy_history_and_ties_are_shown(full: Rendered) -> None:
@@ -174,21 +191,3 @@ def test_display_strings() -> None:
 
 
 # Measured peak and caches
-
-
-def test_the_first_page_has_a_row_for_each_kernel_and_type(full: Rendered) -> None:
-    page = full.facts["first_page"]
-    shown = [(k["name"], [r["dtype"] for r in k["rows"]]) for k in page["kernels"]]
-    both = ["double", "float"]
-    assert shown == [
-        ("block_eq_partition", both),
-        ("copy2d_coalesced", both),
-        *((kernel, ["float4"]) for kernel in PEAKS),
-    ]
-    [rows] = [k["rows"] for k in page["kernels"] if k["name"] == "copy2d_coalesced"]
-    assert {(r["place"], r["size"]) for r in rows} == {("memory", "8192²")}
-    assert all(r["share"].endswith(" %") for r in rows)
-    assert all(r["in_cache"]["text"] != "—" for r in rows)
-    # The figure that shows it stands in the same report.
-    files = {f["file"] for f in full.facts["heatmaps"] + full.facts["curves"]}
-    assert {f["figure"] for f in full.facts["findings"]} & files

@@ -50,18 +50,6 @@ def test_interval_is_the_narrowest_that_reaches_95_percent(n: int) -> None:
     assert 2 * (k + 1) > n or coverage_by_enumeration(n, k + 1) < CONFIDENCE
 
 
-@given(TIMES)
-def test_interval_holds_the_median_and_consists_of_samples(samples: list[float]) -> None:
-    m = median_interval(samples)
-    assert m.low <= m.median <= m.high
-    assert {m.low, m.high} <= set(samples)
-    assert m.median == np.median(samples)
-    # Symmetric in rank: as many samples are cut off below as above.
-    ordered = sorted(samples)
-    assert m.low == ordered[order_statistic(len(samples)) - 1]
-    assert m.high == ordered[-order_statistic(len(samples))]
-
-
 RULE = StoppingRule(min_samples=7, max_samples=20, relative_half_width=0.01, budget_s=5.0)
 NOISY = [1.0, 2.0] * 20
 

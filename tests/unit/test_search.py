@@ -311,7 +311,7 @@ def process_of(count: int = 40) -> tuple[Process, np.ndarray, np.ndarray, np.nda
     return Process(x), x, places, values
 
 
-def test_the_gradient_is_that_of_the_loss() -> None:
+def test_the_process_is_the_textbook_s_by_its_gradient() -> None:
     process, x, places, values = process_of()
     y = (values - values.mean()) / values.std()
     known = np.full(len(y), 1e-3)
@@ -323,10 +323,7 @@ def test_the_gradient_is_that_of_the_loss() -> None:
             theta,
         )
         assert error < 1e-4 * (1.0 + np.abs(loss[1]).max())
-
-
-def test_the_posterior_is_the_textbook_s() -> None:
-    """Rasmussen and Williams 2006, equations 2.25 and 2.26, by SciPy's solver."""
+    # Rasmussen and Williams 2006, equations 2.25 and 2.26, by SciPy's solver.
     process, x, places, values = process_of()
     errors = np.full(len(values), 0.05)
     process.fit(places, values, errors)
@@ -344,9 +341,6 @@ def test_the_posterior_is_the_textbook_s() -> None:
     )
     assert np.allclose(found.mean, mean, atol=1e-5)
     assert np.allclose(found.variance, variance, rtol=1e-3, atol=1e-6)
-
-
-def test_following_a_place_is_measuring_what_was_expected() -> None:
     process, _, places, values = process_of()
     errors = np.full(len(values), 1e-6)
     process.fit(places, values, errors)

@@ -99,7 +99,7 @@ def test_the_shared_variance_of_a_run_is_the_mean_over_its_shards() -> None:
 # What is usual.
 
 
-def test_moments_are_those_of_the_paper() -> None:
+def test_moments_are_those_of_the_paper_and_of_few_cells_their_mean() -> None:
     """ē and its spread determine d₀ and s₀² by digamma and trigamma alone (section 6.2)."""
     variances = np.geomspace(1e-7, 1e-5, 40)
     usual = usual_by_moments(variances, 4)
@@ -109,18 +109,6 @@ def test_moments_are_those_of_the_paper() -> None:
     s0 = math.log(usual.variance) - float(polygamma(0, usual.df / 2)) + math.log(usual.df / 2)
     assert s0 == pytest.approx(e.mean())
     assert usual_by_moments(np.full(40, 1e-6), 4).df == math.inf
-
-
-@pytest.mark.parametrize("df", [1.0, 3.0])
-@pytest.mark.parametrize("prior_df", [1.0, 4.0, 50.0])
-def test_quantiles_find_a_usual_variance_again(df: float, prior_df: float) -> None:
-    """Variances at the quantiles of s₀² F(d, d₀), the model of Smyth's section 3."""
-    variances = 4e-6 * fdtri(df, prior_df, (np.arange(2000) + 0.5) / 2000)
-    found = usual_by_quantiles(variances, df)
-    assert (found.variance, found.df) == (pytest.approx(4e-6, rel=0.01), prior_df)
-
-
-def test_few_variances_and_zeros_give_their_mean() -> None:
     assert usual_by_moments(np.array([1.0, 3.0]), 2) == UsualVariance(2.0, 2)
     assert usual_by_moments(np.array([1.0, 3.0]), 2, few_df=0.0).df == 0.0
     assert usual_by_moments(np.zeros(FEWEST), 2) == UsualVariance(0.0, 2)
@@ -134,12 +122,21 @@ def test_few_variances_and_zeros_give_their_mean() -> None:
     assert few == UsualVariance(1.0, 1.0) != usual_by_quantiles(np.full(CLASS_CELLS, 1.0), 1)
 
 
+@pytest.mark.parametrize("df", [1.0, 3.0])
+@pytest.mark.parametrize("prior_df", [1.0, 4.0, 50.0])
+def test_quantiles_find_a_usual_variance_again(df: float, prior_df: float) -> None:
+    """Variances at the quantiles of s₀² F(d, d₀), the model of Smyth's section 3."""
+    variances = 4e-6 * fdtri(df, prior_df, (np.arange(2000) + 0.5) / 2000)
+    found = usual_by_quantiles(variances, df)
+    assert (found.variance, found.df) == (pytest.approx(4e-6, rel=0.01), prior_df)
+
+
 @given(st.floats(1e-8, 1e9))
 def test_the_inverse_of_trigamma_is_one(value: float) -> None:
     assert float(polygamma(1, trigamma_inverse(value))) == pytest.approx(value, rel=1e-3)
 
 
-def test_a_class_has_its_own_spread_when_it_has_cells_enough() -> None:
+def test_classes_have_spreads_and_shrink_variances() -> None:
     names = ["calm"] * CLASS_CELLS + ["wild"] * CLASS_CELLS + ["rare"] * 3
     sizes = np.array([0.001] * CLASS_CELLS + [0.1] * CLASS_CELLS + [0.01] * 3)
     logs = sizes[:, None] * np.random.default_rng(9).standard_normal((len(names), 2))
@@ -148,10 +145,7 @@ def test_a_class_has_its_own_spread_when_it_has_cells_enough() -> None:
     assert set(spreads.classes) == {"calm", "wild"}
     assert spreads.of("calm").own.variance < 1e-5 < 1e-3 < spreads.of("wild").own.variance
     assert spreads.of("rare") == spreads.whole
-
-
-def test_variances_are_shrunk_by_their_degrees_of_freedom() -> None:
-    """Smyth's equation 2; infinitely many prior degrees leave nothing to the cell itself."""
+    # Smyth's equation 2; infinitely many prior degrees leave nothing to the cell itself.
     own = np.array([9.0, 9.0, 9.0])
     found, df = moderated(np.array([1.0, 1.0, 1.0]), np.array([3.0, 0.0, math.inf]), own, 1.0)
     assert found.tolist() == [3.0, 9.0, 1.0]
@@ -276,10 +270,14 @@ def changes_of(raw: list[float], vs_memcpy: list[float], error: float = 0.002) -
     return Changes(*(ChangeEstimate(np.array(v), errors, df) for v in (raw, vs_memcpy)))
 
 
-def test_both_ways_of_looking_have_to_agree() -> None:
+def test_both_ways_agree_and_cells_are_believed_by_their_groups() -> None:
     changes = changes_of([0.05, 0.05, 0.05, 0.0], [0.05, 0.0, -0.05, 0.05])
     assert (changes.p < 0.05).tolist() == [True, False, False, False]
     assert alarms(changes, DELTA).tolist() == [True, False, False, False]
+    # Half of the groups changed: within them 2.5 % have to do, and not 5 %.
+    p = np.array([1e-4, 0.04, 0.9, 0.9])
+    assert believed_cells(p, ["a", "a", "b", "b"]).tolist() == [True, False, False, False]
+    assert believed_cells(p[:2], ["a", "a"]).tolist() == [True, True]
 
 
 @pytest.mark.parametrize("groups", [1, 40])
@@ -289,13 +287,6 @@ def test_an_alarm_has_a_chance_of_one_in_forty(groups: int, factor: float, alarm
     change = [math.log1p(DELTA) + factor * float(students_t(20).isf(0.025 / groups)) * 0.002]
     change += [0.0] * (groups - 1)
     assert alarms(changes_of(change, change), DELTA).tolist() == [alarm] + [False] * (groups - 1)
-
-
-def test_a_cell_is_believed_at_the_share_of_groups_that_changed() -> None:
-    """Half of the groups changed: within them 2.5 % have to do, and not 5 %."""
-    p = np.array([1e-4, 0.04, 0.9, 0.9])
-    assert believed_cells(p, ["a", "a", "b", "b"]).tolist() == [True, False, False, False]
-    assert believed_cells(p[:2], ["a", "a"]).tolist() == [True, True]
 
 
 @given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=12), st.integers(1, 4))

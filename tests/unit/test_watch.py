@@ -115,7 +115,7 @@ def test_the_plan_is_said_and_a_shard_on_its_way_fills_the_map(run: Path) -> Non
     assert "80.0 GB/s  block_x=32, block_y=1 (element, 1024 x 1024, warm)" in said
 
 
-def test_what_is_measured_says_how_long_the_rest_takes(run: Path) -> None:
+def test_the_rest_is_told_and_a_killed_job_does_not_count(run: Path) -> None:
     started = (run / PLAN_FILE).stat().st_mtime
     # Before that it compiled, which takes as long however many cells there are.
     head = HEAD | {"begun_at": started + 90.0}
@@ -126,9 +126,6 @@ def test_what_is_measured_says_how_long_the_rest_takes(run: Path) -> None:
     begin(run, head, {"share": 0.5, "cells": []})
     os.utime(path, (started + 100.0, started + 100.0))
     assert Watched(run).state(started + 100.0).left_s == pytest.approx(30.0)
-
-
-def test_a_shard_whose_job_was_killed_does_not_count(run: Path) -> None:
     path = begin(run, HEAD, {"share": 0.5, "cells": [known(32, 1)]})
     told = path.stat().st_mtime
     state = Watched(run).state(told + QUIET_S + 20.0)

@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ whose numbers come from the record, from their templates.
+"""Writes the README and the pages of docs/ whose numbers come from the record.
 
     make docs
 
@@ -15,7 +15,7 @@ from textwrap import TextWrapper
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from recompute import dictionary, documents, h200, model, simulated, studies
+from recompute import dictionary, documents, front, h200, model, reference, simulated, studies
 from recompute.record import Record, read_json, read_record
 from recompute.words import FILTERS, Claims
 
@@ -33,6 +33,11 @@ def pages() -> list[str]:
     return sorted(p.name for p in TEMPLATES.glob("*.md"))
 
 
+def place(page: str) -> Path:
+    """Where a page lies: the README at the top, all others in docs/."""
+    return (DOCS.parent if page == "README.md" else DOCS) / page
+
+
 def computed(record: Record, claims: Claims) -> dict[str, Any]:
     """What templates see: computed values by subject, recorded files, and `hold` for sentences."""
     numbers = {
@@ -41,6 +46,7 @@ def computed(record: Record, claims: Claims) -> dict[str, Any]:
     }
     return {
         **numbers,
+        "front": front.values(record, claims),
         "recorded": read_json,
         "hold": claims.hold,
         "model": model.values(claims),
@@ -49,6 +55,7 @@ def computed(record: Record, claims: Claims) -> dict[str, Any]:
         "gallery": studies.gallery(read_record("nvidia-h200-gallery"), claims),
         "documents": documents.values(claims, numbers),
         "dictionary": dictionary.values(),
+        "reference": reference.values(),
     }
 
 
@@ -105,7 +112,7 @@ def main() -> int:
     claims = Claims()
     values = computed(read_record(), claims)
     for page in pages():
-        (DOCS / page).write_text(rendered(page, values), encoding="utf-8")
+        place(page).write_text(rendered(page, values), encoding="utf-8")
     for sentence in claims.broken:
         print(f"No longer so: {sentence}", file=sys.stderr)
     return int(bool(claims.broken))

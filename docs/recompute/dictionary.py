@@ -27,16 +27,19 @@ FILES: Mapping[str, type[Table]] = {
     "dataset/kernel=*/dtype=*/*.parquet, cells/*/*/*.parquet": Cells,
     "summary/best.parquet": Best,
     "model/device.parquet": ModelledCell,
-    "simulated/*.parquet, but for the three below": Simulated,
-    "simulated/*-search.parquet": SearchedMachine,
-    "simulated/*-profile.parquet": Profile,
-    "simulated/*-measured.parquet": SameMachine,
     "studies/energy.parquet": Energy,
     "compare/cells.parquet": ChangedCell,
     "compare/groups.parquet": ChangedGroup,
     "compare/drift.parquet: of the memcpy baseline": Drift,
     "history/history.parquet": HistoryRow,
     "history/change_points.parquet": ChangePoint,
+}
+# Of chapters: told where they are declared.
+OF_CHAPTERS: Mapping[str, type[Table]] = {
+    "simulated/*.parquet, but for these three": Simulated,
+    "simulated/*-search.parquet": SearchedMachine,
+    "simulated/*-profile.parquet": Profile,
+    "simulated/*-measured.parquet": SameMachine,
     "studies/rivals.parquet": TimedWay,
     "studies/errors.parquet": Errors,
     "studies/timeline.parquet": TracedSpan,
@@ -49,7 +52,7 @@ GROUPED = [f"`{name}`" for name in GROUP]
 @cache
 def _anywhere() -> dict[str, Meaning]:
     """The meanings of columns in the first table that has them."""
-    tables = list(FILES.values())[::-1]
+    tables = [*FILES.values(), *OF_CHAPTERS.values()][::-1]
     return {name: meaning for table in tables for name, meaning in table.meanings().items()}
 
 
@@ -69,7 +72,11 @@ def values() -> dict[str, Any]:
         if set(again) >= set(GROUPED):
             again = ["the group's columns", *(name for name in again if name not in GROUPED)]
         tables.append({"path": path, "rows": new, "again": ", ".join(again)})
-    return {"tables": tables, "group": ", ".join(GROUPED)}
+    declared = [
+        f"`{path}`: `{table.__name__}` in `{table.__module__.replace('.', '/')}.py`"
+        for path, table in OF_CHAPTERS.items()
+    ]
+    return {"tables": tables, "group": ", ".join(GROUPED), "of_chapters": declared}
 
 
 def rows(table: type[Table]) -> list[tuple[str, str, str]]:

@@ -68,13 +68,15 @@ def document(folder: str, claims: Claims, numbers: Mapping[str, Any]) -> dict[st
     """What a chapter's file says of its document: rows of both tables as Markdown."""
     told = told_by(folder)
 
-    def words(references: list[Reference]) -> str:
+    def words(references: list[Reference], *left_out: str) -> str:
         found = []
         for reference in references:
             try:
-                found.append(resolved(folder, reference))
+                place = resolved(folder, reference)
             except MissingError as err:
                 claims.hold(str(err), False)
+            else:
+                found += [] if set(left_out) & set(reference) else [place]
         return "; ".join(found)
 
     def within(row: Mapping[str, Any]) -> str:
@@ -85,12 +87,19 @@ def document(folder: str, claims: Claims, numbers: Mapping[str, Any]) -> dict[st
     return {
         "title": chapter.document,
         "folder": folder,
+        "kernels": joined(f"`{name}`" for name in sorted(chapter.kernels)),
         "counts": Counter(row["answer"] for row in told["answers"]),
         "names": [
             [row["theirs"], words(row["ours"]), row.get("difference", "")] for row in told["names"]
         ],
         "answers": [
-            [row["item"], row["says"], row["answer"], within(row), words(row["where"])]
+            [
+                row["item"].removeprefix("claim"),
+                row["says"],
+                row["answer"],
+                within(row),
+                words(row["where"], "function", "test"),
+            ]
             for row in told["answers"]
         ],
     }
@@ -171,13 +180,13 @@ def _test(folder: str, name: str, file: str) -> str:
     """A test, by its file and its name."""
     text = (ROOT / file).read_text("utf-8")
     _found(f"\ndef {name}(" in text, name)
-    return f"[{Path(file).stem}](../{file})"
+    return f"`{Path(file).stem}`"
 
 
 def _file(folder: str, path: str) -> str:
     """A file of the project."""
     _found((ROOT / path).is_file(), path)
-    return f"[{Path(path).name}](../{path})"
+    return f"`{path.removeprefix(f'reports/chapters/{folder}/')}`"
 
 
 _KINDS: Mapping[str, Callable[..., str]] = {

@@ -22,7 +22,7 @@ from gpushmoo.storage.store import read_table
 from streamed_dot import analysis as dot
 from streamed_dot import verdicts
 from streamed_dot.numerics import ERRORS_SCHEMA
-from streamed_dot.rivals import RIVALS_SCHEMA, TODAY
+from streamed_dot.rivals import RIVALS_SCHEMA
 from streamed_dot.timeline import overlap, read_timeline, traces_of
 from tesla_c1060 import checks
 from texture_shmoo.pages import (
@@ -33,17 +33,13 @@ from texture_shmoo.pages import (
     written_sums,
 )
 
-from .record import REFERENCE, Record, read_record
+from .record import REFERENCE, Record
 from .words import Claims, ratio_words, scientific, shape, signed, span, whole, whole_percent
 
 STUDIES = REFERENCE / "nvidia-h200-studies"
 TYPES = ("float", "double", "float3", "float4")
-# A launch that lasts so long is sampled alone (gpushmoo.measuring.sampling).
-LONG_S = 50e-6
 FAR = 16384
 LONGEST = 2**27
-# Since then kernels index with 32 bits where they can.
-NARROWED = "2026-11-23T07:58"
 TEXTURE, SURFACE = "tex2d_sum", "surf2d_memset"
 SHMOOS = json.loads(
     (REFERENCE.parent / "chapters/texture_shmoo/published/textures.json").read_text("utf-8")
@@ -54,7 +50,7 @@ OBVIOUS = {TEXTURE: "block-point-clamp", SURFACE: "block-one"}
 def values(record: Record, documents: Record, claims: Claims) -> dict[str, Any]:
     """What h200.md says, by the section that says it."""
     return {
-        "recorded": recorded(record, documents, claims),
+        "recorded": recorded(record),
         "peak": peak(record, claims),
         "tile": tile(record, documents, claims),
         "cliff": cliff(record, claims),
@@ -68,17 +64,13 @@ def values(record: Record, documents: Record, claims: Claims) -> dict[str, Any]:
     }
 
 
-def recorded(record: Record, documents: Record, claims: Claims) -> dict[str, Any]:
-    """What was recorded, when, on what, and what wide indices cost."""
+def recorded(record: Record) -> dict[str, Any]:
+    """What was recorded, when and on what."""
     cells, ok, shards = record.cells, record.ok, record.provenance
     is_dot = cells["kernel"].str.startswith("dot_")
     device = shards[0]["device"]
     stamps = pd.to_datetime([p["written_at"] for p in shards])
     once = steadiness(shards).once
-    last = max(p["written_at"] for p in shards)
-    first = min(p["written_at"] for p in documents.provenance)
-    claims.hold("Only the large record is older than narrow indices.", last < NARROWED < first)
-    later = read_record("nvidia-h200-judge")
     return {
         "cells": whole(len(cells)),
         "sweep_cells": whole(int((~is_dot).sum())),
@@ -93,18 +85,7 @@ def recorded(record: Record, documents: Record, claims: Claims) -> dict[str, Any
         "l2_mib": f"{device['cache'] / 2**20:.0f}",
         "dates": " and ".join(sorted({f"{s:%Y-%m-%d}" for s in stamps})),
         "once": joined(f"`{k}`" for k in once),
-        "narrow": {n: _narrow_indices(record, later, n) for n in (1024, 8192)},
     }
-
-
-def _narrow_indices(record: Record, later: Record, width: int) -> str:
-    """Median gain of persistent blocks, over the cells that both records have."""
-    keys = ["variant", "dtype", "cache_state", "num_partition"]
-    old, new = (
-        r.of("block_eq_partition", width=width).set_index(keys)["bandwidth_gbs"]
-        for r in (record, later)
-    )
-    return signed(float((new / old).median() - 1))
 
 
 def peak(record: Record, claims: Claims) -> dict[str, Any]:
@@ -320,7 +301,6 @@ def textures(record: Record, claims: Claims) -> dict[str, Any]:
         **_surface_rule(record, claims),
         "written": whole_percent(written["median"] - 1),
         **_mappings(record, claims),
-        **_modes(record),
     }
 
 
@@ -331,7 +311,7 @@ def second_document(*records: Record) -> dict[str, Any]:
     for bound in pages[0]["bounds"]:
         kind = (bound["where"].partition(",")[0], bound["threads"])
         reach.setdefault(kind, []).append(float(bound["reach"].split()[0]))
-    first = ("where", "grid", "bandwidth", "threads")
+    first = ("where", "grid", "bandwidth")
     return {
         "candidates": pages[0]["candidates"],
         "bounds": joined(f"{span(of, ' %')} ({what}, {n})" for (what, n), of in reach.items()),
@@ -407,21 +387,6 @@ def _mappings(record: Record, claims: Claims) -> dict[str, str]:
     }
 
 
-def _modes(record: Record) -> dict[str, str]:
-    """Filters and address modes at 2048², best shape against best shape."""
-    cells = record.of(TEXTURE, width=2048)
-    best = cells.groupby(["dtype", "variant"], observed=True)["bandwidth_gbs"].max()
-    types = sorted(set(cells["dtype"]))
-
-    def lost(dtype: str, mode: str) -> float:
-        return float(100 * (1 - best[dtype, f"block-{mode}"] / best[dtype, "block-point-clamp"]))
-
-    return {
-        "address": f"{max(lost(d, f'point-{m}') for d in types for m in ('wrap', 'mirror')):.1f} %",
-        "linear": joined(f"{d} {lost(d, 'linear-clamp'):.1f} %" for d in types),
-    }
-
-
 def dots(record: Record, claims: Claims) -> dict[str, Any]:
     """The third document: dot products of host data against the host itself, and on the device."""
     cells = record.ok[record.ok["kernel"].isin(dot.DOTS)]
@@ -443,7 +408,7 @@ def dots(record: Record, claims: Claims) -> dict[str, Any]:
     return {
         **_rivals(claims),
         "printed": _printed(claims),
-        **_laws(cells, claims),
+        "laws": _laws(cells, claims),
         "blas": {d: f"{significant(speed[d, 'blas-all'])} GB/s" for d in ("float", "double")},
         "blocks": significant(float(speed["float", "blocks-all"])),
         "of_link": span(of_link, " %", 3),
@@ -511,36 +476,26 @@ def _rivals(claims: Claims) -> dict[str, Any]:
         for c in verdicts.changes(rows)
         if (c.way, c.operation, c.dtype, c.change) == ("as published", "x·y", "double", "streams 1")
     }
+    shared = verdicts.sharings(rows)
     claims.hold("64 streams are too many at 2¹⁸ alone.", one[2**18].high < 1 < one[2**25].high)
     return {
         "rounds": rows["round"].nunique(),
         "fastest": [
-            [f"{operation} {dtype}", *(_median(ratios[way]) for way in ways)]
+            [f"{operation} {dtype}", *(f"{ratios[way].median:.2f}" for way in ways)]
             for (operation, dtype), ratios in at_longest.items()
         ],
         "ways": ways,
         "never": f"pays for certain ({'; '.join(wins)})" if wins else "never pays for certain",
-        "today": _today(found),
         "pays": pays,
         **_shared(rows, claims),
         "one_stream": {"short": percent(one[2**18].median), "long": percent(one[2**25].median)},
-        "sharing": [
-            [f"{s.operation} {s.dtype}", f"{s.predicted:.0f} %", f"{s.share} %", _median(s.gain)]
-            for s in verdicts.sharings(rows)
-        ],
+        "sharing": {
+            "predicted": span(s.predicted for s in shared),
+            "best": span(s.share for s in shared),
+            "gain": span(s.gain.median for s in shared),
+        },
         "copied": significant(next(iter(verdicts.copied(rows).values())).median),
     }
-
-
-def _today(found: Iterable[verdicts.Rivalry]) -> tuple[list[str], list[list[str]]] | None:
-    """Lengths, and speeds over the pooled way's by the way; None where none was measured."""
-    mine = [r for r in found if r.against == verdicts.KEPT_WAY and r.way in TODAY]
-    lengths = sorted({n for r in mine for n in r.ratios})[::-5][::-1]
-    lines = [
-        [way, *(span(r.ratios[n].median for r in mine if r.way == way) for n in lengths)]
-        for way in dict.fromkeys(r.way for r in mine)
-    ]
-    return ([f"n = {length(n)}" for n in lengths], lines) if mine else None
 
 
 def _shared(rows: pd.DataFrame, claims: Claims) -> dict[str, str]:
@@ -555,33 +510,23 @@ def _shared(rows: pd.DataFrame, claims: Claims) -> dict[str, str]:
     }
 
 
-def _laws(cells: pd.DataFrame, claims: Claims) -> dict[str, Any]:
-    """What a stream costs and the link carries, and how far each form of the law errs."""
-    found = {(law.kernel, law.variant, law.form): law for law in dot.laws(cells)}
-    lines = []
-    for kernel, variant in product((dot.STREAMED, dot.SQUARE), dot.DRAWN):
-        best, other = (found[kernel, variant, form] for form in (dot.OVERLAPPED, dot.ADDED))
-        lines.append(
-            [
-                "x·y" if kernel == dot.STREAMED else "x·x",
-                "fresh" if variant == PRINTED_LOOP else "kept",
-                *(
-                    significant(v)
-                    for v in (1e6 * best.stream_s, best.link_gbs, 1e6 * best.constant_s)
-                ),
-                *(f"{law.median:.2f}, {law.worst:.2f}" for law in (best, other)),
-            ]
-        )
-    errors = {
-        fresh: [law.median for law in found.values() if (law.variant == PRINTED_LOOP) == fresh]
-        for fresh in (True, False)
-    }
-    claims.hold("Laws err more for fresh streams.", min(errors[True]) > max(errors[False]))
-    fresh = found[dot.STREAMED, PRINTED_LOOP, dot.OVERLAPPED]
-    link, streams = 16 * 2**24 / fresh.link_gbs * 1e-6, 64e3 * fresh.stream_s
+def _laws(cells: pd.DataFrame, claims: Claims) -> dict[str, str]:
+    """What a stream costs and the link carries, by the law in which copies go on meanwhile."""
+    found = [law for law in dot.laws(cells) if law.form == dot.OVERLAPPED]
+    found = [law for law in found if law.variant in dot.DRAWN]
+    fresh, kept = (
+        [f for f in found if (f.variant == PRINTED_LOOP) == is_fresh] for is_fresh in (True, False)
+    )
+    errors = [max(law.median for law in kept), min(law.median for law in fresh)]
+    claims.hold("The law errs more for fresh streams.", errors[0] < errors[1], errors)
+    (one,) = (law for law in fresh if law.kernel == dot.STREAMED)
     return {
-        "laws": lines,
-        "at_24": {"link": significant(link, 2), "streams": significant(streams, 2)},
+        "error": span(law.median for law in found),
+        "fresh": span((1e6 * law.stream_s for law in fresh), digits=3),
+        "kept": span((1e6 * law.stream_s for law in kept), digits=3),
+        "link": span((law.link_gbs for law in found), digits=3),
+        "link_ms": significant(16 * 2**24 / one.link_gbs * 1e-6, 2),
+        "streams_ms": significant(64e3 * one.stream_s, 2),
     }
 
 
@@ -590,16 +535,11 @@ def _median(m: MedianInterval) -> str:
 
 
 def _timeline(claims: Claims) -> dict[str, str]:
-    """What the time line of each way to stream hides, and how long it takes."""
-    found = traces_of(read_timeline(STUDIES / "timeline.parquet"))
-    busy = {c: overlap(t.spans, t.total_s).busy_share for c, t in found.items()}
-    claims.hold("The link is busy for over 95 % of the time.", min(busy.values()) > 0.95, busy)
-    return {
-        "timeline": joined(
-            f"{case}, {1e3 * trace.total_s:.1f} ms (link busy for {percent(busy[case], 3)})"
-            for case, trace in found.items()
-        )
-    }
+    """How long the link is busy in each way to stream."""
+    found = traces_of(read_timeline(STUDIES / "timeline.parquet")).values()
+    busy = [100 * overlap(t.spans, t.total_s).busy_share for t in found]
+    claims.hold("The link is busy for over 95 % of the time.", min(busy) > 95, busy)
+    return {"busy": span(busy, " %", 3)}
 
 
 def _errors(claims: Claims) -> dict[str, str]:
@@ -684,21 +624,4 @@ def trust(record: Record, claims: Claims) -> dict[str, Any]:
         "readings": whole(len(readings)),
         "clock": span(readings["sm_clock_mhz"], digits=4),
         "slowed": int((readings["reasons"].map(len) > 0).sum()),
-        "widths": list(_widths(record.ok)),
     }
-
-
-def _widths(ok: pd.DataFrame) -> Iterable[list[str]]:
-    """For each kind of cell: how many, and half of the 95 % interval as a share of the median."""
-    half = (ok["median_high_s"] - ok["median_low_s"]) / (2 * ok["median_s"])
-    is_dot, long = ok["kernel"].str.startswith("dot_"), ok["median_s"] >= LONG_S
-    flushed = ok["cache_state"] == "flushed"
-    for name, chosen in (
-        ("launches of 50 µs and more", ~is_dot & long),
-        ("shorter, warm", ~is_dot & ~long & ~flushed),
-        ("shorter, flushed", ~is_dot & ~long & flushed),
-        ("dot products", is_dot),
-    ):
-        part = half[chosen]
-        ends = [percent(float(part.quantile(q))) for q in (0.5, 0.95)]
-        yield [name, whole(int(chosen.sum())), *ends]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gpushmoo.core.display import joined, percent, significant
+from gpushmoo.core.display import joined, significant
 from gpushmoo.interactive.predict import KNOWN
 from gpushmoo.model.form import PARAMETERS, first_values
 from gpushmoo.model.launches import DeviceFacts
@@ -45,11 +45,6 @@ def values(claims: Claims) -> dict[str, Any]:
     )
     parameters = _parameters(device)
     given = [f"`{name}`" for name, told in device["parameters"].items() if not told["determined"]]
-    moved = [
-        100 * abs(amended["unseen"][name]["kernels"][kernel][1] - found[1])
-        for name, told in unseen["unseen"].items()
-        for kernel, found in told["kernels"].items()
-    ]
     shaken = [name for name in holds if median(name, "shaken") > 1.5 * median(name, "model")]
     whys = json.loads((REFERENCE / FOLDER / "explained.json").read_text(encoding="utf-8"))
     return {
@@ -59,7 +54,6 @@ def values(claims: Claims) -> dict[str, Any]:
         "parameters": parameters,
         "unmeasured": len(PARAMETERS) - len(parameters) - len(given),
         "given": joined(given),
-        "amended": f"{max(moved):.1f}",
         "hold_outs": [
             [name, *(errors(holds[name]["ways"].get(w, {}).get("all")) for w in WAYS)]
             for name in sorted(holds, key=lambda name: name != NOTHING)
@@ -87,7 +81,7 @@ def values(claims: Claims) -> dict[str, Any]:
         },
         "launches": counted["launches"],
         "counted": [
-            [QUANTITIES[q], str(off["all"][0]), errors(off["all"]), _worst(off)]
+            [QUANTITIES[q], str(off["all"][0]), errors(off["all"])]
             for q, off in counted["quantities"].items()
         ],
         "backed": _backed(whys["devices"][0]),
@@ -105,7 +99,7 @@ def values(claims: Claims) -> dict[str, Any]:
     }
 
 
-WAYS = ("model", "shaken", "boosting")
+WAYS = ("model", "boosting")
 
 
 def _parameters(device: dict[str, Any]) -> list[list[str]]:
@@ -122,13 +116,6 @@ def _parameters(device: dict[str, Any]) -> list[list[str]]:
                 [f"`{name}`: {meaning.words}", f"{value} ({low} to {high})", own, told["unit"]]
             )
     return rows
-
-
-def _worst(told: dict[str, Any]) -> str:
-    """The kernel with the largest median, where one has launches."""
-    kernels = {k: e[1] for k, e in told.items() if k != "all" and e[0]}
-    worst = max(kernels, key=lambda k: kernels[k])
-    return f"`{worst}` {percent(kernels[worst])}"
 
 
 def _backed(device: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What one does with the data: the README's query, the dictionary of columns, the notebook."""
+"""What one does with the data: the how-to's query, the dictionary of columns, the notebook."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nbclient import NotebookClient
 from recompute import dictionary
 from synthetic import write_shard
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+HOWTO = (ROOT / "docs/howto.md").read_text(encoding="utf-8")
 NOTEBOOK = ROOT / "docs/notebook.ipynb"
 SHAPE = ["variant", "block_x", "block_y"]
 
@@ -38,10 +38,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 OTHER = {"num_partition": (8, 16), "row_bytes": (256,), "pad_bytes": (0,)}
 
 
-def test_the_query_of_the_readme_answers_its_question(
+def test_the_query_of_the_howto_answers_its_question(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (query,) = re.findall(r"(?s)^```sql\n(.*?)^```$", README, re.M)
+    (query,) = re.findall(r"(?s)^```sql\n(.*?)^```$", HOWTO, re.M)
     monkeypatch.chdir(folder)
     found = duckdb.sql(query).df()
     cells = read_cells(folder / "results/local/dataset", {"kernel": "copy2d_coalesced"})
@@ -59,7 +59,7 @@ def test_the_query_of_the_readme_answers_its_question(
 
 def test_every_column_has_a_meaning_and_the_unit_that_its_name_tells() -> None:
     units = {"_s": "s", "_gbs": "GB/s", "_share": "0 to 1", "_bytes": "bytes"}
-    for table in dictionary.FILES.values():
+    for table in [*dictionary.FILES.values(), *dictionary.OF_CHAPTERS.values()]:
         for name, unit, text in dictionary.rows(table):
             assert text, name
             ending = name.strip("`").rpartition("_")[2]

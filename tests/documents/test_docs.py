@@ -34,7 +34,9 @@ def computed(record: Record) -> tuple[dict[str, Any], Claims]:
 
 def test_every_page_is_what_its_template_and_the_record_make(computed: tuple[Any, Claims]) -> None:
     values, claims = computed
-    differing = [p for p in build.pages() if (DOCS / p).read_text() != build.rendered(p, values)]
+    differing = [
+        p for p in build.pages() if build.place(p).read_text() != build.rendered(p, values)
+    ]
     assert differing == [], "run 'make docs'"
     assert claims.broken == []
 

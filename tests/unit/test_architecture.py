@@ -26,9 +26,10 @@ MOST_LINES_BELOW = {
     "kernels/": 2_800,
     "tests/": 28_400,
     "experiments/": 5_650,
-    "docs/": 1_860,
+    "docs/": 1_900,
 }
-MOST_MODULES, MOST_BYTES_OF_PAGES = 160, 145_000
+MOST_MODULES, MOST_BYTES_OF_PAGES = 160, 149_500
+MOST_BYTES_OF = {"README.md": 8_000, "CHANGELOG.md": 10_000}
 # Tracked files that may be over 2 MB.
 LARGE = {"reports/reference/nvidia-h200/packed.parquet"}
 # What only a document says.
@@ -114,6 +115,7 @@ def test_the_code_fits_its_ceilings(tracked: list[str]) -> None:
     }
     assert {folder: n for folder, n in lines.items() if n > MOST_LINES_BELOW[folder]} == {}
     assert sum(name.startswith("workflow/") for name in code) <= MOST_MODULES
+    assert [n for n, most in MOST_BYTES_OF.items() if (ROOT / n).stat().st_size > most] == []
     pages = [name for name in tracked if re.fullmatch(r"docs/[^/]+\.md", name)]
     assert sum((ROOT / name).stat().st_size for name in pages) <= MOST_BYTES_OF_PAGES
 

@@ -1,4 +1,4 @@
-"""The README's blocks as a newcomer runs them, in order, and the commands that those print."""
+"""The blocks of README and how-to as a newcomer runs them, and the commands that those print."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from projects import Project
 
 pytest_plugins = ("workflow_fixtures",)
 
-BLOCKS = re.findall(r"(?s)^```(\w+)\n(.*?)^```$", (ROOT / "README.md").read_text("utf-8"), re.M)
+PAGES = "".join((ROOT / page).read_text("utf-8") for page in ("README.md", "docs/howto.md"))
+BLOCKS = re.findall(r"(?s)^```(\w+)\n(.*?)^```$", PAGES, re.M)
 # Not run: lines of the shell, and blocks by how they begin.
 EXEMPT = {
     "make report": "measures for minutes; the rules are those of every other run here",
@@ -74,7 +75,7 @@ def test_every_block_runs(
         elif "module gpushmoo:" in text:
             imports(newcomer, text)
         elif language == "python":
-            exec(compile(text, "README.md", "exec"), {})
+            exec(compile(text, "a page", "exec"), {})
         elif language == "sql":
             assert "loses_percent" in duckdb.sql(text).df().columns
         else:

@@ -1,0 +1,69 @@
+"""The configuration's keys from their schema, and the command line from its parser."""
+
+from __future__ import annotations
+
+import json
+from argparse import Action, _SubParsersAction
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+from gpushmoo.interactive.shell import _parser as command_line
+
+from .record import ROOT
+
+SCHEMA = ROOT / "workflow/schemas/config.schema.yaml"
+
+
+def values() -> dict[str, Any]:
+    """A line for each key of a configuration and of a sweep, and the commands."""
+    schema = yaml.safe_load(SCHEMA.read_text("utf-8"))
+    sweep = _keys(schema["$defs"]["kernel"]["properties"])
+    return {
+        "config": list(_keys(schema["properties"])),
+        "sweep": [[name, meaning] for name, _, meaning in sweep],
+        "commands": _commands(),
+    }
+
+
+def _keys(properties: Mapping[str, Any], above: str = "") -> Iterator[list[str]]:
+    """Name, default and meaning of each key, or of those under it."""
+    for name, told in properties.items():
+        if "properties" in told:
+            yield from _keys(told["properties"], f"{above}{name}.")
+        else:
+            default = f"`{json.dumps(told['default'])}`" if "default" in told else ""
+            yield [f"`{above}{name}`", default, told["description"].rstrip(".")]
+
+
+def _commands() -> list[dict[str, Any]]:
+    """Each command with the options that no command before it explains, and the names of others."""
+    (commands,) = (a for a in command_line()._actions if isinstance(a, _SubParsersAction))
+    meanings = {a.dest: a.help for a in commands._choices_actions}
+    told: set[tuple[str, str]] = set()
+    found = []
+    for name, parser in commands.choices.items():
+        arguments = [a for a in parser._actions if a.dest != "help"]
+        lines = [(_written(a), str(a.help).replace("%%", "%")) for a in arguments]
+        usage = [name, *(_written(a) for a in arguments if not a.option_strings)]
+        found.append(
+            {
+                "usage": " ".join(usage),
+                "meaning": meanings[name],
+                "rows": [
+                    [f"`{words}`", text] for words, text in lines if (words, text) not in told
+                ],
+                "again": ", ".join(f"`{w.split()[0]}`" for w, text in lines if (w, text) in told),
+            }
+        )
+        told |= set(lines)
+    return found
+
+
+def _written(action: Action) -> str:
+    """``--axis NAME=VALUES``, ``KERNEL`` or ``[RUN …]``."""
+    if action.option_strings:
+        value = "" if action.nargs == 0 else f" {action.metavar or action.dest.upper()}"
+        return action.option_strings[0] + value
+    word = str(action.metavar or action.dest.upper())
+    return {"?": f"[{word}]", "*": f"[{word} …]", "+": f"{word} …"}.get(str(action.nargs), word)

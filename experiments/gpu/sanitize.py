@@ -21,9 +21,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +29,6 @@ from typing import Any
 from gpushmoo.devices.cuda.backend import count_devices
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 # Options beside those of all tools; one that a release does not know is left out. A function of
 # the runtime that fails is the business of the code that called it, and of its tests.
 TOOLS: dict[str, tuple[str, ...]] = {
@@ -40,90 +37,11 @@ TOOLS: dict[str, tuple[str, ...]] = {
     "initcheck": (),
 }
 FOUND_STATUS = 9
-
-_LINE = re.compile(r"^=========(?P<indent>\s*)(?P<text>.*?)\s*$")
-_SUMMARY = re.compile(
-    r"ERROR SUMMARY: (\d+) errors?$|RACECHECK SUMMARY: \d+ hazards? displayed \((\d+) errors?"
+# A process whose log has none did not come to its end.
+SUMMARY = re.compile(
+    r"ERROR SUMMARY: (\d+) errors?$|RACECHECK SUMMARY: \d+ hazards? displayed \((\d+) errors?",
+    re.MULTILINE,
 )
-# What is said about the run and not about a kernel.
-_NOTES = re.compile(
-    r"Target application|Error: |Error process|.*(not printed|were not displayed)|LEAK SUMMARY"
-)
-_RACE = re.compile(r"(Read|Write|Atomic) access at")
-# ``at copy_exact+0x90``, older releases ``at 0x90 in copy_exact``; a source line may follow.
-_KERNEL = re.compile(
-    r"\bat (?:0x[0-9a-f]+ in )?(?P<kernel>[A-Za-z_][\w:<>,&* ]*?)(?:\(.*\))?(?:\+0x|$| in )"
-)
-
-
-@dataclass
-class Finding:
-    """Reports of one kind in one kernel; `kernel` is empty where the report names none.
-
-    `example` is the first of them without the host's call stack.
-    """
-
-    what: str
-    kernel: str
-    count: int
-    example: str
-
-
-@dataclass
-class Log:
-    """All findings of the processes that one run started, most frequent first.
-
-    `errors` is the sum of the tool's own summaries and `summaries` their number: a process without
-    one did not come to its end. `notes` are lines about the run itself.
-    """
-
-    findings: list[Finding] = field(default_factory=list)
-    errors: int = 0
-    summaries: int = 0
-    notes: list[str] = field(default_factory=list)
-
-
-def read_logs(texts: Iterable[str]) -> Log:
-    """What the logs, one a process, say together."""
-    log, found = Log(), dict[tuple[str, str], Finding]()
-    for text in texts:
-        for head, *rest in _reports(text):
-            summary = _SUMMARY.match(head)
-            if summary is not None:
-                log.summaries += 1
-                log.errors += int(summary[1] or summary[2])
-            elif _NOTES.match(head) and "Race reported" not in head:
-                log.notes.append(head)
-            elif head != "COMPUTE-SANITIZER":
-                _count(found, head, rest)
-    log.findings = sorted(found.values(), key=lambda f: (-f.count, f.what, f.kernel))
-    return log
-
-
-def _reports(text: str) -> Iterator[list[str]]:
-    """The lines of each report; lines of the program itself are left out."""
-    report: list[str] = []
-    for line in text.splitlines():
-        match = _LINE.match(line)
-        if match is None or not match["text"]:
-            continue
-        if match["indent"] == " " and report:
-            yield report
-            report = []
-        report.append(match["text"])
-    if report:
-        yield report
-
-
-def _count(found: dict[tuple[str, str], Finding], head: str, rest: list[str]) -> None:
-    told = [line for line in rest if "Host Frame" not in line and "host backtrace" not in line]
-    lines = [head, *told]
-    kernel = next((m["kernel"] for line in lines if (m := _KERNEL.search(line))), "")
-    what = head
-    if "Race reported" in head:
-        what = "race of " + " and ".join(_RACE.findall(" ".join(lines)))
-    one = found.setdefault((what, kernel), Finding(what, kernel, 0, "\n".join(lines)))
-    one.count += 1
 
 
 def main() -> None:
@@ -136,31 +54,29 @@ def main() -> None:
     asked = parser.parse_args()
     asked.out = asked.out.resolve()
     asked.out.mkdir(parents=True, exist_ok=True)
-    run = partial(run_cells, asked)
-    gpus = visible_gpus()
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = named.split(",") if named else [str(i) for i in range(max(1, count_devices()))]
     with ThreadPoolExecutor(len(asked.tools)) as threads:
         places = [gpus[i % len(gpus)] for i in range(len(asked.tools))]
-        told = dict(zip(asked.tools, threads.map(run, asked.tools, places), strict=True))
+        found = threads.map(partial(run_cells, asked), asked.tools, places)
+        told = dict(zip(asked.tools, found, strict=True))
     (asked.out / "sanitize.json").write_text(json.dumps({"tools": told}, indent=1) + "\n")
-    print("\n".join(line for tool, one in told.items() for line in lines_of(tool, one)))
-    sys.exit(0 if all(is_clean(one) for one in told.values()) else 1)
-
-
-def visible_gpus() -> list[str]:
-    """What CUDA_VISIBLE_DEVICES may name, one GPU each; at least one, tried whatever it is."""
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return named.split(",") if named else [str(i) for i in range(max(1, count_devices()))]
-
-
-def sanitizer(tool: str, log: Path, known: str) -> list[str]:
-    """The command line before the program's; `known` is the tool's own help."""
-    options = [o for o in TOOLS[tool] if o.split("=")[0].lstrip("-") in known]
-    own = ["--tool", tool, "--target-processes", "all", "--log-file", str(log)]
-    return ["compute-sanitizer", *own, "--error-exitcode", str(FOUND_STATUS), *options]
+    for tool, one in told.items():
+        wrong = [w for c in one["cells"] for w in (*c["wrong"], c["lost"]) if w]
+        right, builds = (sum(c[name] for c in one["cells"]) for name in ("right", "builds"))
+        print(
+            f"{tool}: {'clean' if one['clean'] else 'NOT clean'}, {one['seconds']} s, statuses "
+            f"{one['statuses']}, {one['errors']} errors in {one['summaries']} summaries; "
+            f"{builds} builds, {right} cells right, wrong: {wrong[:5]}"
+        )
+    sys.exit(not all(one["clean"] for one in told.values()))
 
 
 def run_cells(asked: argparse.Namespace, tool: str, gpu: str) -> dict[str, Any]:
-    """Run the kernels under `tool`; after a fault that takes the device, the builds behind it."""
+    """Run the kernels under `tool`; after a fault that takes the device, the builds behind it.
+
+    Clean is a tool that came to its end and found nothing, where every result was right.
+    """
     cells: list[dict[str, Any]] = []
     statuses, first, began = [], 0, time.monotonic()
     while True:
@@ -177,18 +93,36 @@ def run_cells(asked: argparse.Namespace, tool: str, gpu: str) -> dict[str, Any]:
         first += cells[-1]["builds"]
         if cells[-1]["lost"] is None or not cells[-1]["left"] or left_s < 60:
             break
-    return {**_told(asked.out, tool, statuses, began), "cells": cells}
+    logs = [path.read_text(errors="replace") for path in asked.out.glob(f"{tool}-*.log")]
+    errors = [int(a or b) for text in logs for a, b in SUMMARY.findall(text)]
+    ended = bool(errors and cells) and -signal.SIGKILL not in statuses
+    wrong = any(c["wrong"] or c["lost"] for c in cells)
+    return {
+        "clean": ended and not sum(errors) and not wrong,
+        "statuses": statuses,
+        "seconds": round(time.monotonic() - began, 1),
+        "errors": sum(errors),
+        "summaries": len(errors),
+        "cells": cells,
+    }
 
 
-def watched(out: Path, tool: str, gpu: str, program: Sequence[str], seconds: float) -> int:
+def watched(out: Path, tool: str, gpu: str, program: list[str], seconds: float) -> int:
     """Run a Python program under `tool`; its exit status, or -9 when the time was up."""
-    shown = subprocess.run(["compute-sanitizer", "--help"], capture_output=True, text=True)
-    command = [*sanitizer(tool, out / f"{tool}-%p.log", shown.stdout), sys.executable, *program]
+    help_ = subprocess.run(["compute-sanitizer", "--help"], capture_output=True, text=True).stdout
+    options = [o for o in TOOLS[tool] if o.split("=")[0].lstrip("-") in help_]
+    own = ["--tool", tool, "--target-processes", "all", "--log-file", f"{out}/{tool}-%p.log"]
+    command = ["compute-sanitizer", *own, "--error-exitcode", str(FOUND_STATUS), *options]
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu, "PYTHONUNBUFFERED": "1"}
     with (out / f"{tool}-output.txt").open("a") as said:
         # A session of its own: at its end all that the tool started is ended.
         process = subprocess.Popen(
-            command, cwd=ROOT, env=env, stdout=said, stderr=said, start_new_session=True
+            [*command, sys.executable, *program],
+            cwd=HERE.parents[1],
+            env=env,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
         )
         try:
             return process.wait(timeout=max(1.0, seconds))
@@ -196,33 +130,6 @@ def watched(out: Path, tool: str, gpu: str, program: Sequence[str], seconds: flo
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             return -signal.SIGKILL
-
-
-def _told(out: Path, tool: str, statuses: list[int], began: float) -> dict[str, Any]:
-    logs = sorted(out.glob(f"{tool}-*.log"))
-    log = read_logs(path.read_text(errors="replace") for path in logs)
-    seconds = round(time.monotonic() - began, 1)
-    return {"statuses": statuses, "seconds": seconds, **asdict(log)}
-
-
-def is_clean(one: dict[str, Any]) -> bool:
-    """Whether a tool came to its end, found nothing unexpected, and every result was right."""
-    ended = one["summaries"] > 0 and -signal.SIGKILL not in one["statuses"]
-    wrong = any(c["wrong"] or c["lost"] for c in one["cells"])
-    return ended and bool(one["cells"]) and not one["findings"] and not wrong
-
-
-def lines_of(tool: str, one: dict[str, Any]) -> list[str]:
-    """What to read on the terminal."""
-    cells = one["cells"]
-    counts = {n: sum(c[n] for c in cells) for n in ("right", "builds")}
-    wrong = [w for c in cells for w in (*c["wrong"], *([c["lost"]] if c["lost"] else []))]
-    ran = f"{counts['builds']} builds, {counts['right']} cells right, wrong: {wrong[:5]}"
-    ran += f", builds left: {cells[-1]['left'] if cells else 'all'}"
-    head = f"{tool}: {'clean' if is_clean(one) else 'NOT clean'}, {one['seconds']} s, statuses "
-    head += f"{one['statuses']}, {one['errors']} errors in {one['summaries']} summaries; {ran}"
-    found = [f"  {f['count']} x {f['what']} in {f['kernel']}" for f in one["findings"][:20]]
-    return [head, *found, *(f"  note: {note}" for note in one["notes"][:5])]
 
 
 if __name__ == "__main__":

@@ -16,28 +16,21 @@ import faulthandler
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from gpushmoo.core.errors import DeviceError, DeviceLostError
-from gpushmoo.core.space import (
-    Cell,
-    Condition,
-    Problem,
-    Residency,
-    enumerate_cells,
-    expand_axis,
-)
+from gpushmoo.core.space import Cell, Condition, Problem, Residency, enumerate_cells, expand_axis
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.buffers import OutOfBoundsWrites
 from gpushmoo.devices.cuda.backend import CudaDevice
 from gpushmoo.devices.select import DeviceChoice, open_device
 from gpushmoo.measuring.buffers import open_space
 from gpushmoo.measuring.builds import Builds, build_variants
-from gpushmoo.workloads.contract import ReducingWorkload, Workload
+from gpushmoo.workloads.contract import ReducingWorkload
 from gpushmoo.workloads.host_fed import HostFedWorkload
 from gpushmoo.workloads.loader import KernelFolder, find_kernels, load_kernel
 
@@ -45,14 +38,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SQUARES = (Problem(1, 1), Problem(33, 31), Problem(36, 100), Problem(64, 128))
 VECTORS = (Problem(1, 1), Problem(1, 1003), Problem(1, 65537))
 # Of a streamed kernel the default axes have one value each where pieces and the host's part differ.
-STREAMED = {
-    "streams": [1, 3, 64],
-    "min_per_stream": [1],
-    "blocks_per_stream": [3],
-    "threads": [33, 1000],
-    "chunk": [0, 1000],
-    "host_percent": [0, 37],
-}
+STREAMED = {"streams": [1, 3, 64], "min_per_stream": [1], "blocks_per_stream": [3]}
+STREAMED |= {"threads": [33, 1000], "chunk": [0, 1000], "host_percent": [0, 37]}
 
 
 @dataclass(frozen=True)
@@ -116,14 +103,9 @@ def main() -> None:
     if isinstance(device, CudaDevice):
         bare(device)
     builds = builds_of(asked.kernels)[asked.first :]
-    outcome = run_builds(device, builds, asked.seconds, lambda told: write(told, asked.out))
+    outcome = run_builds(device, builds, asked.seconds, asked.out)
     if outcome.lost is None:
         device.close()
-
-
-def write(outcome: Outcome, path: Path) -> None:
-    """Write the outcome so far: under a tool a build may take longer than there is time."""
-    path.write_text(json.dumps(asdict(outcome), indent=1) + "\n")
 
 
 def builds_of(names: Sequence[str] | None) -> list[Build]:
@@ -139,31 +121,25 @@ def builds_of(names: Sequence[str] | None) -> list[Build]:
     return [build for turn in turns for build in turn if build is not None]
 
 
-def run_builds(
-    device: Device,
-    builds: Sequence[Build],
-    seconds: float,
-    tell: Callable[[Outcome], None] = lambda outcome: None,
-) -> Outcome:
-    """Run them until the time is up or the device is lost; each build's end is told."""
-    outcome, began = Outcome(), time.monotonic()
+def run_builds(device: Device, builds: Sequence[Build], seconds: float, out: Path) -> Outcome:
+    """Run them until the time is up or the device is lost.
+
+    The outcome is written after each build: under a tool one may take longer than there is time.
+    """
+    outcome, began = Outcome(left=len(builds)), time.monotonic()
     for build in builds:
-        if time.monotonic() - began > seconds:
+        if time.monotonic() - began > seconds or outcome.lost:
             break
         outcome.builds += 1
         try:
             _run(device, build, outcome, began + seconds)
         except DeviceLostError as err:
             outcome.lost = f"{build.label}: {err}"
-            break
         except DeviceError as err:
             outcome.refused.append(f"{build.label}: {err}")
         outcome.left = len(builds) - outcome.builds
         outcome.seconds = round(time.monotonic() - began, 1)
-        tell(outcome)
-    outcome.left = len(builds) - outcome.builds
-    outcome.seconds = round(time.monotonic() - began, 1)
-    tell(outcome)
+        out.write_text(json.dumps(asdict(outcome), indent=1) + "\n")
     return outcome
 
 
@@ -172,14 +148,9 @@ def _run(device: Device, build: Build, outcome: Outcome, until: float) -> None:
     if programs.failures:
         outcome.wrong.append(f"{build.label}: {programs.failures[build.variant]}")
         return
-    for problem in problems_of(build.folder.workload):
+    for problem in VECTORS if isinstance(build.folder.workload, ReducingWorkload) else SQUARES:
         if time.monotonic() < until:
             _run_problem(device, build, programs, problem, outcome)
-
-
-def problems_of(workload: Workload) -> tuple[Problem, ...]:
-    """Small sizes, most of them not whole numbers of blocks, tiles or packs."""
-    return VECTORS if isinstance(workload, ReducingWorkload) else SQUARES
 
 
 def cells_of(device: Device, build: Build, problem: Problem) -> Iterator[Cell]:

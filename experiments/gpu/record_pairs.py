@@ -4,34 +4,39 @@
     python experiments/gpu/record_pairs.py plan --plan pairs.json
     python experiments/gpu/record_pairs.py measure --plan pairs.json --out pairs --limit-s 280
 
-The first command needs the environment but no GPU, the second what `record_run` needs. The runs
-r00, r01 and so on measure all of repeated.yaml without a slow-down. Between them, in an
-order drawn by the seed, come planted-01-00 and so on: copies of which 1, 3 or 10 percent are done
-twice (see planted/folders.py), and nothing else. What is written are shards below
-``pairs/<run>/<sweep>/<dtype>/``, ``pairs/runs.json`` (when each run began and how long it took) and
-archives of both, ``pairs/part-0.tar`` and so on.
+The first command needs the environment but no GPU, the second only CuPy, NumPy, PyArrow and NVRTC:
+no Snakemake, whose start would take longer than a run. The runs r00, r01 and so on measure all of
+repeated.yaml without a slow-down. Between them, in an order drawn by the seed, come planted-01-00
+and so on: copies of which 1, 3 or 10 percent are done twice (planted/copy_planted), and nothing
+else. What is written are the shards that a run of the configuration would write, below
+``pairs/<run>/<sweep>/<dtype>/``, and ``pairs/runs.json``: when each run began and how long it took.
+With ``plan --backend opencl`` it is for this machine's own OpenCL device.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import random
+import shutil
 import subprocess
 import sys
-import tarfile
 import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import record_run
-from planted.folders import PERCENTS, TEMPLATE, written
-
-# What one archive holds at most, in bytes, and the fewest of them.
-MOST, FEWEST = 15_000_000, 2
+# Plans, by how many percent of the kernel's tiles are done twice.
+PLANS = {percent: f"p{percent:02}" for percent in (0, 1, 3, 10)}
+TEMPLATE = Path(__file__).with_name("planted") / "copy_planted"
+BUILDS_AT_ONCE = 6
+# How often, and how long, a second repeat waits for the first one's file.
+WAIT_S, WAITS = 0.2, 500
 
 
 def main() -> None:
@@ -39,7 +44,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("step", choices=("plan", "measure", "one"))
     parser.add_argument("--plan", type=Path, required=True)
-    parser.add_argument("--config", default="experiments/gpu/repeated.yaml")
+    parser.add_argument("--config", type=Path, default=Path("experiments/gpu/repeated.yaml"))
+    parser.add_argument("--backend", default="cuda")
     parser.add_argument("--runs", type=int, default=16, help="of the same")
     parser.add_argument("--planted", type=int, default=8, help="of each slow-down")
     parser.add_argument("--seed", type=int, default=23)
@@ -49,7 +55,7 @@ def main() -> None:
     parser.add_argument("--of")
     options = parser.parse_args()
     if options.step == "plan":
-        told = plans(options.config)
+        told = plans(options.config, options.backend)
         runs = order(options.runs, options.planted, options.seed)
         options.plan.write_text(json.dumps({"plans": told, "runs": runs}))
     elif options.step == "measure":
@@ -59,43 +65,76 @@ def main() -> None:
         one(told[options.of], options.run, options.out, time.time() + options.limit_s)
 
 
-def name_of(percent: int) -> str:
-    """What the plan with so many planted percent is called."""
-    return f"p{percent:02}"
+def write_planted() -> dict[int, Path]:
+    """The kernel's folder for each of PLANS, each in a folder of its own below results/planted.
 
-
-def planted_folder() -> Path:
-    """Where the planted kernels lie; the plan and what measures it must agree."""
+    The plan and what measures it must agree on the place.
+    """
     from gpushmoo.core.paths import ROOT
 
-    return ROOT / "results" / "planted"
+    made = {p: ROOT / "results/planted" / name / TEMPLATE.name for p, name in PLANS.items()}
+    for percent, folder in made.items():
+        ours = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(TEMPLATE, folder, ignore=ours, dirs_exist_ok=True)
+        text = (TEMPLATE / "workload.py").read_text(encoding="utf-8")
+        assert text.count("PERCENT = 0\n") == 1
+        changed = text.replace("PERCENT = 0\n", f"PERCENT = {percent}\n")
+        (folder / "workload.py").write_text(changed, encoding="utf-8")
+    return made
 
 
-def plans(config: str) -> list[dict[str, Any]]:
-    """A plan for each of PERCENTS; of one with a slow-down the sweeps of its kernel alone."""
+def plans(config: Path, backend: str) -> list[dict[str, Any]]:
+    """A plan for each of PLANS; of one with a slow-down the sweeps of its kernel alone."""
     import yaml
 
-    sweeps = yaml.safe_load(Path(config).read_text(encoding="utf-8"))["kernels"]
-    planted = [n for n, told in sweeps.items() if told.get("kernel", n) == TEMPLATE.name]
+    given = yaml.safe_load(config.read_text(encoding="utf-8"))
+    planted = [n for n, told in given["kernels"].items() if told.get("kernel", n) == TEMPLATE.name]
     made = []
-    for percent, folder in written(planted_folder()).items():
-        own: dict[str, Any] = {"kernel_folders": [str(folder.parent)]}
+    for percent, folder in write_planted().items():
+        own: dict[str, Any] = {"kernel_folders": [str(folder.parent)], "backend": backend}
         own |= {"only": planted} if percent else {}
-        made.append({**record_run.planned(config, **own), "run": name_of(percent)})
+        made.append({"run": PLANS[percent], **planned(given, own, config.parent)})
     return made
+
+
+def planned(given: dict[str, Any], own: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Builds and shards of the configuration `given`, over which `own` is merged, as plain values.
+
+    Paths of `given` are relative to `folder`.
+    """
+    from gpushmoo.core.backends import AUTO, BACKENDS
+    from gpushmoo.core.paths import ROOT
+    from gpushmoo.devices.select import DeviceChoice, resolve
+    from gpushmoo.planning.config import default_config, load_config, merged
+    from gpushmoo.planning.plan import build_params, plan_shards, run_plan
+
+    backend, runtime, cache = own["backend"], AUTO, Path(gettempdir())
+    if BACKENDS[backend].runtimes:
+        runtime = resolve(DeviceChoice(backend, 0, AUTO, cache))[0].runtime
+    whole = merged(merged(default_config(), given, folder), own, Path())
+    config = load_config(whole, ROOT, cache)
+    plan = run_plan(config, backend, runtime)
+    where = {"device": config["device"], "opencl_runtime": runtime, "cuda_arch": None}
+    builds = [
+        (sweep, dtype, build_params(told, dtype, backend, **where))
+        for sweep, told in config.sweeps.items()
+        for dtype in told.dtypes
+    ]
+    shards = []
+    for s in plan_shards(config):
+        params = plan.sweeps[s.sweep][s.dtype].shard_params(s.index, s.repeat)
+        shards.append((s.sweep, s.dtype, s.name, s.repeat, params))
+    return {"builds": builds, "shards": shards}
 
 
 def order(runs: int, planted: int, seed: int) -> list[tuple[str, str]]:
     """Names of runs and of their plans: the planted ones, shuffled, spread over those without."""
-    among = [
-        (f"planted-{percent:02}-{i:02}", name_of(percent))
-        for percent in PERCENTS[1:]
-        for i in range(planted)
-    ]
+    _, *slow = PLANS.items()
+    among = [(f"planted-{p:02}-{i:02}", name) for p, name in slow for i in range(planted)]
     random.Random(seed).shuffle(among)
     ordered: list[tuple[str, str]] = []
     for i in range(runs):
-        ordered.append((f"r{i:02}", name_of(0)))
+        ordered.append((f"r{i:02}", PLANS[0]))
         ordered += among[len(among) * i // runs : len(among) * (i + 1) // runs]
     return ordered
 
@@ -104,8 +143,12 @@ def measure(plan: Path, out: Path, limit_s: float) -> None:
     """All runs in their order; none is begun that would end after `limit_s`."""
     begin = time.monotonic()
     planned = json.loads(plan.read_text())
-    written(planted_folder())
-    record_run.build_all(planned["plans"], out)
+    write_planted()
+    cache_of(out).mkdir(parents=True, exist_ok=True)
+    with ProcessPoolExecutor(BUILDS_AT_ONCE, mp_context=get_context("spawn")) as pool:
+        builds = [(p["run"], *told) for p in planned["plans"] for told in p["builds"]]
+        for line in ended({pool.submit(build, out, *told): told[:3] for told in builds}):
+            print("build", line, flush=True)
     told: list[dict[str, Any]] = []
     longest_s = 0.0
     for run, of in planned["runs"]:
@@ -124,27 +167,83 @@ def measure(plan: Path, out: Path, limit_s: float) -> None:
         if done.returncode or "failed" in done.stdout:
             print(done.stdout, done.stderr, flush=True)
     (out / "runs.json").write_text(json.dumps(told, indent=1))
-    pack(out, [entry["run"] for entry in told])
 
 
 def one(plan: dict[str, Any], run: str, out: Path, until: float) -> None:
     """All shards of a run; their processes start together, and the device's lock orders them."""
     # Once for all of them: it is most of what starting takes, and opens no device.
     import_module("gpushmoo.measuring.job")
-    todo = [(run, plan["run"], *told) for told in plan["shards"]]
-    record_run.measure_all(todo, out, until, len(todo), "fork")
+    shards, name = plan["shards"], plan["run"]
+    with ProcessPoolExecutor(len(shards), mp_context=get_context("fork")) as pool:
+        tasks = {
+            pool.submit(measured, out, until, (i, len(shards)), run, name, *told): told[:4]
+            for i, told in enumerate(shards, 1)
+        }
+        for line in ended(tasks):
+            print(line, flush=True)
 
 
-def pack(out: Path, runs: list[str]) -> None:
-    """The runs in their order, in archives of about the same size, of MOST bytes at most."""
-    sizes = [sum(f.stat().st_size for f in (out / run).rglob("*.parquet")) for run in runs]
-    count = max(FEWEST, -(-sum(sizes) // MOST))
-    for i in range(count):
-        with tarfile.open(out / f"part-{i}.tar", "w") as archive:
-            archive.add(out / "runs.json", arcname="runs.json")
-            for place, run in enumerate(runs):
-                if sum(sizes[:place]) * count // max(1, sum(sizes)) == i:
-                    archive.add(out / run, arcname=run)
+def ended(tasks: dict[Future[str], Any]) -> Iterator[str]:
+    """What each task says at its end, or what went wrong with it."""
+    for task in as_completed(tasks):
+        try:
+            yield f"{tasks[task]}: {task.result()}"
+        except Exception as err:
+            yield f"{tasks[task]}: failed, {err!r}"
+
+
+def cache_of(out: Path) -> Path:
+    """Where device runtimes keep what they compile."""
+    return out / "cache"
+
+
+def build(out: Path, run: str, sweep: str, dtype: str, params: Any) -> str:
+    """Compile one sweep and type; what the compiler said."""
+    from gpushmoo.devices.building import build_kernel
+
+    said, file = io.StringIO(), build_file(out, run, sweep, dtype)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    build_kernel(params, cache_of(out), file, said, "the log", 4)
+    return said.getvalue().strip() or "built"
+
+
+def build_file(out: Path, run: str, sweep: str, dtype: str) -> Path:
+    """Where the build of a sweep and type lies."""
+    return out / "builds" / run / sweep / f"{dtype}.json"
+
+
+def measured(
+    out: Path,
+    until: float,
+    place: tuple[int, int],
+    run: str,
+    built_as: str,
+    sweep: str,
+    dtype: str,
+    name: str,
+    repeat: int,
+    params: Any,
+) -> str:
+    """Measure one shard; the last line that its job prints."""
+    from gpushmoo.measuring.job import ShardTask, measure_shard
+    from gpushmoo.storage.store import write_parquet
+
+    if time.time() > until:
+        return "left out, the time is over"
+    file = out / run / sweep / dtype / f"{name}.parquet"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    first = None
+    if repeat > 1:
+        first = file.with_name(file.name.replace(f".repeat-{repeat}", ""))
+        for _ in range(WAITS):
+            if first.is_file():
+                break
+            time.sleep(WAIT_S)
+    said, built = io.StringIO(), build_file(out, built_as, sweep, dtype)
+    task = ShardTask(params, place, cache_of(out), first, built, worker_log=out / "worker.log")
+    shard = measure_shard(task, said)
+    write_parquet(shard.table, file, shard.metadata)
+    return said.getvalue().strip().splitlines()[-1]
 
 
 if __name__ == "__main__":

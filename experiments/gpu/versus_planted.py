@@ -7,7 +7,7 @@
 
 It measures the cells of `record_pairs`, alternately in one process, so that what that plants is
 known by its true size; beside itself, what nothing is planted in must cost nothing. The second
-command needs a CUDA device with what `record_run` needs, the others the environment.
+command needs a CUDA device with what `record_pairs` needs, the others the environment.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import record_run
-from planted.folders import written
-from record_pairs import planted_folder
+from record_pairs import cache_of, write_planted
 
 DELTA = 0.01
 PAIR_COLUMNS = "status", "message", "launches", "a_s", "b_s"
@@ -56,40 +54,38 @@ def main() -> None:
 def measured(
     plans: list[dict[str, Any]], blocks: int, out: Path, limit_s: float
 ) -> Iterator[dict[str, Any]]:
-    """A row for each pair of cells: what was planted, which cell it is, its samples in seconds."""
+    """A row for each pair of cells: what was planted, which cell it is, its samples in seconds.
+
+    After `limit_s` no pair is begun.
+    """
     from gpushmoo.measuring.events import Against, Job
     from gpushmoo.measuring.job import measure_pairs
 
-    begin, longest_s = time.monotonic(), 0.0
-    written(planted_folder())
-    cache = record_run.cache_of(out.parent)
+    begin = time.monotonic()
+    write_planted()
+    cache = cache_of(out.parent)
     cache.mkdir(parents=True, exist_ok=True)
     planted = {(sweep, dtype) for sweep, dtype, *_ in plans[-1]["shards"]}
     usual = {tuple(told[:3]): told[4] for told in plans[0]["shards"]}
     # What is planted most first: a short time then tells most.
-    for plan in reversed(plans):
-        for sweep, dtype, name, _, params in plan["shards"]:
-            if (sweep, dtype) not in planted:
-                continue
-            began_s = time.monotonic() - begin
-            if began_s + longest_s > limit_s:
-                print(f"{plan['run']} {sweep} {dtype}: left out, the time is over", flush=True)
-                continue
-            against = Against(params, ((), ()), blocks)
-            usual_params, log = usual[sweep, dtype, name], out.with_suffix(".log")
-            job = Job(usual_params, cache, began_s + begin, against=against, log=log)
-            done = measure_pairs(job, f"{plan['run']} {sweep} {dtype}", sys.stdout)
-            longest_s = max(longest_s, time.monotonic() - begin - began_s)
-            for place, pair in enumerate(done.runs):
-                yield {
-                    "planted": plan["run"],
-                    "device": done.opened.info.name,
-                    "dtype": dtype,
-                    "height": pair.cell.problem.height,
-                    **dict(pair.cell.params),
-                    "place": place,
-                    **{name: getattr(pair, name) for name in PAIR_COLUMNS},
-                }
+    shards = [(plan["run"], *told) for plan in reversed(plans) for told in plan["shards"]]
+    for run, sweep, dtype, name, _, params in shards:
+        if (sweep, dtype) not in planted or time.monotonic() - begin > limit_s:
+            continue
+        against = Against(params, ((), ()), blocks)
+        log = out.with_suffix(".log")
+        job = Job(usual[sweep, dtype, name], cache, time.monotonic(), against=against, log=log)
+        done = measure_pairs(job, f"{run} {sweep} {dtype}", sys.stdout)
+        for place, pair in enumerate(done.runs):
+            yield {
+                "planted": run,
+                "device": done.opened.info.name,
+                "dtype": dtype,
+                "height": pair.cell.problem.height,
+                **dict(pair.cell.params),
+                "place": place,
+                **{name: getattr(pair, name) for name in PAIR_COLUMNS},
+            }
 
 
 def judged_rows(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

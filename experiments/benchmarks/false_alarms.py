@@ -4,6 +4,7 @@
     python experiments/benchmarks/false_alarms.py one OUT.json CELLS [--every]
     python experiments/benchmarks/false_alarms.py between OUT.json HOST HOST ...
     python experiments/benchmarks/false_alarms.py known RUN RUN ...
+    python experiments/benchmarks/false_alarms.py again OUT.json CELLS CELLS
 
 ``one``: CELLS is a folder of runs as `record_pairs.py` measures them: ``r00``, ``r01``, ... of the
 same thing, ``planted-03-00``, ... with 3 % of work planted. Runs 2i and 2i + 1 make a pair in which
@@ -11,7 +12,9 @@ no run stands twice; a planted run i is held against run 2i + 1. With ``--every`
 judged besides, which are many and share runs. ``between``: each HOST is such a folder of one host;
 the first half of each host's runs is held against the second half of the next one's. Run-to-run
 spread is estimated from the unplanted runs that are not of the pair. ``known`` writes the spread of
-runs of the same thing for `comparing/known_spreads`. Needs no device.
+runs of the same thing for `comparing/known_spreads`. ``again``: does what one run says hold in
+another? Of two runs with honest 95 % intervals of equal width 0.6 % are disjoint and 83 % hold the
+other's median. Needs no device.
 
 Beside ours, the rules by which other tools call a cell slower, written anew from what they publish:
 
@@ -27,16 +30,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from gpushmoo.analysis.aggregate import aggregate
+from gpushmoo.analysis.best import tied_best
 from gpushmoo.analysis.statistics import ClassSpread
-from gpushmoo.comparing.compare import DELTA, Comparison, compare_runs
+from gpushmoo.comparing.compare import DELTA, compare_runs
 from gpushmoo.comparing.false_alarms import FEWEST_BESIDE, Rate
 from gpushmoo.comparing.runs import (
     RunCells,
@@ -49,6 +55,9 @@ from gpushmoo.comparing.runs import (
     swept_by_all,
     usual_spreads,
 )
+from gpushmoo.core.schema import GROUP, Status
+from gpushmoo.storage.dataset import read_cells
+from gpushmoo.storage.packed import unpacked
 from scipy.stats import mannwhitneyu
 
 PLANTED_KERNEL = "copy_planted"
@@ -57,6 +66,7 @@ Rule = Callable[[Samples, Samples], bool]
 
 CLEAR_GAP = 0.005
 ALPHA = 0.05
+INTERVAL = ["median_s", "median_low_s", "median_high_s"]
 
 
 def nvbench(first: Samples, second: Samples) -> bool:
@@ -85,25 +95,11 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-def slower_cells(first: RunCells, second: RunCells) -> dict[str, int]:
-    """How many of the cells that both verified each rule calls slower."""
-    index = first.ok.index.intersection(second.ok.index)
-    return _counted(first.ok.loc[index], second.ok.loc[index])
-
-
-def slower_bests(first: RunCells, second: RunCells) -> dict[str, int]:
-    """The same of each group's best cells alone, as our guard looks at no other."""
-    swept = swept_by_all([first, second])
-    sides = [bests(run, swept) for run in (first, second)]
+def slower(sides: Sequence[pd.DataFrame]) -> dict[str, int]:
+    """How many of the cells that both sides have each rule calls slower."""
     index = sides[0].index.intersection(sides[1].index)
-    return _counted(*(side.loc[index] for side in sides))
-
-
-def _counted(first: pd.DataFrame, second: pd.DataFrame) -> dict[str, int]:
-    pairs = [
-        (np.asarray(a, np.float64), np.asarray(b, np.float64))
-        for a, b in zip(first["samples_s"], second["samples_s"], strict=True)
-    ]
+    samples = [[np.asarray(s, float) for s in side.loc[index, "samples_s"]] for side in sides]
+    pairs = list(zip(*samples, strict=True))
     return {name: sum(rule(a, b) for a, b in pairs) for name, rule in RULES.items()}
 
 
@@ -133,9 +129,7 @@ def judged(folder: Path, all_pairs: bool = False, delta: float = DELTA) -> dict[
         "same": rates(pairs),
         **({"same_all_pairs": rates(every)} if every else {}),
         "planted": {f"{int(p)} %": rates(found) for p, found in sorted(planted.items())},
-        "pairs": [
-            {k: v for k, v in pair.items() if k not in ("groups", "cells")} for pair in pairs
-        ],
+        "pairs": [{k: pair[k] for k in pair if k not in ("groups", "cells")} for pair in pairs],
     }
 
 
@@ -148,50 +142,39 @@ def judged_pair(
     delta: float,
 ) -> dict[str, Any]:
     """What ours and the rivals say of one pair."""
-    beside = len(runs) - len(without)
+    both, beside = [runs[first], second], len(runs) - len(without)
     usual = usual_spreads(levels, without) if beside >= FEWEST_BESIDE else None
     found = compare_runs([runs[first]], [second], (), delta, usual)
-    # A share planted that is as large as delta is the same where it is known precisely.
-    finer = compare_runs([runs[first]], [second], (), delta / 2, usual)
+    groups, planted = found.groups, found.groups["kernel"] == PLANTED_KERNEL
+    slow, slow_whole = (groups[v] == "slower" for v in ("verdict", "whole_verdict"))
     return {
-        "names": [runs[first].name, second.name],
-        "groups": len(found.groups),
+        "names": [run.name for run in both],
+        "groups": len(groups),
         "cells": len(found.cells),
         "alarms": len(found.slower),
-        "slower_groups": int((found.groups["verdict"] == "slower").sum()),
-        "slower_wholes": int((found.groups["whole_verdict"] == "slower").sum()),
-        "slower_planted": _slower_planted(found),
-        "slower_planted_wholes": _slower_planted(found, "whole_verdict"),
-        "slower_planted_at_half_delta": _slower_planted(finer),
-        "same_groups": int((found.groups["verdict"] == "same").sum()),
+        "slower_groups": int(slow.sum()),
+        "slower_wholes": int(slow_whole.sum()),
+        "slower_planted": int((slow & planted).sum()),
+        "slower_planted_wholes": int((slow_whole & planted).sum()),
         "slower_cells": int((found.cells["verdict"] == "slower").sum()),
-        "largest_change": float(found.groups["change"].max()),
-        "half_width": float(
-            ((found.groups["change_high"] - found.groups["change_low"]) / 2).median()
-        ),
-        "rivals_cells": slower_cells(runs[first], second),
-        "rivals_bests": slower_bests(runs[first], second),
+        "largest_change": float(groups["change"].max()),
+        "half_width": float(((groups["change_high"] - groups["change_low"]) / 2).median()),
+        "rivals_cells": slower([run.ok for run in both]),
+        # Of each group's best cells alone, as our guard looks at no other.
+        "rivals_bests": slower([bests(run, swept_by_all(both)) for run in both]),
     }
-
-
-def _slower_planted(found: Comparison, verdict: str = "verdict") -> int:
-    of_kernel = found.groups[found.groups["kernel"] == PLANTED_KERNEL]
-    return int((of_kernel[verdict] == "slower").sum())
 
 
 def rates(pairs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """In how many pairs there is any of each."""
     ours = ("alarms", "slower_groups", "slower_wholes", "slower_cells")
-    ours += ("slower_planted", "slower_planted_wholes", "slower_planted_at_half_delta")
-    return {
-        **{name: _rate([bool(pair[name]) for pair in pairs]) for name in ours},
-        **{
-            f"{rule} ({what})": _rate([bool(pair[f"rivals_{what}"][rule]) for pair in pairs])
-            for rule in RULES
-            for what in ("cells", "bests")
-        },
-        "half_width_median": sorted(pair["half_width"] for pair in pairs)[len(pairs) // 2],
-    }
+    ours += ("slower_planted", "slower_planted_wholes")
+    found = {name: _rate([bool(pair[name]) for pair in pairs]) for name in ours}
+    for rule, what in product(RULES, ("cells", "bests")):
+        slow = [bool(pair[f"rivals_{what}"][rule]) for pair in pairs]
+        found[f"{rule} ({what})"] = _rate(slow)
+    half_widths = sorted(pair["half_width"] for pair in pairs)
+    return {**found, "half_width_median": half_widths[len(pairs) // 2]}
 
 
 def _rate(found: Sequence[bool]) -> dict[str, Any]:
@@ -208,14 +191,9 @@ def between(hosts: list[Path], delta: float = DELTA) -> dict[str, Any]:
         {**judged_pair(runs, levels, i, runs[j], (i, j), delta), "hosts": names}
         for i, j, names in places([len(of_host) for of_host in by_host])
     ]
-    return {
-        "devices": len(device_uuids(runs)),
-        "runs": [len(of_host) for of_host in by_host],
-        "delta": delta,
-        "same": rates(pairs),
-        "largest_change": max(pair["largest_change"] for pair in pairs),
-        "pairs": pairs,
-    }
+    counts, largest = [len(of_host) for of_host in by_host], max(p["largest_change"] for p in pairs)
+    found = {"devices": len(device_uuids(runs)), "runs": counts, "delta": delta}
+    return {**found, "same": rates(pairs), "largest_change": largest, "pairs": pairs}
 
 
 def places(counts: list[int]) -> list[tuple[int, int, tuple[int, int]]]:
@@ -232,39 +210,75 @@ def places(counts: list[int]) -> list[tuple[int, int, tuple[int, int]]]:
 
 def write_spreads(runs: Sequence[RunCells]) -> Path:
     """Write how far `runs` of one and the same thing on one device model lie apart; the file."""
+
+    def plain(spread: ClassSpread) -> dict[str, float | None]:
+        # Infinity is null in JSON.
+        df = None if np.isinf(spread.own.df) else spread.own.df
+        shared = {"shared": spread.shared, "shared_df": spread.shared_df}
+        return {"own": spread.own.variance, "own_df": df, **shared}
+
     (name,) = {name for run in runs for name in run.cells["device_name"]}
     days = sorted(shard["written_at"][:10] for run in runs for shard in run.provenance)
-    told = {
-        "device_name": name,
-        "devices": len(device_uuids(runs)),
-        "runs": len(runs),
-        "measured": days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}",
-        "kinds": {
-            kind: {
-                "classes": {str(c): _plain(s) for c, s in sorted(spreads.classes.items(), key=str)},
-                "whole": _plain(spreads.whole),
-            }
-            for kind, spreads in usual_spreads(levels_of(runs)).items()
-        },
-    }
+    kinds = {}
+    for kind, spreads in usual_spreads(levels_of(runs)).items():
+        classes = {str(c): plain(s) for c, s in sorted(spreads.classes.items(), key=str)}
+        kinds[kind] = {"classes": classes, "whole": plain(spreads.whole)}
+    measured = days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
+    told = {"device_name": name, "devices": len(device_uuids(runs)), "runs": len(runs)}
     file = known_file(name)
-    file.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    text = json.dumps({**told, "measured": measured, "kinds": kinds}, indent=1)
+    file.write_text(text + "\n", encoding="utf-8")
     return file
 
 
-def _plain(spread: ClassSpread) -> dict[str, float | None]:
-    """As JSON holds it; infinity is null."""
-    df = None if np.isinf(spread.own.df) else spread.own.df
-    shared = {"shared": spread.shared, "shared_df": spread.shared_df}
-    return {"own": spread.own.variance, "own_df": df, **shared}
+def cells_of(folder: Path) -> pd.DataFrame:
+    """The aggregated ``ok`` cells of the shards under `folder`."""
+    with tempfile.TemporaryDirectory() as scratch:
+        aggregate(sorted(unpacked(folder).rglob("*.parquet")), Path(scratch) / "dataset")
+        cells = read_cells(Path(scratch) / "dataset")
+    return cells[cells["status"] == Status.OK]
+
+
+def agreement(first: pd.DataFrame, second: pd.DataFrame) -> dict[str, Any]:
+    """How often intervals and winners of one run agree with the other's.
+
+    ``disjoint``: share of the cells whose intervals do not meet; ``holding``: share of the medians
+    that lie in the other run's interval, both ways; ``winner_tied``: share of the groups in which
+    one run's fastest cell is in the other's tied set, both ways.
+    """
+    told = [cells.set_index("cell_key")[INTERVAL] for cells in (first, second)]
+    both = told[0].merge(told[1], left_index=True, right_index=True, suffixes=("_a", "_b"))
+    disjoint = (both["median_low_s_a"] > both["median_high_s_b"]) | (
+        both["median_low_s_b"] > both["median_high_s_a"]
+    )
+    holding = [
+        both[f"median_s_{x}"].between(both[f"median_low_s_{y}"], both[f"median_high_s_{y}"])
+        for x, y in ("ab", "ba")
+    ]
+    found = {"disjoint": float(disjoint.mean()), "holding": float(np.mean(holding))}
+    return {"cells": len(both), **found, **_winners(first, second)}
+
+
+def _winners(first: pd.DataFrame, second: pd.DataFrame) -> dict[str, Any]:
+    tied = [
+        {key: tied_best(group) for key, group in cells.groupby(list(GROUP), observed=True)}
+        for cells in (first, second)
+    ]
+    size = first.groupby(list(GROUP), observed=True).size()
+    common = [key for key in tied[0] if key in tied[1] and size[key] > 1]
+    held = [
+        tied[a][key]["cell_key"].iloc[0] in set(tied[b][key]["cell_key"])
+        for key in common
+        for a, b in ((0, 1), (1, 0))
+    ]
+    return {"groups": len(common), "winner_tied": float(np.mean(held))}
 
 
 def main() -> None:
     """Write what was found, and print the rates."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("step", choices=("one", "between", "known"))
+    plain = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
+    parser.add_argument("step", choices=("one", "between", "known", "again"))
     parser.add_argument("paths", type=Path, nargs="+")
     parser.add_argument("--every", action="store_true")
     given = parser.parse_args()
@@ -272,9 +286,13 @@ def main() -> None:
         print(write_spreads([read_run(path) for path in given.paths]))
         return
     out, *folders = given.paths
-    found = judged(folders[0], given.every) if given.step == "one" else between(folders)
+    if given.step == "again":
+        found = agreement(*map(cells_of, folders))
+        print(found)
+    else:
+        found = judged(folders[0], given.every) if given.step == "one" else between(folders)
     out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    for what, each in {"same": found["same"], **found.get("planted", {})}.items():
+    for what, each in {"same": found.get("same", {}), **found.get("planted", {})}.items():
         for name, rate in each.items():
             if isinstance(rate, dict):
                 print(f"{what:10} {name:30} {Rate(rate['hits'], rate['n'])}")

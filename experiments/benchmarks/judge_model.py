@@ -9,6 +9,8 @@
     sk/bin/python $JUDGE held judged.json --cells cells.parquet
     sk/bin/python $JUDGE unseen unseen.json --cells cells.parquet --facts facts.json \
         --unseen gallery=gallery.parquet documents=documents.parquet
+    sk/bin/python $JUDGE counted counted.json --counters counters.parquet --model device.json \
+        --record reports/reference/nvidia-h200 reports/reference/nvidia-h200-gallery
 
 Needs no device, but scikit-learn, which is no part of the environment: hence one beside it.
 
@@ -18,7 +20,9 @@ others in what a model must know (an element type, a kernel, what fits into the 
 judges the cells inside; with nothing kept, the cells that are not in the training set. ``unseen``
 judges by recordings that had no part: other devices of that name, kernels or sizes; and how good
 the cell is that a model names as the fastest of each group, fitted, and with figures of
-micro-benchmarks alone (``--facts``). All ways learn from the same cells:
+micro-benchmarks alone (``--facts``). ``counted`` holds sectors between L1 and L2, bytes of DRAM and
+resident warps, as the model works them out from the shape of a launch, against hardware counters.
+All ways learn from the same cells:
 
 * ``model``: one set of parameters for all cells.
 * ``shaken``: the same from other first values: what the training does not tell stays at these, and
@@ -50,15 +54,11 @@ from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.run_quality import dataset_provenance
 from gpushmoo.core.paths import KERNELS
 from gpushmoo.core.schema import GROUP, is_axis
+from gpushmoo.core.space import Cell, Problem
 from gpushmoo.model.fit import fit_device, training
-from gpushmoo.model.form import FIRST, Model, first_values
-from gpushmoo.model.launches import (
-    Describer,
-    DeviceFacts,
-    Launches,
-    code_paths,
-    device_facts,
-)
+from gpushmoo.model.form import FIRST, LIMITS, Model, first_values
+from gpushmoo.model.launches import Describer, DeviceFacts, Launches, code_paths, device_facts
+from gpushmoo.model.limits import UNITS
 from gpushmoo.storage.dataset import partitions, read_medians
 from gpushmoo.storage.packed import unpacked
 from gpushmoo.storage.wholefile import write_json
@@ -83,6 +83,18 @@ COPIES = ("block_eq_partition", "copy2d_coalesced", "copy2d_document", "global_c
 FEW_PARTITIONS = 264
 # A quantile of fewer residuals says nothing of a region; a group of fewer cells offers no choice.
 FEWEST, LEAST_CHOICE = 20, 10
+# Less is what the driver moves besides.
+LEAST_BYTES = 2**20
+# Launches in a sample, about as in the records.
+IN_A_SAMPLE = 20
+# Quantities by the counters that hold them.
+COUNTED = {
+    "sectors_loaded": "l2_read_sectors",
+    "sectors_stored": "l2_write_sectors",
+    "dram_read": "dram_read_bytes",
+    "dram_written": "dram_write_bytes",
+    "warps": "active_warps",
+}
 # How near to the fastest a named cell shall be.
 NEAR = 0.05
 NEIGHBOURS = 4
@@ -157,6 +169,11 @@ def errors(residuals: Floats) -> list[float]:
     return [len(off), *(round(float(np.quantile(off, q)), 4) for q in (0.5, 0.95, 1.0))]
 
 
+def errors_by(residuals: Floats, names: npt.NDArray[np.str_]) -> dict[str, list[float]]:
+    """The errors of each name's cells."""
+    return {str(name): errors(residuals[names == name]) for name in np.unique(names)}
+
+
 def near(cells: pd.DataFrame, trained: Bools, wanted: Bools) -> Floats:
     """From cells of the same group: a line over log2 of a single axis, else the neighbours' mean.
 
@@ -178,16 +195,16 @@ def near(cells: pd.DataFrame, trained: Bools, wanted: Bools) -> Floats:
     return out[wanted]
 
 
+def model(cells: pd.DataFrame, trained: Bools, wanted: Bools, first: Any = None) -> Floats:
+    """The project's model of a device."""
+    return np.log(fit_device(cells, trained, first or FIRST).seconds(cells[wanted]))
+
+
 def shaken(cells: pd.DataFrame, trained: Bools, wanted: Bools) -> Floats:
     """The model from first values that say little: each wrong by up to a factor of two."""
     draw = np.random.default_rng(SEED)
     first = {name: v * float(np.exp(draw.uniform(-0.7, 0.7))) for name, v in FIRST.items()}
-    return np.log(fit_device(cells, trained, first).seconds(cells[wanted]))
-
-
-def model(cells: pd.DataFrame, trained: Bools, wanted: Bools) -> Floats:
-    """The project's model of a device."""
-    return np.log(fit_device(cells, trained).seconds(cells[wanted]))
+    return model(cells, trained, wanted, first)
 
 
 def boosting(cells: pd.DataFrame, trained: Bools, wanted: Bools) -> Floats:
@@ -195,23 +212,17 @@ def boosting(cells: pd.DataFrame, trained: Bools, wanted: Bools) -> Floats:
 
     Numbers are logarithms where all are positive, words are numbered.
     """
-    names = [
-        n
-        for n in cells
-        if n in CATEGORIES or (pd.api.types.is_numeric_dtype(cells[n]) and not n.endswith(OUTCOMES))
-    ]
+    numbers = cells.select_dtypes(["number", "bool"]).columns
+    known = {*CATEGORIES, *(n for n in numbers if not n.endswith(OUTCOMES))}
+    names = [n for n in cells if n in known]
     features = np.column_stack([_numbers(cells[n]) for n in names])
     # An axis of kernels that are all held out says nothing; boosting refuses it.
     features = np.where(np.isnan(features[trained]).all(axis=0), 0.0, features)
     log_bytes = np.log((cells["bytes_read"] + cells["bytes_written"]).to_numpy(np.float64))
     target = np.log(cells["measured_s"].to_numpy(np.float64)) - log_bytes
-    estimator = HistGradientBoostingRegressor(
-        max_iter=500,
-        learning_rate=0.05,
-        min_samples_leaf=5,
-        categorical_features=[n in CATEGORIES for n in names],
-        random_state=SEED,
-    )
+    how = {"max_iter": 500, "learning_rate": 0.05, "min_samples_leaf": 5, "random_state": SEED}
+    words = [n in CATEGORIES for n in names]
+    estimator = HistGradientBoostingRegressor(categorical_features=words, **how)
     estimator.fit(features[trained], target[trained])
     return np.asarray(estimator.predict(features[wanted]) + log_bytes[wanted], np.float64)
 
@@ -228,36 +239,29 @@ WAYS: Mapping[str, Way] = {"model": model, "shaken": shaken, "near": near, "boos
 
 def held(cells: pd.DataFrame, cache_bytes: int) -> dict[str, Any]:
     """All errors by hold-out and way, and what a band of the model's residuals holds."""
-    chosen = _training(cells)
-    where = regions(cells, cache_bytes)
+    chosen, where = _training(cells), regions(cells, cache_bytes)
+    kernels = cells["kernel"].to_numpy(str)
     measured = np.log(cells["measured_s"].to_numpy(np.float64))
     judged, residuals = {}, {}
     for name, kept in hold_outs(cells, cache_bytes).items():
         trained, wanted = chosen & ~kept, kept if kept.any() else ~chosen
         left = {n: measured[wanted] - way(cells, trained, wanted) for n, way in WAYS.items()}
-        kernel, region = cells["kernel"].to_numpy(str)[wanted], where[wanted]
-        judged[name] = {
-            "trained": int(trained.sum()),
-            "judged": int(wanted.sum()),
-            "ways": {
-                way: {
-                    "all": errors(off),
-                    "families": {str(k): errors(off[kernel == k]) for k in np.unique(kernel)},
-                    "regions": {str(r): errors(off[region == r]) for r in np.unique(region)},
-                }
-                for way, off in left.items()
-            },
+        ways = {
+            way: {
+                "all": errors(off),
+                "families": errors_by(off, kernels[wanted]),
+                "regions": errors_by(off, where[wanted]),
+            }
+            for way, off in left.items()
         }
+        judged[name] = {"trained": int(trained.sum()), "judged": int(wanted.sum()), "ways": ways}
         residuals[name] = pd.Series(left["model"], index=np.flatnonzero(wanted))
-        print(name, {n: w["all"] for n, w in judged[name]["ways"].items()}, flush=True)
+        print(name, {n: w["all"] for n, w in ways.items()}, flush=True)
     del residuals[NOTHING]
-    return {
-        "cells": len(cells),
-        "training": int(chosen.sum()),
-        "versions": {m.__name__: m.__version__ for m in (np, sklearn)},
-        "hold_outs": judged,
-        "bands": {"promised": PROMISED, "summary": {"wide": coverage(residuals)}},
-    }
+    bands = {"promised": PROMISED, "summary": {"wide": coverage(residuals)}}
+    versions = {m.__name__: m.__version__ for m in (np, sklearn)}
+    told = {"cells": len(cells), "training": int(chosen.sum()), "versions": versions}
+    return {**told, "hold_outs": judged, "bands": bands}
 
 
 def coverage(residuals: Mapping[str, pd.Series]) -> dict[str, float]:
@@ -268,11 +272,8 @@ def coverage(residuals: Mapping[str, pd.Series]) -> dict[str, float]:
     """
     held_share, widths = [], []
     for name, mine in residuals.items():
-        others = [
-            np.abs(r[~r.index.isin(mine.index)].to_numpy())
-            for n, r in residuals.items()
-            if n != name
-        ]
+        others = (r for n, r in residuals.items() if n != name)
+        others = [np.abs(r[~r.index.isin(mine.index)].to_numpy()) for r in others]
         wide = [np.quantile(r, PROMISED) for r in others if len(r) >= FEWEST]
         if wide:
             widths.append(float(np.quantile(wide, PROMISED)))
@@ -295,18 +296,13 @@ def unseen(
     """Errors on `others`, and how good the cells are that a model names as the fastest."""
     chosen = _training(cells)
     row = cells.iloc[0]
-    device = DeviceFacts(
-        int(row["multiprocessors"]), int(row["cache_bytes"]), float(row["clock_hz"])
-    )
-    before = Model(first_values(facts, device)).seconds(Launches.of(cells))
+    told = int(row["multiprocessors"]), int(row["cache_bytes"]), float(row["clock_hz"])
+    before = Model(first_values(facts, DeviceFacts(*told))).seconds(Launches.of(cells))
     fitted = fit_device(cells, chosen).seconds(cells)
     return {
         "trained": int(chosen.sum()),
         "unseen": {name: _unseen(cells, chosen, other) for name, other in others.items()},
-        "named": {
-            "fitted": named_losses(cells, fitted),
-            "before": named_losses(cells, before),
-        },
+        "named": {"fitted": named_losses(cells, fitted), "before": named_losses(cells, before)},
     }
 
 
@@ -320,10 +316,11 @@ def _unseen(cells: pd.DataFrame, chosen: Bools, other: pd.DataFrame) -> dict[str
     again = cells.merge(other, on="cell_key", suffixes=("", "_again"))
     differ = np.log(again["measured_s_again"] / again["measured_s"]).to_numpy()
     groups = other.groupby(["kernel", "height", "cache_state"], sort=True).indices
+    ways = {name: errors_by(off, other["kernel"].to_numpy(str)) for name, off in left.items()}
     return {
-        "kernels": _by_kernel(left["model"], other),
-        "ways": {name: _by_kernel(off, other) for name, off in left.items()},
-        "recorded_twice": _by_kernel(differ, again),
+        "kernels": ways["model"],
+        "ways": ways,
+        "recorded_twice": errors_by(differ, again["kernel"].to_numpy(str)),
         "groups": [
             {"kernel": k, "height": int(h), "cache_state": s, "errors": errors(left["model"][rows])}
             for (k, h, s), rows in groups.items()
@@ -331,50 +328,116 @@ def _unseen(cells: pd.DataFrame, chosen: Bools, other: pd.DataFrame) -> dict[str
     }
 
 
-def _by_kernel(residuals: Floats, cells: pd.DataFrame) -> dict[str, list[float]]:
-    kernel = cells["kernel"].to_numpy(str)
-    return {k: errors(residuals[kernel == k]) for k in sorted(set(kernel))}
-
-
 def named_losses(cells: pd.DataFrame, predicted: Floats) -> dict[str, Any]:
     """What the cell costs that a prediction names as the fastest of its group, over the fastest.
 
     By kernel and over all groups: [groups, share of them within 5 %, median, largest loss].
     """
-    told = cells.assign(predicted=predicted)
     losses: dict[str, list[float]] = {}
-    for key, group in told.groupby(list(GROUP), sort=True, observed=True):
+    groups = cells.assign(predicted=predicted).groupby(list(GROUP), sort=True, observed=True)
+    for key, group in groups:
         if len(group) >= LEAST_CHOICE:
             named = group.loc[group["predicted"].idxmin(), "measured_s"]
             loss = float(named / group["measured_s"].min() - 1)
             losses.setdefault(str(key[0]), []).append(loss)
     losses["all"] = [loss for mine in list(losses.values()) for loss in mine]
+    told = {}
+    for kernel, mine in losses.items():
+        shares = np.mean(np.array(mine) <= NEAR), np.median(mine), max(mine)
+        told[kernel] = [len(mine), *(round(float(share), 4) for share in shares)]
+    return told
+
+
+def counted(file: Path, records: list[Path], model: Path) -> dict[str, Any]:
+    """What the model says between cells and their times, beside the hardware counters in `file`."""
+    counters = pd.read_parquet(file).set_index("cell_key", drop=False)
+    told = json.loads(model.read_text(encoding="utf-8"))["devices"][0]
+    predicted = predictions(counters, told, records)
+    known = counters.loc[predicted.index]
+    quantities = {}
+    for quantity, counter in COUNTED.items():
+        off = deviations(predicted[quantity], known[counter])
+        of_kernels = errors_by(off, known["kernel"].to_numpy(str))
+        quantities[quantity] = {"all": errors(off), **of_kernels}
+    content = {"device": told["device"], "launches": len(counters), "quantities": quantities}
+    return content | {"limits": limits(predicted["limit"], known)}
+
+
+def predictions(counters: pd.DataFrame, told: Mapping[str, Any], records: list[Path]) -> Any:
+    """What the model says of each counted launch that it can describe, by the cell's key."""
+    codes: dict[Any, Any] = {}
+    for record in records:
+        codes |= code_paths((), record / "code_paths.json")
+    workloads = {name: workload_of(name) for name in sorted(set(counters["kernel"]))}
+    describer = Describer(workloads, codes, DeviceFacts(**told["facts"]))
+    rows = {}
+    for key, row in counters.iterrows():
+        params = (word.split("=") for word in row["params"].split())
+        points = tuple(sorted((name, int(value)) for name, value in params))
+        problem = Problem(int(row["height"]), int(row["width"]))
+        what = (row["kernel"], row["dtype"], row["variant"])
+        cell = Cell(*what, problem, points, row["cache_state"])
+        asked = describer.launch(cell, int(row["resident_blocks"]), IN_A_SAMPLE)
+        traffic = describer.traffic(cell)
+        if isinstance(asked, dict) and traffic is not None:
+            passes = asked["block_bytes"] / max(traffic.load.bytes, traffic.store.bytes)
+            sent = passes * asked["blocks"]
+            rows[key] = asked | {
+                "sectors_loaded": traffic.load.warp_sectors * sent if row["bytes_read"] else 0.0,
+                "sectors_stored": traffic.store.warp_sectors * sent,
+            }
+    found = pd.DataFrame.from_dict(rows, orient="index")
+    x, model = Launches.of(found), Model({n: p["value"] for n, p in told["parameters"].items()})
+    image = (found["texel_loads"] > 0) | (found["texel_stores"] > 0)
+    through = model.sectors_sent(x) * x.blocks
+    for side, other in (("sectors_loaded", "texel_loads"), ("sectors_stored", "texel_stores")):
+        found[side] = np.where(image & (found[other] > 0), through, found[side])
+    found["dram_read"], found["dram_written"] = model.dram_bytes(x)
+    found["warps"] = np.minimum(x.resident, np.ceil(x.blocks / x.multiprocessors)) * x.warps
+    found["seconds"] = model.seconds(x)
+    alone = model.limits(x)
+    found["limit"] = np.array(LIMITS)[np.stack([alone[n] for n in LIMITS]).argmax(axis=0)]
+    return found
+
+
+def deviations(predicted: Any, counted: Any) -> Any:
+    """Logarithms of counted over predicted; none where next to nothing was counted."""
+    least = LEAST_BYTES if "bytes" in str(counted.name) else 1.0
+    usable = (counted >= least) & (predicted > 0)
+    return np.log(counted / predicted.where(usable)).to_numpy(np.float64)
+
+
+def limits(named: Any, counted: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """By the limit that the model names: launches, and the median of what was counted of each unit.
+
+    Units' figures are percent of what they can do at most.
+    """
+    units = [f"{unit}_percent" for mine in UNITS.values() for unit in mine]
     return {
-        kernel: [
-            len(mine),
-            round(float(np.mean(np.array(mine) <= NEAR)), 4),
-            round(float(np.median(mine)), 4),
-            round(max(mine), 4),
-        ]
-        for kernel, mine in losses.items()
+        str(limit): {"launches": len(rows)} | {u: float(rows[u].median()) for u in units}
+        for limit, rows in counted.groupby(named)
     }
 
 
 def main() -> None:
     """Write one file."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("step", choices=("describe", "held", "unseen"))
+    plain = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
+    parser.add_argument("step", choices=("describe", "held", "unseen", "counted"))
     parser.add_argument("out", type=Path)
-    parser.add_argument("--record", type=Path)
+    parser.add_argument("--record", type=Path, nargs="+")
+    parser.add_argument("--counters", type=Path)
+    parser.add_argument("--model", type=Path)
     parser.add_argument("--cells", type=Path)
     parser.add_argument("--unseen", nargs="+", metavar="NAME=FILE", default=[])
     parser.add_argument("--facts", type=Path)
     parser.add_argument("--l2-bytes", type=int, default=L2_BYTES, help="of the device; an H200's")
     given = parser.parse_args()
     if given.step == "describe":
-        described_cells(given.record).to_parquet(given.out)
+        described_cells(given.record[0]).to_parquet(given.out)
+        return
+    if given.step == "counted":
+        write_json(given.out, counted(given.counters, given.record, given.model))
         return
     cells = pd.read_parquet(given.cells)
     if given.step == "held":

@@ -97,11 +97,8 @@ class Recorded:
     @property
     def priors(self) -> list[Prior]:
         """What this group tells to the search of another one."""
-        best = float(self.median_s.min())
-        return [
-            Prior(c.params, float(s) / best)
-            for c, s in zip(self.candidates, self.median_s, strict=True)
-        ]
+        slower = self.median_s / self.median_s.min()
+        return [Prior(c.params, float(s)) for c, s in zip(self.candidates, slower, strict=True)]
 
 
 def recorded(folder: Path, tolerance: float) -> Iterator[Recorded]:
@@ -195,9 +192,8 @@ def replayed(group: Recorded, settings: SearchSettings, seed: int, priors: list[
                     first = len(begun)
             at = taken.get(ask.place, 0)
             taken[ask.place] = at + ask.samples
-            planner.tell(
-                ask.place, np.take(begun[ask.place], range(at, at + ask.samples), mode="wrap")
-            )
+            samples = np.take(begun[ask.place], range(at, at + ask.samples), mode="wrap")
+            planner.tell(ask.place, samples)
     verdict = planner.verdict()
     assert verdict.best is not None
     left = np.setdiff1d(np.arange(len(group.candidates)), list(begun))
@@ -221,15 +217,6 @@ def ordered(group: Recorded, order: Sequence[int]) -> Run:
     return Run(first, len(order), 0, not group.hits[best])
 
 
-def aligned(group: Recorded) -> list[int]:
-    """The blocks of a sensible grid: few widths, whole warps."""
-    return [
-        place
-        for place, c in enumerate(group.candidates)
-        if dict(c.params).get("block_x") in GRID_X and c.threads % WARP == 0
-    ]
-
-
 def own_ways(
     groups: Sequence[Recorded],
 ) -> dict[str, Callable[[Recorded, int], Run | None]]:
@@ -242,20 +229,20 @@ def own_ways(
         source = others[int(np.random.default_rng([seed, 2]).integers(len(others)))]
         return replayed(group, SearchSettings(SearchMode.GUIDED), seed, source.priors)
 
-    def at_random(group: Recorded, seed: int) -> Run:
-        draw = np.random.default_rng([seed, 3])
-        return ordered(group, draw.permutation(len(group.candidates)).tolist())
+    def drawn(group: Recorded, places: Sequence[int], *seed: int) -> Run:
+        return ordered(group, np.random.default_rng(seed).permutation(places).tolist())
 
     def grid(group: Recorded, seed: int) -> Run | None:
-        places = aligned(group) if group.key[0] in TWO_D else []
-        draw = np.random.default_rng([seed, 4])
-        return ordered(group, draw.permutation(places).tolist()) if places else None
+        """The blocks of a sensible grid: few widths, whole warps."""
+        shapes = [(dict(c.params).get("block_x"), c.threads) for c in group.candidates]
+        places = [i for i, (x, n) in enumerate(shapes) if x in GRID_X and n % WARP == 0]
+        return drawn(group, places, seed, 4) if group.key[0] in TWO_D and places else None
 
     return {
         GUIDED: lambda g, s: replayed(g, SearchSettings(SearchMode.GUIDED), s, []),
         "guided, transfer": transferred,
         "race": lambda g, s: replayed(g, SearchSettings(SearchMode.RACE), s, []),
-        "random": at_random,
+        "random": lambda g, s: drawn(g, range(len(g.candidates)), s, 3),
         "aligned grid": grid,
     }
 
@@ -269,33 +256,19 @@ def peers(
     with tempfile.TemporaryDirectory() as folder:
         files = (Path(folder) / f"{number}.json" for number in range(len(groups)))
         spaces = [tuner_space(group, file) for group, file in zip(groups, files, strict=True)]
-        asked = {
-            "groups": [space for space in spaces if space is not None],
-            "strategies": list(strategies),
-            "seeds": list(range(seeds)),
-        }
-        done = subprocess.run(
-            [str(python), str(script)],
-            input=json.dumps(asked),
-            stdout=subprocess.PIPE,
-            encoding="utf-8",
-            env=env,
-            check=True,
-        )
-    found = json.loads(done.stdout)
+        asked = {"groups": [s for s in spaces if s], "strategies": list(strategies)}
+        told = json.dumps(asked | {"seeds": list(range(seeds))})
+        command = [str(python), str(script)]
+        said = subprocess.check_output(command, input=told, encoding="utf-8", env=env)
+    found = json.loads(said)
     by_name = {group.name: group for group in groups}
     runs = {
         (name, f"Kernel Tuner, {strategy}"): [ordered(by_name[name], order) for order in orders]
         for name, of_group in found["orders"].items()
         for strategy, orders in of_group.items()
     }
-    about = {
-        "version": found["version"],
-        "processor_s": round(found["seconds"]),
-        "seeds": seeds,
-        "most_share": PEER_SHARE,
-    }
-    return about, runs
+    about = {"version": found["version"], "processor_s": round(found["seconds"])}
+    return about | {"seeds": seeds, "most_share": PEER_SHARE}, runs
 
 
 def tuner_space(group: Recorded, file: Path) -> dict[str, Any] | None:
@@ -315,23 +288,19 @@ def tuner_space(group: Recorded, file: Path) -> dict[str, Any] | None:
         restrictions = [f"block_x * block_y <= {most}"]
     key = dict(zip(GROUP, group.key, strict=True))
     file.write_text(cache_text(ExportGroup(key, group.rows, list(axes))), encoding="utf-8")
-    return {
-        "name": group.name,
-        "cache": str(file),
-        "cells": [[p[n] for n in axes] for p in params],
-        "restrictions": restrictions,
-        "most": max(1, round(PEER_SHARE * len(params))),
-    }
-
-
-def quantile(values: Sequence[float], share: float) -> float:
-    """An observed value, so that a miss (infinite) counts as what it is."""
-    return float(np.quantile(np.asarray(values, dtype=np.float64), share, method="higher"))
+    cells = [[p[n] for n in axes] for p in params]
+    told = {"name": group.name, "cache": str(file), "cells": cells, "restrictions": restrictions}
+    return told | {"most": max(1, round(PEER_SHARE * len(params)))}
 
 
 def finite(value: float) -> float | None:
     """For JSON: None stands for never."""
-    return round(value, 4) if np.isfinite(value) else None
+    return round(float(value), 4) if np.isfinite(value) else None
+
+
+def middle_and_worst(values: Sequence[float]) -> list[float | None]:
+    """Median and 95th percentile; observed values, so that a miss (infinite) counts as one."""
+    return [finite(q) for q in np.quantile(np.asarray(values, float), (0.5, 0.95), method="higher")]
 
 
 def told(runs: Sequence[tuple[Recorded, Run]]) -> dict[str, Any]:
@@ -342,26 +311,23 @@ def told(runs: Sequence[tuple[Recorded, Run]]) -> dict[str, Any]:
     """
     firsts = [float("inf") if r.first is None else float(r.first) for _, r in runs]
     sizes = [len(g.candidates) for g, _ in runs]
-    shares = [r.cells / n for (_, r), n in zip(runs, sizes, strict=True)]
     samples = [r.samples / g.swept_samples for g, r in runs]
     promised = [r.promised for _, r in runs if r.promised is not None]
+    within_5 = [first <= size / 20 for first, size in zip(firsts, sizes, strict=True)]
     found: dict[str, Any] = {
         "runs": len(runs),
-        "first": [finite(quantile(firsts, q)) for q in (0.5, 0.95)],
-        "within_5": finite(
-            float(np.mean([f <= n / 20 for f, n in zip(firsts, sizes, strict=True)]))
-        ),
-        "cells": [finite(quantile([r.cells for _, r in runs], q)) for q in (0.5, 0.95)],
-        "cells_share": [finite(quantile(shares, q)) for q in (0.5, 0.95)],
-        "wrong": finite(float(np.mean([r.wrong for _, r in runs]))),
+        "first": middle_and_worst(firsts),
+        "within_5": finite(np.mean(within_5)),
+        "cells": middle_and_worst([r.cells for _, r in runs]),
+        "cells_share": middle_and_worst([r.cells / len(g.candidates) for g, r in runs]),
+        "wrong": finite(np.mean([r.wrong for _, r in runs])),
     }
     if any(samples):
-        found["samples_share"] = [finite(quantile(samples, q)) for q in (0.5, 0.95)]
-        seconds = [r.seconds for _, r in runs]
-        found["processor_s"] = [finite(quantile(seconds, q)) for q in (0.5, 0.95)]
+        found["samples_share"] = middle_and_worst(samples)
+        found["processor_s"] = middle_and_worst([r.seconds for _, r in runs])
     if promised:
-        found["promised"] = finite(float(np.mean(promised)))
-        found["beaten"] = finite(float(np.mean([r.beaten for _, r in runs])))
+        found["promised"] = finite(np.mean(promised))
+        found["beaten"] = finite(np.mean([r.beaten for _, r in runs]))
     return found
 
 
@@ -407,15 +373,10 @@ def main() -> None:
             found = [way(group, seed) for seed in range(seeds)]
             runs[group.name, name] = [run for run in found if run is not None]
         print(f"{name}: done", file=sys.stderr)
-    record: dict[str, Any] = {
-        "seeds": given.seeds,
-        "other_seeds": given.other_seeds,
-        "tolerance": tolerance,
-        "groups": len(groups),
-        "settings": asdict(SearchSettings(SearchMode.GUIDED)),
-        "cores": os.cpu_count(),
-        "numpy": np.__version__,
-    }
+    record: dict[str, Any] = {"seeds": given.seeds, "other_seeds": given.other_seeds}
+    record |= {"tolerance": tolerance, "groups": len(groups)}
+    record |= {"settings": asdict(SearchSettings(SearchMode.GUIDED))}
+    record |= {"cores": os.cpu_count(), "numpy": np.__version__}
     if given.kernel_tuner is None or not given.kernel_tuner.exists():
         print("Kernel Tuner is left out: --kernel-tuner names no interpreter.", file=sys.stderr)
     else:

@@ -29,7 +29,7 @@ import threading
 import time
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -71,28 +71,20 @@ _SPIN = """
 """
 
 
-_COMMON = {"dtypes": ["float"], "sizes": [48, 64], "cache": ["warm"]}
 SWEEPS: dict[str, Any] = {
-    COPY: {
-        **_COMMON,
-        "variants": ["element"],
-        "axes": {"block_x": [8, 16, 32, 512], "block_y": [4, 8]},
-    },
-    SPIN: {**_COMMON, "variants": ["plain"], "axes": {"block_x": [32, 64, 128, 256]}},
+    COPY: {"variants": ["element"], "axes": {"block_x": [8, 16, 32, 512], "block_y": [4, 8]}},
+    SPIN: {"variants": ["plain"], "axes": {"block_x": [32, 64, 128, 256]}},
 }
+for _sweep in SWEEPS.values():
+    _sweep |= {"dtypes": ["float"], "sizes": [48, 64], "cache": ["warm"]}
+MEASURE = {"repeats": REPEATS, "min_samples": SAMPLES, "max_samples": SAMPLES, "warmup": 0}
+MEASURE |= {"cell_timeout_s": CELL_TIMEOUT_S, "cells_per_shard": 4}
 SETTINGS: dict[str, Any] = {
     "run": RUN,
     "backend": "opencl",
     "only": list(SWEEPS),
     "kernels": SWEEPS,
-    "measure": {
-        "repeats": REPEATS,
-        "min_samples": SAMPLES,
-        "max_samples": SAMPLES,
-        "warmup": 0,
-        "cell_timeout_s": CELL_TIMEOUT_S,
-        "cells_per_shard": 4,
-    },
+    "measure": MEASURE,
     "chapters": None,
 }
 
@@ -193,7 +185,6 @@ class Attack:
     starts_after_last: int = 0
     _kills: Counter[int] = field(default_factory=Counter)
     _timers: list[threading.Timer] = field(default_factory=list)
-    _began: float = field(default_factory=time.monotonic)
 
     def play(self) -> None:
         """Let all strikes fall, then start until the run is complete."""
@@ -212,7 +203,7 @@ class Attack:
 
     def _note(self, event: str) -> None:
         if self.verbose:
-            print(f"  {time.monotonic() - self._began:7.2f}  {event}", flush=True)
+            print(f"  {datetime.now():%H:%M:%S}  {event}", flush=True)
 
     def _count(self, strike: Strike, what: str) -> None:
         self.counted[f"{strike.kind}: {strike.place}"] += 1
@@ -298,12 +289,11 @@ class Attack:
 
     def _await(self, place: str, start: Run) -> bool:
         """Wait for the target; strikes at Snakemake also wait until it has a job at work."""
-        deadline = time.monotonic() + TARGET_LIMIT_S
-        while time.monotonic() < deadline and not start.ended:
-            if self._targets(place) and (place in (WORKER, JOB) or self._targets(JOB)):
-                return True
+        deadline, present = time.monotonic() + TARGET_LIMIT_S, False
+        while time.monotonic() < deadline and not start.ended and not present:
             time.sleep(0.02)
-        return False
+            present = all(map(self._targets, (place, place if place == WORKER else JOB)))
+        return present
 
     def _targets(self, place: str) -> list[Process]:
         """Whom a strike at `place` meets."""
@@ -375,14 +365,13 @@ def judge(attack: Attack) -> Iterator[Finding]:
 
 def planned_cells() -> dict[tuple[Any, ...], int]:
     """Threads a block of each cell, from SWEEPS alone: no error of the plan is shared."""
-    found = {}
-    for name, sweep in SWEEPS.items():
-        axes = sorted(sweep["axes"])
-        for size, *point in itertools.product(sweep["sizes"], *(sweep["axes"][a] for a in axes)):
-            at = dict(zip(axes, point, strict=True))
-            key = (name, size, size, at["block_x"], at.get("block_y"))
-            found[key] = at["block_x"] * at.get("block_y", 1)
-    return found
+    return {
+        (name, size, size, x, y): x * (y or 1)
+        for name, sweep in SWEEPS.items()
+        for size in sweep["sizes"]
+        for x in sweep["axes"]["block_x"]
+        for y in sweep["axes"].get("block_y", [None])
+    }
 
 
 def judge_dataset(folder: Path) -> Iterator[Finding]:
@@ -396,44 +385,37 @@ def judge_dataset(folder: Path) -> Iterator[Finding]:
         yield Finding("data set unreadable", str(err))
         return
     planned = planned_cells()
-    counted = Counter(_key(row) for row in rows)
-    if counted.keys() != planned.keys() or max(counted.values()) > 1:
-        text = f"{len(planned)} cells planned, {len(rows)} rows, {len(counted)} cells"
-        yield Finding("wrong rows", text)
-    for row in rows:
-        if (key := _key(row)) not in planned:
-            continue
-        status = "too_many_threads" if planned[key] > THREAD_LIMIT else "ok"
-        if row["status"] != status:
+    names = ("kernel", "height", "width", "block_x", "block_y")
+    keys = [tuple(row.get(name) for name in names) for row in rows]
+    if Counter(keys) != Counter([*planned]):
+        yield Finding("wrong rows", f"{len(planned)} cells planned, {len(rows)} rows")
+    for key, row in zip(keys, rows, strict=True):
+        status = "too_many_threads" if planned.get(key, 0) > THREAD_LIMIT else "ok"
+        if key in planned and row["status"] != status:
             text = f"{key} is '{row['status']}': {row['message']}"
             yield Finding("innocent cell blamed", text)
-        elif status == "ok":
+        elif row["status"] == "ok":
             yield from (Finding("wrong rows", f"{key}: {text}") for text in _implausible(row))
-
-
-def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(row.get(name) for name in ("kernel", "height", "width", "block_x", "block_y"))
 
 
 def _implausible(row: Mapping[str, Any]) -> Iterator[str]:
     """What in the values of an ``ok`` row cannot be, or contradicts the rest of the row."""
-    samples = np.array(row["samples_s"], dtype=float)
-    counts = row["repeat_samples"]
+    samples, counts = np.array(row["samples_s"], dtype=float), row["repeat_samples"]
     if len(counts) != REPEATS or min(counts) < SAMPLES or sum(counts) != len(samples):
         yield f"{counts} samples in {REPEATS} repeats"
         return
     if not ((samples > 0) & (samples <= CELL_TIMEOUT_S)).all():
         yield "a sample is no time, or longer than a launch may take"
     medians = [float(np.median(part)) for part in np.split(samples, np.cumsum(counts)[:-1])]
-    if not np.allclose(medians, row["repeat_medians_s"], rtol=1e-12):
-        yield "medians of the repeats are not those of their samples"
-    if not math.isclose(math.exp(np.log(medians).mean()), row["median_s"], rel_tol=1e-9):
-        yield "the median is not that of its repeats"
     n_bytes = 4 * row["height"] * row["width"]
-    if row["bytes_read"] != n_bytes or row["bytes_written"] != n_bytes:
-        yield "a wrong number of bytes"
-    if not math.isclose(row["bandwidth_gbs"], 2e-9 * n_bytes / row["median_s"], rel_tol=1e-9):
-        yield "the bandwidth is not bytes over time"
+    for what, found, expected in (
+        ("repeat_medians_s", row["repeat_medians_s"], medians),
+        ("median_s", row["median_s"], math.exp(np.log(medians).mean())),
+        ("bytes", [row["bytes_read"], row["bytes_written"]], [n_bytes] * 2),
+        ("bandwidth_gbs", row["bandwidth_gbs"], 2e-9 * n_bytes / row["median_s"]),
+    ):
+        if not np.allclose(found, expected, rtol=1e-9, atol=0):
+            yield f"{what} is {found}, not {expected}"
     if not row["median_low_s"] <= row["median_s"] <= row["median_high_s"]:
         yield "the median is outside of its interval"
     if not row["verified_words"] or row["wrong_words"] != 0:
@@ -442,42 +424,30 @@ def _implausible(row: Mapping[str, Any]) -> Iterator[str]:
 
 def judge_products(results: Path) -> Iterator[Finding]:
     """Whether every product of a complete run can be read as what its name says."""
+    readers: dict[str, Callable[[bytes], Any]] = {
+        ".json": json.loads,
+        ".svg": ET.fromstring,
+        ".parquet": lambda raw: pq.ParquetFile(pa.BufferReader(raw)).read(),
+        # Readers look for the end within the last kilobyte.
+        ".pdf": lambda raw: raw[-1024:].index(b"%%EOF") + raw[:5].index(b"%PDF-"),
+    }
     for path in products(results):
-        if (reason := _unreadable(path)) is not None:
-            yield Finding("damaged product left", f"{path.relative_to(results)}: {reason}")
+        try:
+            raw = path.read_bytes()
+            readers.get(path.suffix, lambda raw: raw[0])(raw)
+        except (ValueError, LookupError, ET.ParseError, OSError, pa.ArrowException) as err:
+            text = f"{path.relative_to(results)}: {str(err).splitlines()[:1]}"
+            yield Finding("damaged product left", text)
 
 
 def products(results: Path) -> list[Path]:
     """The files of a run that a reader may open: without logs, caches and what was set aside."""
-    return sorted(
-        path
-        for path in results.rglob("*")
-        if path.is_file()
-        and path.relative_to(results).parts[0] not in ("logs", "quarantine")
-        and not any(part.startswith(".") for part in path.relative_to(results).parts)
-        and path.name != "plan.json"
-    )
-
-
-def _unreadable(path: Path) -> str | None:
-    raw = path.read_bytes()
-    if not raw:
-        return "empty"
-    try:
-        match path.suffix:
-            case ".json":
-                json.loads(raw)
-            case ".svg":
-                ET.fromstring(raw)
-            case ".parquet":
-                pq.ParquetFile(path).read()
-            case ".pdf":
-                # Readers look for the end within the last kilobyte.
-                if not (raw.startswith(b"%PDF-") and b"%%EOF" in raw[-1024:]):
-                    return "not a whole PDF"
-    except (ValueError, ET.ParseError, OSError, pa.ArrowException) as err:
-        return str(err).split("\n")[0]
-    return None
+    found = []
+    for path in sorted(p for p in results.rglob("*") if p.is_file() and p.name != "plan.json"):
+        parts = path.relative_to(results).parts
+        if parts[0] not in ("logs", "quarantine") and not any(p.startswith(".") for p in parts):
+            found.append(path)
+    return found
 
 
 class Stage:
@@ -548,15 +518,15 @@ def chaos(seed: str, strikes: int, minutes: float, out: Path, replay: int | None
     found = _figures(seed, rounds, time.monotonic() - began)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps({k: v for k, v in found.items() if k != "rounds_with_findings"}, indent=1))
+    print(json.dumps({**found, "rounds_with_findings": "in the file"}, indent=1))
     return bool(found["violations_by_kind"])
 
 
 def _figures(seed: str, rounds: list[Attack], seconds: float) -> dict[str, Any]:
     """The figures of a chaos run. However many cells show it, a promise breaks once a round."""
     strikes: Counter[str] = sum((r.counted for r in rounds), Counter())
-    violations = Counter(kind for r in rounds for kind in {f.kind for f in r.findings})
-    blamed = sum(f.kind == "innocent cell blamed" for r in rounds for f in r.findings)
+    told = {r.drawn.number: [asdict(f) for f in r.findings] for r in rounds if r.findings}
+    kinds = [f.kind for r in rounds for f in r.findings]
     commit = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -572,21 +542,16 @@ def _figures(seed: str, rounds: list[Attack], seconds: float) -> dict[str, Any]:
         "strikes": strikes.total(),
         "strikes_by_kind": dict(sorted(strikes.items())),
         "most_starts_after_the_last_strike": max(r.starts_after_last for r in rounds),
-        "innocent_cells_with_a_fault_status": blamed,
-        "violations_by_kind": dict(violations),
-        "rounds_with_findings": [
-            {"round": r.drawn.number, "findings": [asdict(f) for f in r.findings]}
-            for r in rounds
-            if r.findings
-        ],
+        "innocent_cells_with_a_fault_status": kinds.count("innocent cell blamed"),
+        "violations_by_kind": Counter(k for fs in told.values() for k in {f["kind"] for f in fs}),
+        "rounds_with_findings": [{"round": n, "findings": found} for n, found in told.items()],
     }
 
 
 def main() -> None:
     """Read the command line; exit status 1 if a promise was broken."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    plain = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
     parser.add_argument("--seed", default=str(SystemRandom().randrange(2**32)), help="of the draws")
     parser.add_argument("--strikes", type=int, default=200, help="end after so many")
     parser.add_argument("--minutes", type=float, default=25.0, help="or after so long")

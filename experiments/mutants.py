@@ -5,9 +5,9 @@
 
 A change is one of CHANGES at a place drawn from the library's syntax trees: another comparison,
 operator, constant or connective. It is made in a copy of the tracked files. First run the test
-files that import the changed module, then those that import one of its importers, then all of
-tests/unit; the first failure kills the mutant. Lines that no result depends on (texts of errors,
-type hints, docstrings) are not drawn. Prints each mutant that survives, and the share killed.
+files that import the changed module, then all of tests/unit; the first failure kills the mutant.
+Lines that no result depends on (texts of errors, type hints, docstrings) are not drawn. Prints each
+mutant that survives, and the share killed.
 """
 
 from __future__ import annotations
@@ -80,12 +80,8 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
     lines = text.split("\n")
     tree = ast.parse(text)
     # What an error says is no result.
-    said = {
-        id(part)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Raise)
-        for part in ast.walk(node)
-    }
+    errors = (node for node in ast.walk(tree) if isinstance(node, ast.Raise))
+    said = {id(part) for node in errors for part in ast.walk(node)}
     for node in (node for node in ast.walk(tree) if id(node) not in said):
         match node:
             case ast.Compare(left=left, ops=[operator], comparators=[right]):
@@ -93,9 +89,8 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
             case ast.BinOp(left=left, op=op, right=right) if not isinstance(left, ast.JoinedStr):
                 yield from _between(path, lines, left, right, OPERATORS.get(type(op)))
             case ast.BoolOp(op=op, values=[left, right, *_]):
-                yield from _between(
-                    path, lines, left, right, "or" if isinstance(op, ast.And) else "and"
-                )
+                other = "or" if isinstance(op, ast.And) else "and"
+                yield from _between(path, lines, left, right, other)
             case ast.Constant(value=bool() as value):
                 yield Mutant(path, node.lineno, node.col_offset, str(value), str(not value))
             case ast.Constant(value=int() | float() as value) if node.lineno == node.end_lineno:
@@ -132,69 +127,30 @@ def drawn(count: int, seed: int) -> list[Mutant]:
     return list(lines.values())[:count]
 
 
-def imports_of(path: Path, name: str) -> set[str]:
-    """The modules of the library that a file imports; `name` is the file's own dotted name."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            above = name.split(".")[: -node.level] if node.level else []
-            base = ".".join([*above, *filter(None, [node.module])])
-            found |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
-    return {module for module in found if module.startswith(LIBRARY.name)}
+def files_near(module: str) -> list[str]:
+    """The test files that import `module` or something from it."""
+    folder, _, name = module.rpartition(".")
+    own = rf"{re.escape(module)}\b|from {re.escape(folder)} import .*\b{name}\b"
+    tests = sorted((ROOT / "tests/unit").rglob("test_*.py"))
+    return [str(p.relative_to(ROOT)) for p in tests if re.search(own, p.read_text("utf-8"))]
 
 
-class Tests:
-    """Which test files to run for a module, nearest first."""
-
-    def __init__(self) -> None:
-        library = ROOT / LIBRARY
-        self.importers: dict[str, set[str]] = {}
-        for path in library.rglob("*.py"):
-            name = dotted(path.relative_to(library.parent))
-            for module in imports_of(path, name):
-                self.importers.setdefault(module, set()).add(name)
-        self.files: dict[str, set[str]] = {}
-        for path in sorted((ROOT / "tests/unit").rglob("test_*.py")):
-            for module in imports_of(path, path.stem):
-                self.files.setdefault(module, set()).add(str(path.relative_to(ROOT)))
-
-    def rings(self, module: str) -> Iterator[list[str]]:
-        """Test files that import `module`, then those of its importers, then all."""
-        near = self.files.get(module, set())
-        second = {f for i in self.importers.get(module, ()) for f in self.files.get(i, ())} - near
-        yield from (sorted(ring) for ring in (near, second) if ring)
-        yield ["tests/unit"]
-
-
-def dotted(path: Path) -> str:
-    """``gpushmoo.core.space`` of ``gpushmoo/core/space.py``."""
-    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
-
-
-def is_killed(mutant: Mutant, copy: Path, tests: Tests) -> bool:
+def is_killed(mutant: Mutant, copy: Path) -> bool:
     """Whether a test fails with this change in `copy`."""
     file = copy / mutant.path
     text = file.read_text(encoding="utf-8")
     file.write_text(mutant.applied(text), encoding="utf-8")
-    module = dotted(mutant.path.relative_to(LIBRARY.parent))
+    parts = mutant.path.relative_to(LIBRARY.parent).with_suffix("").parts
+    module = ".".join(parts).removesuffix(".__init__")
     # The copy's modules before those of the clone that made the environment.
     environment = {**os.environ, "PYTHONPATH": str(copy / LIBRARY.parent)}
     options = ["-q", "-x", "--no-header", "-p", "no:cacheprovider", "--dist", "loadfile"]
     try:
-        for files in tests.rings(module):
+        for files in filter(None, (files_near(module), ["tests/unit"])):
             workers = ["-n", "2"] if files == ["tests/unit"] else []
             command = [sys.executable, "-m", "pytest", *options, *workers, *files]
-            done = subprocess.run(
-                command,
-                cwd=copy,
-                env=environment,
-                capture_output=True,
-                timeout=LIMIT_S,
-                check=False,
-            )
-            if done.returncode:
+            how = {"cwd": copy, "env": environment, "timeout": LIMIT_S}
+            if subprocess.run(command, capture_output=True, check=False, **how).returncode:
                 return True
     except subprocess.TimeoutExpired:
         return True
@@ -208,13 +164,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(2)))
-    parser.add_argument("--list", action="store_true", help="say what is drawn, and test nothing")
     options = parser.parse_args()
     print(f"make mutants SEED={options.seed} COUNT={options.count}", flush=True)
     mutants = drawn(options.count, options.seed)
-    if options.list:
-        print(*mutants, sep="\n")
-        return
     survivors = []
     began = time.monotonic()
     with TemporaryDirectory() as place:
@@ -222,7 +174,7 @@ def main() -> None:
         subprocess.run(["git", "clone", "-q", str(ROOT), str(copy)], check=True)
         (copy / ".venv").symlink_to(Path(sys.prefix))
         for number, mutant in enumerate(mutants, start=1):
-            killed = is_killed(mutant, copy, Tests())
+            killed = is_killed(mutant, copy)
             print(f"{number:4} {'killed  ' if killed else 'SURVIVED'} {mutant}", flush=True)
             survivors += [] if killed else [str(mutant)]
     share = 1.0 - len(survivors) / len(mutants)

@@ -55,27 +55,15 @@ def shards_in(folder: Path) -> list[Path]:
     return sorted(p for p in found if UNPACKED not in p.parts)
 
 
-def without_moments(table: pa.Table) -> pa.Table:
-    """The cells as `restored` has them."""
-    place = table.schema.get_field_index(MOMENTS)
-    none = pa.array([[]] * len(table), table.schema.field(place).type)
-    return table.set_column(place, table.schema.field(place), none)
-
-
 def packed_table(folder: Path) -> pa.Table:
     """All shards of `folder`, without the columns that can be computed of every shard."""
     shards = {path: read_shard(path) for path in shards_in(folder)}
     tables = [table.replace_schema_metadata() for table, _ in shards.values()]
     names = [KEY, *DERIVED]
-    again = [
-        restored(t.drop_columns(names), m["axes"], m["device"]["cache"])
-        for t, (_, m) in zip(tables, shards.values(), strict=True)
-    ]
-    same = [
-        name
-        for name in names
-        if all(a.column(name).equals(t.column(name)) for a, t in zip(again, tables, strict=True))
-    ]
+    told = [(metadata["axes"], metadata["device"]["cache"]) for _, metadata in shards.values()]
+    again = [restored(t.drop_columns(names), *m) for t, m in zip(tables, told, strict=True)]
+    pairs = list(zip(again, tables, strict=True))
+    same = [n for n in names if all(a.column(n).equals(t.column(n)) for a, t in pairs)]
     print(f"kept, as they do not follow bit for bit: {sorted({*names} - {*same})}")
     kept = [t.drop_columns([MOMENTS, *same]) for t in tables]
     for number, (path, (_, metadata)) in enumerate(shards.items()):
@@ -95,9 +83,8 @@ def smallest_forms(table: pa.Table) -> dict[str, list[str]]:
     forms: dict[str, list[str]] = {"use_dictionary": [], "use_byte_stream_split": []}
     for field in table.schema:
         listed = pa.types.is_list(field.type)
-        kind = field.type.value_type if listed else field.type
         leaf = f"{field.name}.list.element" if listed else field.name
-        if pa.types.is_floating(kind):
+        if pa.types.is_floating(field.type.value_type if listed else field.type):
             sizes = {form: written(table.select([field.name]), **{form: [leaf]}) for form in forms}
             forms[min(sizes, key=lambda form: sizes[form])].append(leaf)
         elif field.name != PROVENANCE:
@@ -122,11 +109,11 @@ def pack(folder: Path) -> None:
         unpack(folder / PACKED, Path(scratch))
         for path in shards:
             name = path.relative_to(folder)
-            (own_cells, told), (cells, metadata) = (
-                read_shard(Path(scratch) / name),
-                read_shard(path),
-            )
-            if told != metadata or not own_cells.equals(without_moments(cells)):
+            (own_cells, told), (cells, metadata) = map(read_shard, (Path(scratch) / name, path))
+            place = cells.schema.get_field_index(MOMENTS)
+            left_out = pa.array([[]] * len(cells), cells.schema.field(place).type)
+            cells = cells.set_column(place, cells.schema.field(place), left_out)
+            if told != metadata or not own_cells.equals(cells):
                 raise SystemExit(f"{folder}: {name} is not what was packed")
     for path in shards:
         path.unlink()

@@ -27,6 +27,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +70,7 @@ class Peer:
 
     def rates(self) -> Rates:
         """GB/s of the median sample of both launches."""
-        found = {}
-        for launch, bound in self.bound.items():
-            found[launch] = self.gb / float(np.median(timed(bound, SAMPLES)))
-        return found
+        return {n: self.gb / float(np.median(timed(b, SAMPLES))) for n, b in self.bound.items()}
 
 
 def timed(bound: PreparedLaunch, samples: int) -> list[float]:
@@ -87,16 +85,6 @@ def axes_of(kernel: str, multiprocessors: int) -> dict[str, list[int]]:
     return axes | ({"grid": [w * multiprocessors for w in WAVES]} if kernel == "stream_dot" else {})
 
 
-def is_theirs(cell: Cell, multiprocessors: int) -> bool:
-    """Whether BabelStream launches its kernel as `cell` is launched."""
-    grid = dict(cell.params).get("grid", THEIR_WAVES * multiprocessors)
-    return (cell["threads"], cell["unroll"], grid) == (
-        THEIR_THREADS,
-        1,
-        THEIR_WAVES * multiprocessors,
-    )
-
-
 def opened(device: CudaDevice, function: str, dtype: str, n: int) -> Peer:
     """Sweep our kernel of `function`; both launches that are kept are verified."""
     kernel, variant = FUNCTIONS[function]
@@ -109,10 +97,10 @@ def opened(device: CudaDevice, function: str, dtype: str, n: int) -> Peer:
     bounds = {cell: space.bind(program, cell) for cell in cells}
     medians = {cell: float(np.median(timed(bound, TRIES))) for cell, bound in bounds.items()}
     best = min(cells, key=lambda cell: medians[cell])
-    kept = {
-        "best": best,
-        "theirs": next(cell for cell in cells if is_theirs(cell, multiprocessors)),
-    }
+    # As BabelStream launches its kernel.
+    own = {"threads": THEIR_THREADS, "unroll": 1, "grid": THEIR_WAVES * multiprocessors}
+    (theirs,) = (cell for cell in cells if dict(cell.params).items() <= own.items())
+    kept = {"best": best, "theirs": theirs}
     for cell in kept.values():
         space.poison()
         bounds[cell].run()
@@ -124,23 +112,15 @@ def opened(device: CudaDevice, function: str, dtype: str, n: int) -> Peer:
 
 
 def babelstream(binary: Path, dtype: str, n: int) -> dict[str, Rates]:
-    """GB/s of each function by its fastest call."""
+    """GB/s of each function by its fastest call. Raises SystemExit where one is not printed."""
     command = [str(binary), "--csv", "-s", str(n), "-n", str(CALLS)]
     command += ["--float"] if dtype == "float" else []
     # Its check of the float sum fails whatever computes it: its own reference is a running sum.
-    return read_csv(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
-
-
-def read_csv(text: str) -> dict[str, Rates]:
-    """The lines of FUNCTIONS in what BabelStream prints. Raises SystemExit where one is missing."""
+    text = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     rows = {line.split(",")[0]: line.split(",")[1:] for line in text.splitlines()}
-    missing = [name for name in FUNCTIONS if len(rows.get(name, ())) != 7]
-    if missing:
+    if missing := [name for name in FUNCTIONS if len(rows.get(name, ())) != 7]:
         raise SystemExit(f"BabelStream printed no line of {missing[0]}:\n{text}")
-    found = {}
-    for name in FUNCTIONS:
-        found[name] = {"max": float(rows[name][3]) * 1e-3}
-    return found
+    return {name: {"max": float(rows[name][3]) * 1e-3} for name in FUNCTIONS}
 
 
 def rounds_of(
@@ -161,30 +141,24 @@ def rounds_of(
 
 def ratios(rounds: Sequence[Rates]) -> dict[str, dict[str, float]]:
     """Ours over theirs, within a round: median with its 95 % interval, least and greatest."""
-    pairs = {
-        "best launch, median, over max": ("best", "max"),
-        "their launch, median, over max": ("theirs", "max"),
-    }
     found = {}
-    for name, (ours, theirs) in pairs.items():
-        values = [rates[ours] / rates[theirs] for rates in rounds]
+    for ours, name in (("best", "best launch"), ("theirs", "their launch")):
+        values = [rates[ours] / rates["max"] for rates in rounds]
         m = median_interval(values)
         spread = {"least": min(values), "greatest": max(values)}
-        found[name] = {"median": m.median, "low": m.low, "high": m.high, **spread}
+        interval = {"median": m.median, "low": m.low, "high": m.high}
+        found[f"{name}, median, over max"] = interval | spread
     return found
 
 
 def compared(device: CudaDevice, binary: Path, dtype: str, n: int, rounds: int) -> dict[str, Any]:
     """All that is said of one element type and length, by function."""
     ours, found = rounds_of(device, binary, dtype, n, rounds)
-    return {
-        function: {
-            "best launch": dict(ours[function].best.params),
-            "ours over theirs": ratios(found[function]),
-            "rounds_gbs": found[function],
-        }
-        for function in FUNCTIONS
-    }
+    said = {}
+    for function, rates in found.items():
+        launch = {"best launch": dict(ours[function].best.params)}
+        said[function] = launch | {"ours over theirs": ratios(rates), "rounds_gbs": rates}
+    return said
 
 
 def main() -> int:
@@ -200,20 +174,15 @@ def main() -> int:
         parser.error(f"there is no {binary}; build BabelStream with CUDA into that folder")
     with tempfile.TemporaryDirectory() as cache:
         device = CudaDevice(0, Path(cache))
-        found = [
-            {"dtype": d, "elements": n, "functions": compared(device, binary, d, n, args.rounds)}
-            for n in args.sizes
-            for d in ("double", "float")
-        ]
+        found = []
+        for n, dtype in product(args.sizes, ("double", "float")):
+            functions = compared(device, binary, dtype, n, args.rounds)
+            found.append({"dtype": dtype, "elements": n, "functions": functions})
         reading = device.reading()
-        told = {
-            "gpushmoo": __version__,
-            "device": {**asdict(device.info), "extra": dict(device.info.extra)},
-            "python": platform.python_version(),
-            "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "slowed": reading is not None and reading.slowed,
-            "compared": found,
-        }
+        told = {"gpushmoo": __version__, "python": platform.python_version()}
+        told["device"] = {**asdict(device.info), "extra": dict(device.info.extra)}
+        told["written_at"] = datetime.now(UTC).isoformat(timespec="seconds")
+        told |= {"slowed": reading is not None and reading.slowed, "compared": found}
     args.out.write_text(json.dumps(told, indent=1) + "\n")
     for part in found:
         for function, said in part["functions"].items():

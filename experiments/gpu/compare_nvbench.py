@@ -72,14 +72,11 @@ class Subject:
 
     def samples(self) -> Samples:
         """Samples in seconds of every kind, each taken as the sweep takes it."""
-        return {
-            met: [
-                Sample(self.bound, launches_of_group([self.launch_s], met), met).take()
-                for _ in range(SAMPLES)
-            ]
-            for kinds in LIKE.values()
-            for met in kinds
-        }
+        found: Samples = {}
+        for met in (met for kinds in LIKE.values() for met in kinds):
+            launches = launches_of_group([self.launch_s], met)
+            found[met] = [Sample(self.bound, launches, met).take() for _ in range(SAMPLES)]
+        return found
 
 
 def cells() -> Iterator[Cell]:
@@ -108,9 +105,8 @@ def prepare(device: CudaDevice) -> list[Subject]:
             uploaded = {n: device.upload(a) for n, a in inputs.items()}
             output = device.allocate(workload.reference(inputs).nbytes)
             buffers[key] = uploaded | {workload.output: output}
-        program = device.build(
-            folder.path, DTYPES[cell.dtype], workload.defines(cell.dtype, cell.variant)
-        )
+        defines = workload.defines(cell.dtype, cell.variant)
+        program = device.build(folder.path, DTYPES[cell.dtype], defines)
         bound = device.bind(program, workload.launch(cell), buffers[key])
         bound.run()
         launch_s = float(np.median([bound.sample(1, USUAL) for _ in range(5)]))
@@ -131,16 +127,15 @@ def host_seconds(device: CudaDevice, bound: CudaLaunch, launches: int = 50) -> f
 
 @dataclass(frozen=True)
 class Round:
-    """One cell in one round: our samples before and after, and nvbench's figures in seconds."""
+    """One cell in one round: our samples around nvbench's, and its figures in seconds."""
 
-    before: Samples
-    after: Samples
+    ours: Samples
     theirs: dict[str, float]
 
 
 def rounds(subjects: list[Subject]) -> dict[int, list[Round]]:
     """All rounds, by the place of the subject."""
-    around: dict[tuple[int, int], tuple[Samples, Samples]] = {}
+    around: dict[tuple[int, int], Samples] = {}
 
     def bench(state: nvbench.State) -> None:
         place = state.get_int64("cell")
@@ -158,7 +153,9 @@ def rounds(subjects: list[Subject]) -> dict[int, list[Round]]:
         subject.samples()
         before = subject.samples()
         state.exec(launch, batched=True)
-        around[place, state.get_int64("round")] = before, subject.samples()
+        after = subject.samples()
+        ours = {met: before[met] + after[met] for met in before}
+        around[place, state.get_int64("round")] = ours
 
     registered = nvbench.register(bench)
     registered.add_int64_axis("cell", range(len(subjects)))
@@ -171,35 +168,30 @@ def rounds(subjects: list[Subject]) -> dict[int, list[Round]]:
     found: dict[int, list[Round]] = {}
     for state in report["benchmarks"][0]["states"]:
         axes = {value["name"]: int(value["value"]) for value in state["axis_values"]}
-        told = {summary["tag"]: summary for summary in state["summaries"] or ()}
-        theirs = {name: value_of(told[tag]) for name, tag in TAGS.items() if tag in told}
-        pair = around[axes["cell"], axes["round"]]
-        found.setdefault(axes["cell"], []).append(Round(*pair, theirs))
+        told = {
+            one["tag"]: float(next(d["value"] for d in one["data"] if d["name"] == "value"))
+            for one in state["summaries"] or ()
+            if one["tag"] in TAGS.values()
+        }
+        theirs = {name: told[tag] for name, tag in TAGS.items() if tag in told}
+        ours = around[axes["cell"], axes["round"]]
+        found.setdefault(axes["cell"], []).append(Round(ours, theirs))
     return found
-
-
-def value_of(summary: dict[str, Any]) -> float:
-    """The number of a summary, in seconds."""
-    return float(next(d["value"] for d in summary["data"] if d["name"] == "value"))
 
 
 def compared(subject: Subject, found: list[Round]) -> Iterator[dict[str, Any]]:
     """A row for each of nvbench's figures and each of our kinds beside it."""
     cell = subject.cell
     for name, kinds in LIKE.items():
-        for met in kinds:
-            told = [one for one in found if name in one.theirs]
-            if not told:
-                continue
-            ours = [np.mean(one.before[met] + one.after[met]) for one in told]
-            ratios = [float(mean / one.theirs[name]) for mean, one in zip(ours, told, strict=True)]
-            median = median_interval([s for one in told for s in one.before[met] + one.after[met]])
+        told = [one for one in found if name in one.theirs]
+        for met in kinds if told else ():
+            ours = [float(np.mean(one.ours[met])) for one in told]
+            ratios = [mean / one.theirs[name] for mean, one in zip(ours, told, strict=True)]
+            median = median_interval([s for one in told for s in one.ours[met]])
+            where = {"kernel": cell.kernel, "dtype": cell.dtype, "variant": cell.variant}
+            where |= {"params": dict(cell.params), "side": cell.problem.width}
             yield {
-                "kernel": cell.kernel,
-                "dtype": cell.dtype,
-                "variant": cell.variant,
-                "params": dict(cell.params),
-                "side": cell.problem.width,
+                **where,
                 **met._asdict(),
                 "nvbench": name,
                 "is_like": met == kinds[0] and not (name == "batch" and subject.host_bound),
@@ -217,26 +209,22 @@ def compared(subject: Subject, found: list[Round]) -> Iterator[dict[str, Any]]:
 
 
 def main(out: Path) -> int:
-    """Write the comparison to `out`, print it, and say by the exit status whether it holds."""
+    """Print the comparison, write it to `out`, and say by the exit status whether it holds."""
     device = CudaDevice(0, ROOT / "results" / "compare-nvbench")
     subjects = prepare(device)
     found = rounds(subjects)
     rows = [
         row for place, subject in enumerate(subjects) for row in compared(subject, found[place])
     ]
-    worst = {
-        name: max(
-            (abs(r["ratio"] - 1) for r in rows if r["is_like"] and r["nvbench"] == name),
-            default=None,
-        )
-        for name in LIKE
-    }
+    worst = {}
+    for name in LIKE:
+        off = [abs(r["ratio"] - 1) for r in rows if r["is_like"] and r["nvbench"] == name]
+        worst[name] = max(off, default=None)
+        said = f"{100 * worst[name]:.2f} %" if off else "nothing was judged"
+        print(f"{name}: worst difference {said}; {100 * LIMIT:.0f} % is allowed")
     text = json.dumps({"device": device.info.name, "worst": worst, "cells": rows}, indent=1)
     out.write_text(text)
-    for name, difference in worst.items():
-        said = "nothing was judged" if difference is None else f"{100 * difference:.2f} %"
-        print(f"{name}: worst difference {said}; {100 * LIMIT:.0f} % is allowed")
-    return int(any(difference is None or difference > LIMIT for difference in worst.values()))
+    return int(any(off is None or off > LIMIT for off in worst.values()))
 
 
 if __name__ == "__main__":

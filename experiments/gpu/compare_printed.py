@@ -28,6 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -67,24 +68,19 @@ MEDIAN_LIMIT, WORST_LIMIT = 0.10, 0.35
 Timed = Callable[[int], float]
 
 
-def listings(text: str) -> str:
-    """Both versions of `reduce` as the document prints them. Raises ValueError."""
-    parts = []
-    for first, last in LISTINGS:
-        begin = text.find(first)
-        end = text.find(last, begin)
-        if begin < 0 or end < 0:
-            raise ValueError(f"the document has no listing between '{first}' and '{last}'")
-        parts.append(text[begin + len(first) : end])
-    return "\n".join(parts)
-
-
 def build(document: Path, folder: Path, arch: str) -> Path:
-    """The shared library of the document's program."""
-    listing, library = folder / "listing.cu", folder / "printed_dot.so"
-    listing.write_text(listings(document.read_text(encoding="utf-8")), encoding="utf-8")
+    """The shared library of both versions of `reduce` as the document prints them."""
+    text, parts = document.read_text(encoding="utf-8"), []
+    for first, last in LISTINGS:
+        _, found, rest = text.partition(first)
+        listing, ended, _ = rest.partition(last)
+        if not (found and ended):
+            raise ValueError(f"the document has no listing between '{first}' and '{last}'")
+        parts.append(listing)
+    file, library = folder / "listing.cu", folder / "printed_dot.so"
+    file.write_text("\n".join(parts), encoding="utf-8")
     options = ["-std=c++20", "-O3", f"-arch={arch}", "-w", "-shared", "-cudart=shared"]
-    host = ["-Xcompiler", "-march=native,-fPIC", f'-DLISTING="{listing}"']
+    host = ["-Xcompiler", "-march=native,-fPIC", f'-DLISTING="{file}"']
     source = str(ROOT / "experiments/gpu/printed_dot.cu")
     subprocess.run(["nvcc", *options, *host, source, "-o", str(library)], check=True)
     return library
@@ -133,21 +129,15 @@ class Server:
     def __init__(self, library: Path, most: int, other: bool) -> None:
         command = [sys.executable, __file__, "--serve", str(library), str(most), str(int(other))]
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
-        self._answer()
-
-    def _answer(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline()
+        self._process: Any = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+        self._process.stdout.readline()
 
     def seconds(self, streams: int, place: Place, calls: int) -> float:
         """Mean seconds of a call with so many streams, measured by the other process."""
-        assert self._process.stdin is not None
         _, operation, dtype, n = place
-        square = int(operation == "x·x")
-        asked = (streams, DTYPES[dtype].itemsize, n, square, calls)
+        asked = (streams, DTYPES[dtype].itemsize, n, int(operation == "x·x"), calls)
         print(*asked, file=self._process.stdin, flush=True)
-        return float(self._answer())
+        return float(self._process.stdout.readline())
 
 
 def program_ways(program: Any, place: Place) -> dict[int, Call]:
@@ -186,55 +176,33 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         mine = [r for r in rows if (r["operation"], r["dtype"], r["streams"]) == group]
         for way, over in pairs:
             logs = {r["n"]: float(np.log(np.median(r[way]) / np.median(r[over]))) for r in mine}
-            worst = max(logs, key=lambda n: abs(logs[n]))
-            found.append(
-                {
-                    **dict(zip(("operation", "dtype", "streams"), group, strict=True)),
-                    "way": way,
-                    "over": over,
-                    "median_log": float(np.median([*logs.values()])),
-                    "median_abs_log": float(np.median(np.abs([*logs.values()]))),
-                    "worst_log": logs[worst],
-                    "worst_n": worst,
-                }
-            )
+            worst, every = max(logs, key=lambda n: abs(logs[n])), [*logs.values()]
+            told = dict(zip(("operation", "dtype", "streams"), group, strict=True))
+            told |= {"way": way, "over": over, "median_log": float(np.median(every))}
+            told["median_abs_log"] = float(np.median(np.abs(every)))
+            found.append(told | {"worst_log": logs[worst], "worst_n": worst})
     return found
-
-
-def missed(found: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Groups beyond the limits, within this process."""
-    return [
-        f
-        for f in found
-        if (f["way"], f["over"]) == ("ours", HERE)
-        and (abs(f["median_log"]) > MEDIAN_LIMIT or abs(f["worst_log"]) > WORST_LIMIT)
-    ]
 
 
 def compare_all(bench: Bench, library: Path, lengths: Sequence[int], rounds: int) -> list[Any]:
     """A row an operation, type, number of streams and length: seconds of all ways by round."""
     program = loaded(library)
-    servers = {
-        ALONE: Server(library, lengths[-1], False),
-        OTHER: Server(library, lengths[-1], True),
-    }
+    others = {ALONE: False, OTHER: True}
+    servers = {way: Server(library, lengths[-1], other) for way, other in others.items()}
     rows, rng = [], np.random.default_rng(1)
-    for operation in bench.operations:
-        for dtype in DTYPES_COMPARED:
-            for n in lengths:
-                with bench.space(operation, dtype, n) as space:
-                    place = (space, operation, dtype, n)
-                    for streams, here in program_ways(program, place).items():
-                        variant, params = ON_DEVICE[OURS[streams]]
-                        ours = bench.on_device(*place, variant, params)
-                        ways: dict[str, Timed] = {
-                            "ours": partial(mean_seconds, ours.run),
-                            HERE: partial(mean_seconds, here.run),
-                        }
-                        for name, server in servers.items():
-                            ways[name] = partial(server.seconds, streams, place)
-                        key = {"operation": operation, "dtype": dtype, "streams": streams, "n": n}
-                        rows.append(key | compare(ways, rounds, rng))
+    for operation, dtype, n in product(bench.operations, DTYPES_COMPARED, lengths):
+        with bench.space(operation, dtype, n) as space:
+            place = (space, operation, dtype, n)
+            for streams, here in program_ways(program, place).items():
+                ours = bench.on_device(*place, *ON_DEVICE[OURS[streams]])
+                ways: dict[str, Timed] = {
+                    "ours": partial(mean_seconds, ours.run),
+                    HERE: partial(mean_seconds, here.run),
+                }
+                for name, server in servers.items():
+                    ways[name] = partial(server.seconds, streams, place)
+                key = {"operation": operation, "dtype": dtype, "streams": streams, "n": n}
+                rows.append(key | compare(ways, rounds, rng))
     return rows
 
 
@@ -245,15 +213,12 @@ def write_printed(
     start = time.monotonic()
     rows = compare_all(bench, library, lengths, args.rounds)
     found = summary(rows)
-    result = {
-        "device": asdict(bench.device.info),
-        "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": round(time.monotonic() - start, 1),
-        "command": "experiments/gpu/compare_printed.py",
-        "compared": found,
-        "rows": rows,
-    }
-    text = json.dumps(result, indent=1, ensure_ascii=False, default=str)
+    result = {"device": asdict(bench.device.info), "command": "experiments/gpu/compare_printed.py"}
+    result["written_at"] = datetime.now(UTC).isoformat(timespec="seconds")
+    result["seconds"] = round(time.monotonic() - start, 1)
+    text = json.dumps(
+        result | {"compared": found, "rows": rows}, indent=1, ensure_ascii=False, default=str
+    )
     (args.out / "printed.json").write_text(text + "\n", encoding="utf-8")
     for group in found:
         print(*(v if isinstance(v, str | int) else round(v, 3) for v in group.values()))
@@ -288,7 +253,13 @@ def main() -> int:
 
             table = run_rivals(device, folders, asked, program)
             write_parquet(table, args.out / "rivals.parquet", provenance(device.info, "", {}))
-    return int(bool(missed(found)))
+    return int(
+        any(
+            (f["way"], f["over"]) == ("ours", HERE)
+            and (abs(f["median_log"]) > MEDIAN_LIMIT or abs(f["worst_log"]) > WORST_LIMIT)
+            for f in found
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,31 +46,18 @@ class Swept:
 def sweep_config(mode: str) -> dict[str, Any]:
     """Ten groups of 2,021 valid launches, and four of numbers of blocks."""
     full = yaml.safe_load((ROOT / "config/full.yaml").read_text())
-    flat = {"cache": ["warm"], "axes": SHAPES}
+    image = {"cache": ["warm"], "axes": SHAPES, "dtypes": ["float"], "sizes": [4096]}
+    both = {"dtypes": ["float", "double"], "cache": ["warm", "flushed"], "sizes": [1024, 8192]}
     kernels = {
-        "copy2d_coalesced": {
-            "dtypes": ["float", "double"],
-            "variants": ["element"],
-            "sizes": [1024, 8192],
-            "cache": ["warm", "flushed"],
-            "axes": SHAPES,
-        },
-        "tex2d_sum": {"dtypes": ["float"], "variants": ["block-point-clamp"], **flat}
-        | {"sizes": [4096]},
-        "surf2d_memset": {"dtypes": ["float"], "variants": ["block-one"], **flat}
-        | {"sizes": [4096]},
+        "copy2d_coalesced": {"variants": ["element"], "axes": SHAPES, **both},
+        "tex2d_sum": {"variants": ["block-point-clamp"], **image},
+        "surf2d_memset": {"variants": ["block-one"], **image},
         "block_eq_partition": full["kernels"]["block_eq_partition"]
         | {"cache": ["warm"], "dtypes": ["float", "double"], "variants": ["exact"]},
     }
-    return {
-        "run": RUN,
-        "backend": "cuda",
-        "only": list(kernels),
-        "kernels": kernels,
-        "measure": full["measure"]
-        | {"repeats": 1, "relative_half_width": 0.01, "search": {"mode": mode}},
-        "chapters": None,
-    }
+    own = {"repeats": 1, "relative_half_width": 0.01, "search": {"mode": mode}}
+    asked = {"run": RUN, "backend": "cuda", "only": list(kernels), "kernels": kernels}
+    return {**asked, "measure": {**full["measure"], **own}, "chapters": None}
 
 
 def run(mode: str, scratch: Path) -> Swept:
@@ -91,40 +77,34 @@ def run(mode: str, scratch: Path) -> Swept:
     files = [file for file in files if ".kept" not in file.parts]
     told = [json.loads(pq.read_schema(f).metadata[b"gpushmoo"]) for f in files]
     cells = pd.concat([pq.ParquetFile(f).read().to_pandas() for f in files], ignore_index=True)
-    searches = [
-        {"kernel": Path(t["params"]["folder"]).name, "dtype": t["params"]["dtype"], **search}
-        for t in told
-        for search in t.get("searches", ())
-    ]
+    searches = []
+    for params, found in ((t["params"], t.get("searches", ())) for t in told):
+        of = {"kernel": Path(params["folder"]).name, "dtype": params["dtype"]}
+        searches += [of | search for search in found]
     return Swept(wall_s, told[0]["device"]["name"], cells, searches)
 
 
 def answers(guided: Swept, every: Swept) -> list[dict[str, Any]]:
     """How each group was answered, by the times of the exhaustive sweep."""
     searches = {tuple(s[name] for name in GROUP): s for s in guided.searches}
-    found, known = (s.cells[s.cells["status"] == "ok"] for s in (guided, every))
-    groups = dict(list(found.groupby(GROUP)))
-    return [
-        answer(groups[key], cells, searches[key]) | dict(zip(GROUP, key, strict=True))
-        for key, cells in known.groupby(GROUP)
-    ]
-
-
-def answer(found: pd.DataFrame, known: pd.DataFrame, search: Mapping[str, Any]) -> dict[str, Any]:
-    """Of one group."""
-    mine = found.loc[found["median_s"].idxmin()]
-    best = known.loc[known["median_s"].idxmin()]
-    there = known[known["cell_key"] == mine["cell_key"]].iloc[0]
-    return {
-        "candidates": len(known),
-        "measured": len(found),
-        "samples": int(found["samples_s"].map(len).sum()),
-        "samples_of_all": int(known["samples_s"].map(len).sum()),
-        "slower": float(there["median_s"] / best["median_s"] - 1.0),
-        "tied": bool(there["own_low_s"] <= best["own_high_s"]),
-        "better_probability": search["better_probability"],
-        "ended": search["ended"],
-    }
+    found, known = (s.cells[s.cells["status"] == "ok"].groupby(GROUP) for s in (guided, every))
+    rows = []
+    for key, cells in known:
+        tried = found.get_group(key)
+        best = cells.loc[cells["median_s"].idxmin()]
+        mine = tried.loc[tried["median_s"].idxmin(), "cell_key"]
+        there = cells[cells["cell_key"] == mine].iloc[0]
+        answer = {
+            "candidates": len(cells),
+            "measured": len(tried),
+            "samples": int(tried["samples_s"].map(len).sum()),
+            "samples_of_all": int(cells["samples_s"].map(len).sum()),
+            "slower": float(there["median_s"] / best["median_s"] - 1.0),
+            "tied": bool(there["own_low_s"] <= best["own_high_s"]),
+        }
+        ended = {name: searches[key][name] for name in ("better_probability", "ended")}
+        rows.append(answer | ended | dict(zip(GROUP, key, strict=True)))
+    return rows
 
 
 def main() -> None:
@@ -140,14 +120,10 @@ def main() -> None:
             print(f"guided: {guided.wall_s:.1f} s", flush=True)
             every = run("all", Path(name))
             rows = answers(guided, every)
-            found = {
-                "guided_s": guided.wall_s,
-                "all_s": every.wall_s,
-                "ratio": every.wall_s / guided.wall_s,
-                "cells": len(every.cells),
-                "groups": len(rows),
-                "right": sum(row["slower"] <= 0.01 or row["tied"] for row in rows),
-            }
+            found = {"guided_s": guided.wall_s, "all_s": every.wall_s}
+            found |= {"ratio": every.wall_s / guided.wall_s, "cells": len(every.cells)}
+            right = sum(row["slower"] <= 0.01 or row["tied"] for row in rows)
+            found |= {"groups": len(rows), "right": right}
             print(found, flush=True)
             rounds.append(found | {"groups_of": rows})
             written = datetime.now(UTC).isoformat(timespec="seconds")

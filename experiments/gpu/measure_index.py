@@ -41,12 +41,9 @@ def main() -> None:
     module = cp.RawModule(code=SOURCE.read_text(), options=("-std=c++17",))
     properties = cp.cuda.runtime.getDeviceProperties(0)
     multiprocessors = properties["multiProcessorCount"]
+    device = {"name": properties["name"].decode(), "multiprocessors": multiprocessors}
     found = {
-        "device": {
-            "name": properties["name"].decode(),
-            "multiprocessors": multiprocessors,
-            "driver": cp.cuda.runtime.driverGetVersion(),
-        },
+        "device": device | {"driver": cp.cuda.runtime.driverGetVersion()},
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "gpushmoo": __version__,
         "tiles": TILES,
@@ -65,14 +62,10 @@ def _difference(
 ) -> dict[str, Any]:
     loop = _cycles(module.get_function(variant), block, multiprocessors)
     bare = _cycles(module.get_function("bare"), block, multiprocessors)
-    return {
-        "variant": variant,
-        "threads": block[0] * block[1],
-        "warps": block[0] * block[1] // 32,
-        "loop_cycles": round(loop, 2),
-        "bare_cycles": round(bare, 2),
-        "index_cycles": round(loop - bare, 2),
-    }
+    threads = block[0] * block[1]
+    found = {"variant": variant, "threads": threads, "warps": threads // 32}
+    cycles = {"loop_cycles": loop, "bare_cycles": bare, "index_cycles": loop - bare}
+    return found | {name: round(value, 2) for name, value in cycles.items()}
 
 
 def _cycles(kernel: Any, block: tuple[int, int], multiprocessors: int) -> float:

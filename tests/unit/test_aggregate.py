@@ -352,10 +352,36 @@ def test_a_repeat_that_could_not_measure_takes_nothing_away(tmp_path: Path, stat
     second = write_repeat(tmp_path, 2, again, statuses={2: status})
     row = cells_of([first, second], tmp_path).loc[2]
     assert row["status"] == "ok"
-    assert row["median_s"] == 2.0
+    # But for what its rounds share: the others drifted by one per cent from the first repeat on.
+    assert row["median_s"] == pytest.approx(2.0 * np.sqrt(1.01))
     assert list(row["repeat_samples"]) == [len(SAMPLES)]
     # What cells of its class vary by is known from the others.
     assert 1.005 < row["median_high_s"] / 2.0 < 1.1
+
+
+def test_a_cell_that_lost_its_race_stands_beside_the_mean_of_all_repeats(tmp_path: Path) -> None:
+    times = {x: 1.0 + x / 100 for x in range(1, 40)}
+    # Another clock in the second repeat, which leaves out the slowest.
+    again = {x: 1.21 * t for x, t in times.items() if x < 39}
+    first, second = write_repeat(tmp_path, 1, times), write_repeat(tmp_path, 2, again)
+    table, metadata = read_shard(first)
+    samples = table.column("samples_s").to_pylist()
+    slowest = int(np.argmax(table.column("median_s").to_numpy()))
+    samples[slowest] = samples[slowest][:2]
+    place = table.schema.get_field_index("samples_s")
+    field = table.schema.field(place)
+    table = table.set_column(place, field, pa.array(samples, field.type))
+    write_parquet(table, first, metadata)
+    cells = cells_of([first, second], tmp_path)
+    assert cells["median_s"].to_numpy() == pytest.approx([1.1 * t for t in times.values()])
+    lost, kept = cells.loc[39], cells.loc[38]
+    assert len(lost["repeat_medians_s"]) == 1
+    assert lost["vs_memcpy"] * times[39] == pytest.approx(1.1 * kept["vs_memcpy"] * times[38])
+    # Its own interval is that of its samples: it was outrun in the same rounds.
+    assert lost["own_high_s"] / lost["own_low_s"] == pytest.approx(max(SAMPLES) / min(SAMPLES))
+    assert (
+        lost["median_high_s"] / lost["median_low_s"] > kept["median_high_s"] / kept["median_low_s"]
+    )
 
 
 def test_cells_that_were_not_ok_at_first_stay_as_they_were(tmp_path: Path) -> None:

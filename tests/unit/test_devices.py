@@ -361,8 +361,7 @@ def test_auto_probes_a_backend_that_seems_to_have_no_device_after_the_others(
 
     probed: list[str] = []
     monkeypatch.setattr("gpushmoo.devices.cuda.backend.count_devices", lambda: gpus)
-    monkeypatch.setattr("gpushmoo.devices.select.probe", answers_none)
     with pytest.raises(NoDeviceError):
-        resolve(DeviceChoice("auto", 0, "auto", tmp_path))
+        resolve(DeviceChoice("auto", 0, "auto", tmp_path), answers_none)
     assert probed[0] == tried
     assert {"cuda", "opencl"} == set(probed)

@@ -115,8 +115,10 @@ def begun(run: Run, original: Path) -> Run:
     return run
 
 
-def test_only_what_is_new_is_measured(run: Run) -> None:
+@pytest.mark.parametrize("mode", ["all", "race"])
+def test_only_what_is_new_is_measured(run: Run, mode: str) -> None:
     """One more value, a second repeat of both, another cut into shards, a shard that is gone."""
+    run.params["measure"]["search"]["mode"] = mode
     before = run.measure()
     assert run.asked == 2
     run.measure(repeat=2)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import matplotlib
 import numpy as np
@@ -21,6 +22,9 @@ from gpushmoo.core.errors import NoDeviceError
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive import measure
 from gpushmoo.interactive.shell import main
+from gpushmoo.measuring.job import MeasuredShard, ShardTask, measure_shard
+from gpushmoo.measuring.process import NotOpenedError, WorkerProcess
+from gpushmoo.measuring.starting import StartedProgram
 from gpushmoo.planning.config import load_config, merged
 from gpushmoo.storage.dataset import read_cells
 from matplotlib.figure import Figure
@@ -60,7 +64,7 @@ def swept(folder: Path, device: dict[str, str]) -> Sweep:
 def test_a_new_kernel_is_swept_at_once_and_its_best_are_told(swept: Sweep) -> None:
     cells = swept.cells
     assert swept.statuses == {"ok": 4}
-    assert swept.searches.empty
+    assert set(swept.searches["mode"]) == {"race"}
     assert {str(cells[axis].dtype) for axis in AXES} == {"Int64"}
     points = {(x, n) for x in (32, 64) for n in (1, 2)}
     assert set(zip(cells["block_x"], cells["PER_THREAD"], strict=True)) == points
@@ -71,6 +75,78 @@ def test_a_new_kernel_is_swept_at_once_and_its_best_are_told(swept: Sweep) -> No
     assert str(best["PER_THREAD"].dtype) == "Int64"
     assert best["bandwidth_gbs"].iloc[0] == swept.cells["bandwidth_gbs"].max()
     assert "<p>Sweep of mine: 4 ok</p>" in swept._repr_html_()
+
+
+def test_one_process_serves_all_calls_but_sees_edited_sources_and_another_environment(
+    folder: Path, device: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[StartedProgram] = []
+
+    class Counted(WorkerProcess):
+        def __init__(self, program: StartedProgram) -> None:
+            started.append(program)
+            super().__init__(program)
+
+    def statuses() -> dict[str, int]:
+        options = {"dtypes": "float", "sizes": 64, "progress": False, **SHORT, **device}
+        return sweep(edited, axes={"block_x": 32, "PER_THREAD": 1}, **options).statuses
+
+    edited = shutil.copytree(folder, tmp_path / "mine")
+    monkeypatch.setattr("gpushmoo.measuring.process.WorkerProcess", Counted)
+    assert [statuses(), statuses()] == [{"ok": 1}] * 2
+    assert len(started) <= 1
+    before = len(started)
+    source = edited / "kernel.cl"
+    source.write_text(source.read_text().replace("dst[", "if (0) dst["))
+    assert statuses() == {"wrong_result": 1}
+    assert len(started) == before
+    # A process in which a kernel went wrong is not used again.
+    assert statuses() == {"wrong_result": 1}
+    assert len(started) == before + 1
+    shutil.copytree(folder, edited, dirs_exist_ok=True)
+    assert [statuses(), statuses()] == [{"ok": 1}] * 2
+    assert len(started) == before + 2
+    monkeypatch.setenv("GPUSHMOO_ANYTHING", "1")
+    assert statuses() == {"ok": 1}
+    assert len(started) == before + 3
+
+
+def test_a_compiler_that_crashes_the_measuring_process_is_run_apart(
+    folder: Path, device: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crashed(task: ShardTask, terminal: TextIO) -> MeasuredShard:
+        if task.build is None:
+            raise NotOpenedError("The device was not opened: SIGSEGV.")
+        return measure_shard(task, terminal)
+
+    monkeypatch.setattr(measure, "measure_shard", crashed)
+    options = {"dtypes": "float", "sizes": 64, "progress": False, **SHORT, **device}
+    assert sweep(folder, axes=AXES, **options).statuses == {"ok": 4}
+
+
+@pytest.mark.parametrize(("budget", "repeats"), [(1e-3, {1}), (60.0, {4})])
+def test_a_budget_buys_repeats(
+    folder: Path, device: dict[str, str], budget: float, repeats: set[int]
+) -> None:
+    options = {"dtypes": "float", "sizes": 64, "progress": False, "warmup": 0, **device}
+    result = sweep(folder, axes=AXES, budget=budget, repeats=4, **options)
+    assert set(result.cells["repeat_samples"].map(len)) == repeats
+    assert result.statuses == {"ok": 4}
+    assert not result.best().empty
+
+
+def test_an_interrupt_leaves_the_repeats_that_are_done(
+    folder: Path, device: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(task: ShardTask, terminal: TextIO) -> MeasuredShard:
+        if task.params["repeat"] == 5:
+            raise KeyboardInterrupt
+        return measure_shard(task, terminal)
+
+    monkeypatch.setattr(measure, "measure_shard", interrupted)
+    options = {"dtypes": "float", "sizes": 64, "progress": False, "warmup": 0, **device}
+    result = sweep(folder, axes=AXES, budget=600, **options)
+    assert set(result.cells["repeat_samples"].map(len)) == {4}
 
 
 def test_a_heat_map_is_a_figure_that_leaves_a_notebook_as_it_is(swept: Sweep) -> None:

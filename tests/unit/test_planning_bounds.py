@@ -14,7 +14,7 @@ from gpushmoo.measuring.settings import StoppingRule, settings_of
 from gpushmoo.planning.config import RunConfig, default_config, load_config
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.flow import Flow
-from gpushmoo.planning.plan import ShardJob, plan_shards, run_plan
+from gpushmoo.planning.plan import ShardJob, budget_of, plan_shards, run_plan
 from gpushmoo.workloads.host_fed import count_cuts, cuts
 from hypothesis import given
 from hypothesis import strategies as st
@@ -167,6 +167,19 @@ def test_shards_cover_every_kernel_once(raw_config: dict[str, Any], config: RunC
     assert [s.repeat for s in shards] == sorted(s.repeat for s in shards)
     raw_config["measure"]["cells_per_shard"] = 2
     assert len(plan_shards(load_config(raw_config, ROOT))) > len(shards), "smaller ones are more"
+
+
+def test_a_budget_is_shared_by_cells_and_half_of_it_is_the_first_repeats(
+    raw_config: dict[str, Any], config: RunConfig
+) -> None:
+    budget, shards = config["measure"]["budget"], plan_shards(config)
+    seconds = {repeat: [0.0] for repeat in (1, 2, 3)}
+    for shard in shards:
+        seconds[shard.repeat].append(budget_of(config, shard) or 0.0)
+    sums = {repeat: sum(each) for repeat, each in seconds.items()}
+    assert sums == pytest.approx({1: budget / 2, 2: budget / 4, 3: budget / 4})
+    raw_config["measure"]["budget"] = None
+    assert budget_of(load_config(raw_config, ROOT), shards[0]) is None
 
 
 def test_job_gets_back_its_settings_from_plain_parameters(config: RunConfig) -> None:

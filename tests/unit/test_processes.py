@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import gpushmoo.measuring.supervise as supervise
@@ -24,7 +23,7 @@ from conftest import USER_CUDA, USER_OPENCL, environment
 from gpushmoo.core.errors import DeviceError
 from gpushmoo.core.process import JobSignalledError, raises_signals
 from gpushmoo.devices.select import DeviceChoice
-from gpushmoo.measuring import client, process
+from gpushmoo.measuring import client, process, starting
 from gpushmoo.measuring.client import ADDRESS
 from gpushmoo.measuring.events import Began, Finished, Job, Message
 from gpushmoo.measuring.process import (
@@ -73,12 +72,12 @@ def start(
     """Starts a real process that sends itself `signals`, or hangs."""
     (tmp_path / "obedient.py").write_text(WORKER)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(process, "worker", SimpleNamespace(__name__="obedient"))
     started: list[WorkerProcess] = []
 
     def open_one(*signals: str, hangs: bool = False) -> WorkerProcess:
         params = {"folder": "kernels/k", "signals": signals, "hangs": hangs}
-        started.append(WorkerProcess(Job(params, tmp_path, 0.0)))
+        started.append(WorkerProcess(starting.start("obedient", None)))
+        started[-1].say(Job(params, tmp_path, 0.0))
         return started[-1]
 
     yield open_one
@@ -340,6 +339,7 @@ class Jobs:
         spec = self._bench.params(list(variants), [32, 64]) | {"repeat": repeat}
         request = {"spec": spec, "place": [1, 1], "remeasure": [], "cache": str(self._cache)}
         request |= {"code": f"{self._number}", "plan": str(self._root / "plan.json")}
+        request["seconds"] = None
         job = subprocess.Popen(
             [sys.executable, "-I", "-S", client.__file__, self.out, self.log, "", ""],
             env=environment(),

@@ -2,7 +2,18 @@
 
 import sys
 
-from .interactive.shell import main
+from .measuring.starting import start_early
+
+
+def main() -> int:
+    """Do what the command line says."""
+    if sys.argv[1:2] == ["sweep"]:
+        # Before the imports, which take as long as those of a measuring process.
+        start_early("gpushmoo.measuring.worker")
+    from .interactive.shell import main as shell
+
+    return shell()
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..core.median import CONFIDENCE
 from ..core.schema import REPEAT_COLUMNS, Status
 from .statistics import (
+    SHARING_CELLS,
     Floats,
     Places,
     Replicated,
@@ -69,10 +72,13 @@ def shard_spread(tables: Sequence[pa.Table]) -> list[Replicated]:
 
 
 def _replicated(first: pa.Table, cells: Repeated) -> Replicated:
-    # Cells of one problem and condition are sampled in the same rounds, by one job.
-    names = ("height", "width", "cache_state", "timing_mode", "measured_at")
-    rounds = _tuples(first, cells.rows, names)
-    return replicated([cells.logs], _classes(first, cells.rows), rounds)
+    rounds, classes = _rounds(first, cells.rows), _classes(first, cells.rows)
+    return replicated([cells.logs], classes, rounds)
+
+
+def _rounds(table: pa.Table, rows: Places) -> list[Hashable]:
+    """Cells of one problem and condition are sampled in the same rounds, by one job."""
+    return _tuples(table, rows, ("height", "width", "cache_state", "timing_mode", "measured_at"))
 
 
 def _of_one_job(table: pa.Table, rows: Places) -> npt.NDArray[np.bool_]:
@@ -107,8 +113,10 @@ def merged(tables: Sequence[pa.Table], spread: Spreads | None) -> pa.Table:
         return tables[0]
     columns = {name: _values(tables[0], name) for name in _CHANGED}
     lists = {name: tables[0].column(name).to_pylist() for name in _LISTS}
-    for cells in repeated_cells(tables):
-        _fill(columns, lists, tables, cells, spread)
+    repeated = repeated_cells(tables)
+    drifts = _drifts(tables, repeated)
+    for cells in repeated:
+        _fill(columns, lists, tables, cells, spread, drifts)
     _condemn(columns, tables)
     out = tables[0]
     for name, values in (columns | lists).items():
@@ -139,8 +147,14 @@ def _fill(
     tables: Sequence[pa.Table],
     cells: Repeated,
     spread: Spreads,
+    drifts: Mapping[Hashable, Floats],
 ) -> None:
-    """Set what the repeats of `cells` say together."""
+    """Set what the repeats of `cells` say together.
+
+    Where some are missing the others stand for all, less what cells of their rounds share. Cells
+    that no later repeat was to measure surely lost against others in their own rounds, so their own
+    interval is that of their samples.
+    """
     repeats = cells.logs.shape[1]
     first, rows = tables[0], cells.rows
     names = _classes(first, rows)
@@ -151,7 +165,16 @@ def _fill(
     own, whole = half_widths(repeats, variances, within, names, spread)
     # What cells of the same rounds share is no part of what they differ by; other cells share less.
     own = np.where(_of_one_job(first, rows), own, whole)
-    center = cells.logs.mean(axis=1)
+    center, shift = cells.logs.mean(axis=1), np.zeros(len(rows))
+    if repeats < len(tables):
+        used, none = list(cells.tables), np.zeros(len(tables))
+        shift = np.array([drifts.get(r, none)[used].mean() for r in _rounds(first, rows)])
+        center -= shift
+    if cells.tables == (0,) and len(tables) > 1:
+        later = pa.concat_arrays([c for t in tables[1:] for c in t.column("cell_key").chunks])
+        is_asked = pc.is_in(first.column("cell_key").take(pa.array(rows)), later).to_numpy()
+        low, high = (first.column(n).to_numpy()[rows] for n in ("median_low_s", "median_high_s"))
+        own = np.where(is_asked, own, np.log(high / low) / 2.0)
     for name, values in zip(
         _TIMES,
         (
@@ -170,7 +193,9 @@ def _fill(
         columns[band][rows] = (moved[0] + moved[1]) * 1e-9 / columns[time][rows]
     copies = np.array([tables[i].column("memcpy_gbs").to_numpy()[p] for i, p in _used(cells)])
     columns["memcpy_gbs"][rows] = np.exp(np.log(copies).mean(axis=0))
-    columns["vs_memcpy"][rows] = columns["bandwidth_gbs"][rows] / columns["memcpy_gbs"][rows]
+    # Copies drift with the cells.
+    ratios = columns["bandwidth_gbs"][rows] / columns["memcpy_gbs"][rows]
+    columns["vs_memcpy"][rows] = ratios * np.exp(-shift) if shift.any() else ratios
     halves = [tables[i].column("within_half_width").to_numpy()[p] for i, p in _used(cells)]
     columns["within_half_width"][rows] = np.mean(halves, axis=0) / math.sqrt(repeats)
     if repeats > 1:
@@ -179,6 +204,19 @@ def _fill(
         parts = [tables[i].column(name).take(pa.array(p)).to_pylist() for i, p in _used(cells)]
         for row, *of_repeats in zip(rows.tolist(), *parts, strict=True):
             lists[name][row] = [value for part in of_repeats for value in part]
+
+
+def _drifts(tables: Sequence[pa.Table], repeated: Sequence[Repeated]) -> dict[Hashable, Floats]:
+    """By rounds how far each repeat lies from the mean of all, of the cells that have all."""
+    whole = next((cells for cells in repeated if len(cells.tables) == len(tables)), None)
+    if whole is None:
+        return {}
+    rest = pd.DataFrame(whole.logs - whole.logs.mean(axis=1, keepdims=True))
+    groups = rest.groupby(pd.Series(_rounds(tables[0], whole.rows)))
+    found = {
+        name: group.median().to_numpy() for name, group in groups if len(group) >= SHARING_CELLS
+    }
+    return {name: drift - drift.mean() for name, drift in found.items()}
 
 
 def _used(cells: Repeated) -> list[tuple[int, Places]]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import digamma, fdtri, ndtri, polygamma, stdtr, stdtrit
+import scipy
 
 from ..core.median import CONFIDENCE
 
@@ -136,13 +136,13 @@ def usual_by_moments(variances: Floats, df: float, few_df: float | None = None) 
     if len(variances) < FEWEST or not middle > 0.0:
         return UsualVariance(float(variances.mean()), df if few_df is None else few_df)
     z = np.log(np.maximum(variances, _LEAST_SHARE * middle))
-    e = z - digamma(df / 2) + math.log(df / 2)
+    e = z - scipy.special.digamma(df / 2) + math.log(df / 2)
     mean = float(e.mean())
-    beyond_chance = float(e.var(ddof=1)) - float(polygamma(1, df / 2))
+    beyond_chance = float(e.var(ddof=1)) - float(scipy.special.polygamma(1, df / 2))
     if beyond_chance <= 0.0:
         return UsualVariance(math.exp(mean), math.inf)
     half_df = trigamma_inverse(beyond_chance)
-    variance = math.exp(mean + float(digamma(half_df)) - math.log(half_df))
+    variance = math.exp(mean + float(scipy.special.digamma(half_df)) - math.log(half_df))
     return UsualVariance(variance, 2.0 * half_df)
 
 
@@ -156,9 +156,11 @@ def usual_by_quantiles(variances: Floats, df: float) -> UsualVariance:
     if len(variances) < CLASS_CELLS or not middle > 0.0:
         few_df = min(_PRIOR_DF) if len(variances) > 1 else 0.0
         return UsualVariance(float(variances.mean()), few_df)
-    ratios = {d: fdtri(df, d, 0.95) / fdtri(df, d, 0.5) for d in _PRIOR_DF}
+    ratios = {
+        d: scipy.special.fdtri(df, d, 0.95) / scipy.special.fdtri(df, d, 0.5) for d in _PRIOR_DF
+    }
     prior_df = min(_PRIOR_DF, key=lambda d: abs(math.log(ratios[d] * middle / high)))
-    return UsualVariance(float(middle / fdtri(df, prior_df, 0.5)), prior_df)
+    return UsualVariance(float(middle / scipy.special.fdtri(df, prior_df, 0.5)), prior_df)
 
 
 def trigamma_inverse(value: float) -> float:
@@ -169,8 +171,8 @@ def trigamma_inverse(value: float) -> float:
         return 1.0 / value
     y = 0.5 + 1.0 / value
     for _ in range(50):
-        trigamma = float(polygamma(1, y))
-        step = trigamma * (1.0 - trigamma / value) / float(polygamma(2, y))
+        trigamma = float(scipy.special.polygamma(1, y))
+        step = trigamma * (1.0 - trigamma / value) / float(scipy.special.polygamma(2, y))
         y += step
         if -step / y < 1e-10:
             break
@@ -241,7 +243,7 @@ def summed(own: Floats, own_df: Floats, shared: Floats, shared_df: Floats) -> Fl
 
 def t_quantile(df: Floats) -> Floats:
     """Half of a 95 % interval in standard errors."""
-    quantile: Floats = stdtrit(df, (1.0 + CONFIDENCE) / 2.0)
+    quantile: Floats = scipy.special.stdtrit(df, (1.0 + CONFIDENCE) / 2.0)
     return quantile
 
 
@@ -286,7 +288,7 @@ def variance_within(low: Floats, high: Floats, coverage: Floats) -> Floats:
 
 def normal_quantile(coverage: Floats | float) -> Floats:
     """Half of an interval of this confidence in standard errors; at most that of 99.9 %."""
-    z: Floats = ndtri((1.0 + np.clip(coverage, 0.0, 0.999)) / 2.0)
+    z: Floats = scipy.special.ndtri((1.0 + np.clip(coverage, 0.0, 0.999)) / 2.0)
     return z
 
 
@@ -315,7 +317,7 @@ class ChangeEstimate:
         """p value of each change not being beyond `bound` in the direction of `sign`, one-sided."""
         with np.errstate(divide="ignore", invalid="ignore"):
             t = np.nan_to_num((sign * self.change - bound) / self.error, posinf=1e9, neginf=-1e9)
-        p: Floats = np.where(np.isfinite(self.error), stdtr(self.df, -t), 1.0)
+        p: Floats = np.where(np.isfinite(self.error), scipy.special.stdtr(self.df, -t), 1.0)
         return p
 
 

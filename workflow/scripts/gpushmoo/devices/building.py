@@ -110,6 +110,22 @@ def compile_here(
         return VersionBuild(status=Status.WORKLOAD_FAILED, failure=str(err))
 
 
+def compile_ahead(choice: DeviceChoice, spec: Mapping[str, Any]) -> None:
+    """Compile what `build_kernel` would, in this process, into the compilers' cache.
+
+    Raises DeviceError.
+    """
+    folder = load_kernel(ROOT / spec["folder"])
+    request = BuildRequest(choice.backend, str(choice.index), choice.runtime, None, choice.cache)
+    (target,) = functions_of(BACKENDS[choice.backend]).targets(request)
+    for version in _versions(spec):
+        compile_here(request, folder, spec["dtype"], version, target)
+
+
+def _versions(spec: Mapping[str, Any]) -> list[Version]:
+    return [Version(v, tuple((axis, n) for axis, n in at)) for v, at in spec["versions"]]
+
+
 def _built(
     request: BuildRequest, folder: KernelFolder, params: Mapping[str, Any], cores: int
 ) -> KernelBuild:
@@ -117,7 +133,7 @@ def _built(
     asked = run_isolated({"targets": partial(builder.targets, request)}, 1, _LIMIT_S)["targets"]
     if isinstance(asked, TaskEnded):
         raise NoDeviceError(f"The {request.backend} runtime cannot be asked: it {asked.how}.")
-    versions = [Version(v, tuple((axis, n) for axis, n in at)) for v, at in params["versions"]]
+    versions = _versions(params)
     tasks: dict[tuple[str, str], Callable[[], Any]] = {
         (target, v.name): partial(compile_here, request, folder, params["dtype"], v, target)
         for target in asked

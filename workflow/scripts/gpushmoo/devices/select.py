@@ -91,12 +91,17 @@ def probe(choice: DeviceChoice) -> DeviceInfo:
     raise NoDeviceError(last)
 
 
-def resolve(choice: DeviceChoice) -> tuple[DeviceChoice, DeviceInfo]:
-    """The first candidate for ``auto`` that answers a probe, and its facts; or NoDeviceError."""
+def resolve(
+    choice: DeviceChoice, asked: Callable[[DeviceChoice], DeviceInfo] = probe
+) -> tuple[DeviceChoice, DeviceInfo]:
+    """The first candidate for ``auto`` that answers when it is `asked`, and its facts.
+
+    Raises NoDeviceError with the reasons of all candidates.
+    """
     reasons = []
     for tried in _meant(choice):
         try:
-            return tried, probe(tried)
+            return tried, asked(tried)
         except NoDeviceError as err:
             reasons.append(str(err))
     raise NoDeviceError(" ".join(reasons))

@@ -110,6 +110,7 @@ def _schema() -> dict[str, Any]:
             **{name: rule for name, rule in of_sweep.items() if name != "kernel"},
             **{name: rule for name, rule in of_measure.items() if name != _OF_RUNS},
             "repeats": {**of_measure["repeats"], "default": 1},
+            "budget": {**of_measure["budget"], "default": None},
             "seed": whole["seed"],
             "thread_limit": whole["thread_limit"],
             "backend": whole["backend"],

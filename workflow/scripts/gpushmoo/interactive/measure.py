@@ -1,4 +1,8 @@
-"""Measures a kernel here and now, without a run or a plan; the result is a table."""
+"""Measures a kernel here and now, without a run or a plan; the result is a table.
+
+A measuring process opens the device while this one imports what comes after measuring, which takes
+as long: such imports stand in the functions that use them.
+"""
 
 from __future__ import annotations
 
@@ -9,31 +13,31 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache as remembered
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TextIO
 
-import pandas as pd
 import yaml
 
 from .. import __name__ as library
-from ..analysis.aggregate import aggregate
-from ..analysis.best import Limits, best_table
-from ..analysis.run_quality import dataset_provenance
 from ..core.backends import AUTO, BACKENDS
 from ..core.paths import KERNELS
+from ..core.run_plan import FEWEST_OF_MANY, TELLING_REPEATS
 from ..core.space import Condition, Problem, shard_name
 from ..devices.base import DeviceInfo
 from ..devices.select import DeviceChoice, resolve
-from ..measuring.job import ShardTask, measure_shard
+from ..measuring.events import Open
+from ..measuring.job import MeasuredShard, ShardTask, measure_shard
+from ..measuring.process import NotOpenedError, Workers
 from ..planning.config_schema import ConfigError, refuse_unknown
 from ..planning.plan import build_params
 from ..planning.sweeps import SweepConfig, refuse_kinds, refuse_too_large
-from ..storage.dataset import as_frame, matching, read_cells
 from ..storage.store import write_parquet
 from ..workloads.contract import Workload
 from ..workloads.views import HeatMap
@@ -57,7 +61,8 @@ def sweep(
     backend: str = AUTO,
     device: int = 0,
     runtime: str = AUTO,
-    repeats: int = 1,
+    repeats: int | None = None,
+    budget: float | None = None,
     progress: bool = True,
     **measure: Any,
 ) -> Sweep:
@@ -67,48 +72,93 @@ def sweep(
     (a text for the backend in use, or a mapping such as ``{".cl": text, ".cu": text}``). `axes`,
     `dtypes`, `sizes`, `variants`, `cache` and `timing_modes` have the form and the defaults that
     they have in a configuration. `runtime` names an OpenCL runtime. `measure` takes the keys under
-    ``measure`` of a configuration, ``seed`` and ``thread_limit``, with the same defaults except
-    one repeat. `progress` prints lines to stderr.
+    ``measure`` of a configuration, ``seed`` and ``thread_limit``, with the same defaults.
+    `progress` prints lines to stderr.
+
+    By default all is measured once. With a `budget`, in seconds, what may be the fastest is
+    measured again and again, in new processes, until it is spent (at most `repeats` times in all,
+    by default 100); an interrupt (Ctrl-C) between then ends with what there is.
 
     A cell whose kernel crashes, hangs or is wrong has a status that says so. Raises ConfigError, a
     ValueError, for wrong arguments, and DeviceError where no device can be used.
     """
     what = {"axes": axes, "dtypes": dtypes, "sizes": sizes, "variants": variants}
-    what |= {"cache": cache, "timing_modes": timing_modes, "repeats": repeats}
+    most = repeats or (1 if budget is None else MOST_REPEATS)
+    what |= {"cache": cache, "timing_modes": timing_modes, "repeats": most, "budget": budget}
+    began = time.monotonic()
+    WORKERS.prepare()
     values = checked({**what, "backend": backend, "device": device, "runtime": runtime, **measure})
     place = TemporaryDirectory(prefix=f"{library}-", ignore_cleanup_errors=True)
     work = Path(place.name)
-    if isinstance(kernel, Workload):
-        # Imported when needed: a sweep of a folder needs no cloudpickle.
-        from .in_memory import write_folder
-
-        if isinstance(source, str):
-            source = {BACKENDS[device_of(values)[0].backend].source_suffix: source}
-        kernel = write_folder(kernel, source or {}, work / "kernels")
-    elif source is not None:
-        raise ConfigError("source: a kernel's folder has its own; only a Workload needs one.")
-    request = read_request(loaded(kernel), values)
-    choice, info = device_of(values)
-    refuse_misfit(request.sweep, choice, info)
     with logged(work / LOG) as log_file:
-        _measure(request, choice, work, sys.stderr if progress else io.StringIO(), log_file)
+        if isinstance(kernel, Workload):
+            # Imported when needed: a sweep of a folder needs no cloudpickle.
+            from .in_memory import write_folder
+
+            if isinstance(source, str):
+                suffix = BACKENDS[device_of(values, log_file)[0].backend].source_suffix
+                source = {suffix: source}
+            kernel = write_folder(kernel, source or {}, work / "kernels")
+        elif source is not None:
+            raise ConfigError("source: a kernel's folder has its own; only a Workload needs one.")
+        request = read_request(loaded(kernel), values)
+        choice, info = device_of(values, log_file, request.sweep)
+        refuse_misfit(request.sweep, choice, info)
+        until = None if budget is None else began + budget
+        terminal = sys.stderr if progress else io.StringIO()
+        _measure(request, choice, work, terminal, log_file, until)
     return Sweep(request, place)
 
 
-def device_of(values: Mapping[str, Any]) -> tuple[DeviceChoice, DeviceInfo]:
-    """The device that checked arguments name. Raises DeviceError where it cannot be used."""
-    return _answering(values["backend"], values["device"], values["runtime"])
+# The measuring processes of this program, kept from one call to the next.
+WORKERS = Workers(keep=True)
+# Repeats that a budget buys at most.
+MOST_REPEATS = 100
+# So many versions are compiled by the measuring process itself, which takes less than a process
+# for the compilers.
+_FEW_VERSIONS = 8
+# The devices that have answered: a choice and facts by backend, index and runtime as asked.
+_ANSWERED: dict[tuple[str, int, str], tuple[DeviceChoice, DeviceInfo]] = {}
 
 
-@remembered
-def _answering(backend: str, device: int, runtime: str) -> tuple[DeviceChoice, DeviceInfo]:
-    # Device runtimes keep there what they compile, for later sweeps as well.
-    kept = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / library
-    try:
-        kept.mkdir(parents=True, exist_ok=True)
-    except OSError:  # a home that may not be written
-        kept = Path(tempfile.mkdtemp(prefix=f"{library}-cache-"))
-    return resolve(DeviceChoice(backend, device, runtime, kept))
+def device_of(
+    values: Mapping[str, Any], log_file: Path, sweep: SweepConfig | None = None
+) -> tuple[DeviceChoice, DeviceInfo]:
+    """The device that checked arguments name. Raises DeviceError where it cannot be used.
+
+    A measuring process opens it, and compiles for `sweep` meanwhile.
+    """
+    asked = values["backend"], values["device"], values["runtime"]
+
+    def opened(tried: DeviceChoice) -> DeviceInfo:
+        dtypes = () if sweep is None or not _is_compiled_there(sweep) else sweep.dtypes
+        specs = [_build_params(sweep, dtype, tried) for dtype in dtypes if sweep is not None]
+        return WORKERS.open(Open(tried, specs, log_file), _import_analysis)
+
+    if asked not in _ANSWERED:
+        # Device runtimes keep there what they compile, for later sweeps as well.
+        kept = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / library
+        try:
+            kept.mkdir(parents=True, exist_ok=True)
+        except OSError:  # a home that may not be written
+            kept = Path(tempfile.mkdtemp(prefix=f"{library}-cache-"))
+        _ANSWERED[asked] = resolve(DeviceChoice(*asked, kept), opened)
+    return _ANSWERED[asked]
+
+
+def _import_analysis() -> None:
+    """Import what comes after measuring while a process opens the device."""
+    for name in ("analysis.aggregate", "analysis.best", "analysis.run_quality"):
+        import_module(f"{library}.{name}")
+
+
+def _is_compiled_there(sweep: SweepConfig) -> bool:
+    return sum(map(len, sweep.versions.values())) <= _FEW_VERSIONS
+
+
+def _build_params(sweep: SweepConfig, dtype: str, choice: DeviceChoice) -> dict[str, Any]:
+    where = {"device": choice.index, "opencl_runtime": choice.runtime}
+    return build_params(sweep, dtype, choice.backend, cuda_arch=None, **where)
 
 
 def refuse_misfit(sweep: SweepConfig, choice: DeviceChoice, info: DeviceInfo) -> None:
@@ -136,26 +186,81 @@ def logged(path: Path) -> Iterator[Path]:
 
 
 def _measure(
-    request: Request, choice: DeviceChoice, work: Path, terminal: TextIO, log_file: Path
+    request: Request,
+    choice: DeviceChoice,
+    work: Path,
+    terminal: TextIO,
+    log_file: Path,
+    until: float | None,
 ) -> None:
-    """Write the shards of all repeats, and the data set that they make."""
-    sweep, shards = request.sweep, list[Path]()
-    builds = {d: _build(sweep, d, choice, work, terminal, log_file) for d in sweep.dtypes}
+    """Write the shards of all repeats, and the data set that they make.
+
+    After the first repeat two others follow, or none, and more as long as the next would end before
+    `until` if it took as long as the last one.
+    """
+    from ..analysis.aggregate import aggregate
+
+    sweep, shards = request.sweep, dict[Path, MeasuredShard]()
+    builds: dict[str, Path | None] = dict.fromkeys(sweep.dtypes)
+    is_apart = not _is_compiled_there(sweep)
+
+    def build() -> None:
+        for dtype in sweep.dtypes:
+            builds[dtype] = _build(sweep, dtype, choice, work, terminal, log_file)
+
+    def measured(dtype: str, number: int, repeat: int) -> MeasuredShard:
+        nonlocal is_apart
+        task = ShardTask(
+            request.params(dtype, choice, repeat),
+            (number, len(builds)),
+            choice.cache,
+            None if repeat == 1 else file_of(dtype, 1),
+            builds[dtype],
+            worker_log=log_file,
+            workers=WORKERS,
+            # The first repeat may take half of it.
+            seconds=until and max(0.0, until - time.monotonic()) / (2 if repeat == 1 else 1),
+        )
+        try:
+            return measure_shard(task, terminal)
+        except NotOpenedError:
+            if is_apart:
+                raise
+            # A compiler that crashes costs its own version where each has a process.
+            is_apart = True
+            build()
+            return measure_shard(replace(task, build=builds[dtype]), terminal)
+
+    def file_of(dtype: str, repeat: int) -> Path:
+        return work / CELLS / sweep.folder.name / dtype / f"{shard_name(0, 1, repeat)}.parquet"
+
+    if is_apart:
+        build()
     for repeat in range(1, request.asked["measure"]["repeats"] + 1):
-        for number, (dtype, build) in enumerate(builds.items(), 1):
-            folder = work / CELLS / sweep.folder.name / dtype
-            task = ShardTask(
-                request.params(dtype, choice, repeat),
-                (number, len(builds)),
-                choice.cache,
-                None if repeat == 1 else folder / f"{shard_name(0, 1, 1)}.parquet",
-                build,
-                worker_log=log_file,
-            )
-            shard = measure_shard(task, terminal)
-            shards.append(folder / f"{shard_name(0, 1, repeat)}.parquet")
-            write_parquet(shard.table, shards[-1], shard.metadata)
-    aggregate(shards, work / DATASET)
+        began, made = time.monotonic(), dict[Path, MeasuredShard]()
+        try:
+            for number, dtype in enumerate(sweep.dtypes, 1):
+                made[file_of(dtype, repeat)] = shard = measured(dtype, number, repeat)
+                write_parquet(shard.table, file_of(dtype, repeat), shard.metadata)
+        except KeyboardInterrupt:
+            if repeat == 1:
+                raise
+            break
+        shards |= made
+        now = time.monotonic()
+        if until is not None and repeat != 2 and now + (now - began) > until:
+            break
+    repeats = len(shards) // len(sweep.dtypes)
+    if repeats < request.asked["measure"]["repeats"]:
+        if repeats < TELLING_REPEATS:
+            # Two repeats alone would have to have more samples each.
+            repeats, shards = 1, {file: shards[file] for file in (file_of(d, 1) for d in builds)}
+        # What it would have been asked for to measure the same.
+        taken = {"repeats": repeats, "min_samples": FEWEST_OF_MANY * repeats}
+        for path, shard in shards.items():
+            shard.metadata["params"]["measure"] |= taken
+            write_parquet(shard.table, path, shard.metadata)
+    aggregate([*shards], work / DATASET)
 
 
 def _build(
@@ -174,13 +279,12 @@ def _build(
         terminal.write(f"{sweep.folder.name} {dtype}: compiling {many} versions\n")
         terminal.flush()
     out = work / "builds" / f"{dtype}.json"
-    where = {"device": choice.index, "opencl_runtime": choice.runtime}
-    params = build_params(sweep, dtype, choice.backend, cuda_arch=None, **where)
-    build_apart(params, choice.cache, out, terminal, log_file)
+    build_apart(_build_params(sweep, dtype, choice), choice.cache, out, terminal, log_file)
     return out
 
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
 # What a sweep leaves in its temporary folder.
@@ -199,6 +303,8 @@ class Sweep:
 
     def __init__(self, request: Request, place: TemporaryDirectory[str]) -> None:
         """Read the data set in `place`, which lasts as long as this object."""
+        from ..storage.dataset import read_cells
+
         self._request, self._place = request, place
         self.cells: pd.DataFrame = read_cells(self._path(DATASET)).copy()
         self.log = self._path(LOG).read_text(encoding="utf-8", errors="replace")
@@ -213,11 +319,15 @@ class Sweep:
 
     @property
     def searches(self) -> pd.DataFrame:
-        """How the search of each group ended, a row each; empty where every cell was measured.
+        """How the search of each group ended, a row each; none with the search mode ``all``.
 
         `better_probability` is the model's, that a cell that was left out is faster than the best
         by more than the tolerance; NaN for a race.
         """
+        import pandas as pd
+
+        from ..analysis.run_quality import dataset_provenance
+
         shards = dataset_provenance(self._path(DATASET))
         return pd.DataFrame(
             [
@@ -233,6 +343,9 @@ class Sweep:
         A group is what competes: one element type, variant, size, cache state and timing mode.
         Each axis has a column of whole numbers.
         """
+        from ..analysis.best import Limits, best_table
+        from ..storage.dataset import as_frame
+
         sweep, asked = self._request.sweep, self._request.asked
         most = {sweep.folder.name: sweep.folder.workload.most}
         limits = Limits(most, asked["thread_limit"] or _ANY_THREADS)
@@ -258,6 +371,7 @@ class Sweep:
 
         from ..figures.heatmap import draw_panels, every_variant, over_words
         from ..figures.style import set_style, subject
+        from ..storage.dataset import matching
 
         sweep = self._request.sweep
         view = self._view(x, y)

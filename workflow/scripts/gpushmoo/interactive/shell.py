@@ -16,9 +16,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import pandas as pd
 import yaml
 
 from .. import __name__ as library
@@ -31,6 +30,9 @@ from ..core.schema import GROUP, Status
 from ..planning.config_schema import ConfigError
 from ..storage.wholefile import write_whole
 from .measure import Sweep, sweep
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 # Rows of each group in the table; the rest is in what --save keeps.
 _MOST_ROWS = 5
@@ -97,7 +99,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_list(add, "--variant", "variants", "NAME,NAME", "variants of the kernel")
     _add_swept(add)
     add("--search", metavar="MODE", help="all, race or guided")
-    add("--repeats", type=int, metavar="N", help="how often all is measured")
+    add("--repeats", type=int, metavar="N", help="how often the fastest are measured, at most")
+    add("--budget", type=float, metavar="SECONDS", help="measure the fastest again until then")
     add("--save", metavar="FOLDER", help="keep the cells in this new folder")
 
     add = command("explore", _explore, "write a page that a browser opens, of a run's cells")
@@ -290,14 +293,14 @@ def report(result: Sweep) -> str:
     return "\n".join(parts)
 
 
-def _table(group: pd.DataFrame) -> str:
+def _table(group: DataFrame) -> str:
     place = list(group.columns).index("threads_per_block")
     shown = group[list(group.columns)[len(GROUP) : place]].copy()
     bounds = zip(group["bandwidth_low_gbs"], group["bandwidth_high_gbs"], strict=True)
     shown["GB/s"] = [f"{value:.4g}" for value in group["bandwidth_gbs"]]
     shown["95 % interval"] = [f"{low:.4g} to {high:.4g}" for low, high in bounds]
     shown["of the copy"] = [
-        "" if pd.isna(share) else f"{100 * share:.0f} %" for share in group["vs_memcpy"]
+        f"{100 * share:.0f} %" if share == share else "" for share in group["vs_memcpy"]
     ]
     return str(shown.to_string(index=False))
 

@@ -28,7 +28,7 @@ from ..measuring.job import MeasuredPairs, measure_pairs
 from ..planning.config_schema import ConfigError, refuse_unknown
 from ..workloads.loader import KernelFolder, has_neighbours
 from .arguments import Request, checked, loaded, read_request
-from .measure import LOG, device_of, logged, refuse_misfit
+from .measure import LOG, WORKERS, device_of, logged, refuse_misfit
 
 # The keys of `measure` that mean something here.
 _MEASURE = ("cell_timeout_s", "max_builds", "max_cells", "seed", "thread_limit", "warmup")
@@ -89,18 +89,18 @@ def versus(
     options = _options("options_a", options_a), _options("options_b", options_b)
     folders = _load(a, a if b is None else b)
     requests = _requests(folders, _variants(folders, variant_a, variant_b), values)
-    choice, info = device_of(values)
-    for request in requests:
-        refuse_misfit(request.sweep, choice, info)
     measured, terminal = {}, sys.stderr if progress else io.StringIO()
     with tempfile.TemporaryDirectory(prefix=f"{library}-", ignore_cleanup_errors=True) as place:
         with logged(Path(place) / LOG) as log_file:
+            choice, info = device_of(values, log_file)
+            for request in requests:
+                refuse_misfit(request.sweep, choice, info)
             for dtype in requests[0].sweep.dtypes:
                 first, second = (request.params(dtype, choice) for request in requests)
                 against = Against(second, options, rounds)
                 job = Job(first, choice.cache, time.monotonic(), against=against, log=log_file)
                 label = f"{folders[0].name} {dtype}, A and B"
-                measured[dtype] = measure_pairs(job, label, terminal)
+                measured[dtype] = measure_pairs(job, label, terminal, WORKERS)
         log = log_file.read_text(encoding="utf-8", errors="replace")
     sides = [
         Side(request.sweep.folder.path, request.sweep.variants, own)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -18,6 +18,7 @@ from ..core.errors import (
 from ..core.schema import Status
 from ..core.space import Cell, CellGroup, Condition, Problem
 from ..devices.base import DeviceInfo, PreparedLaunch, Reading, Sample
+from ..devices.select import DeviceChoice
 from ..search.planner import SearchVerdict
 from ..workloads.contract import Launch, Workload
 
@@ -185,8 +186,25 @@ class Job:
     @property
     def process_key(self) -> tuple[object, ...]:
         """Equal for jobs that one process may do: those of one device and repeat."""
-        named = ("backend", "device", "opencl_runtime", "repeat")
-        return (*(self.params[name] for name in named), self.cache)
+        named = ("backend", "device", "opencl_runtime")
+        return (*(self.params[name] for name in named), self.cache, self.params["repeat"])
+
+
+@dataclass(frozen=True)
+class Open:
+    """A request to open a device before a Job comes, and to compile meanwhile what that will need.
+
+    `builds` are parameters of `building.build_kernel`. The measuring process prints into `log`.
+    """
+
+    choice: DeviceChoice
+    builds: Sequence[Mapping[str, Any]]
+    log: Path
+
+    @property
+    def process_key(self) -> tuple[object, ...]:
+        """That of jobs of the first repeat on this device."""
+        return (*astuple(self.choice), 1)
 
 
 @dataclass(frozen=True)
@@ -200,12 +218,16 @@ class Locked:
 class Measure:
     """A request for cells: those with these keys (None: all), at most `together` at a time.
 
-    `launches` has the launches in a sample of the groups that another process has begun.
+    `launches` has the launches in a sample of the groups that another process has begun. From
+    `until` on, by the monotonic clock, no cell gets more than the fewest samples. Cells of a
+    `joined` group are in no race: others of it are taken over from an earlier job.
     """
 
     keys: frozenset[str] | None
     together: int
     launches: Mapping[CellGroup, int]
+    until: float | None = None
+    joined: frozenset[CellGroup] = frozenset()
 
 
 # From the measuring process to the job.
@@ -216,6 +238,13 @@ class Candidates:
     """The devices that may measure the shard: index and UUID."""
 
     devices: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The device that an Open asked for is open."""
+
+    info: DeviceInfo
 
 
 @dataclass(frozen=True)
@@ -335,7 +364,7 @@ class WorkerCrashedError(RuntimeError):
 
 Event = Preparing | Began | Ended | Grouped | Copied | Read | Timed | Searched | Worked
 # An error is sent as itself: DeviceLostError, another DeviceError, or WorkerCrashedError.
-Message = Event | Candidates | Opened | PairsOpened | Finished
+Message = Event | Candidates | Ready | Opened | PairsOpened | Finished
 
 # A cell, or a pair of cells.
 Run = TypeVar("Run", CellRun, PairRun)

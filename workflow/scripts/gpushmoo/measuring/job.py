@@ -18,6 +18,7 @@ from ..core.paths import ROOT
 from ..core.schema import FAULTS, Status
 from ..core.space import asks_the_device
 from ..devices.building import failure_sentences
+from ..search.planner import SearchMode
 from ..storage.store import write_parquet
 from ..workloads.loader import KernelFolder, load_kernel
 from .builds import first_printf
@@ -58,7 +59,8 @@ class ShardTask:
     None in the first. Without the kernel's build file `build` the measuring process compiles, and
     the messages are in `log_file`. `earlier` has the cells of jobs before this one. The measuring
     process prints into `worker_log`, or where this one prints. `live` is the file for watchers (see
-    `progress`). `workers` start the measuring processes.
+    `progress`). `workers` start the measuring processes. After so many `seconds` of measuring no
+    cell gets more than the fewest samples; None for no limit.
     """
 
     params: Mapping[str, Any]
@@ -71,6 +73,7 @@ class ShardTask:
     worker_log: Path | None = None
     live: Path | None = None
     workers: Workers = field(default_factory=Workers)
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -105,13 +108,17 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
         reused = ReusedCells()
         if earlier is not None:
             of_cells = None if before is None else before.of_cells
-            whole = settings_of(params).searches
+            whole = settings_of(params).search.mode == SearchMode.GUIDED
             reused = earlier.taken(opened, folder.workload, of_cells, whole)
         keys = None if before is None else frozenset(before.of_cells)
         if reused.keys:
             keys = (frozenset(c.key for c in opened.cells) if keys is None else keys) - reused.keys
         launches = reused.launches if before is None else before.launches
-        worker.say(Measure(keys, TOGETHER, launches))
+        began = time.monotonic()
+        until = None if task.seconds is None else began + task.seconds
+        mixed = frozenset(c.group for c in opened.cells if c.key in reused.keys)
+        request = Measure(keys, TOGETHER, launches, until, mixed)
+        worker.say(request)
         cells = [c for c in opened.cells if keys is None or c.key in keys]
         progress = Progress(label, len(cells), terminal)
         progress.announce()
@@ -127,12 +134,14 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
 
         runs = [planned(folder.workload, cell) for cell in cells]
         timeout_s = params["measure"]["timeout_s"]
-        supervisor = Supervisor(runs, session.start, timeout_s, on_progress, launches)
+        supervisor = Supervisor(runs, session.start, timeout_s, on_progress, request)
         with closing(live):
             result = supervisor.measure(worker)
+        took_s = time.monotonic() - began
         log.info("measured")
     new = cell_table(result, folder.workload, opened.info, params["axes"])
     metadata = _metadata(params, opened, result, reused, session.clocks)
+    metadata["measuring"] = {"seconds": took_s, "budget": task.seconds}
     shard = MeasuredShard(joined(new, reused.table), metadata)
     statuses = Counter(shard.table.column("status").to_pylist())
     if not statuses.keys().isdisjoint(FAULTS):
@@ -150,13 +159,13 @@ class MeasuredPairs:
     runs: Sequence[PairRun]
 
 
-def measure_pairs(job: Job, label: str, terminal: TextIO) -> MeasuredPairs:
+def measure_pairs(job: Job, label: str, terminal: TextIO, workers: Workers) -> MeasuredPairs:
     """Measure all cells that two versions of one element type have in common.
 
     `label` begins each line on `terminal`. Raises DeviceError when there is no device, or a problem
     does not fit it.
     """
-    with Session(job, label, terminal, Workers()) as session:
+    with Session(job, label, terminal, workers) as session:
         worker, opened = session.begin()
         assert isinstance(opened, PairsOpened)
         worker.say(Measure(None, TOGETHER, {}))
@@ -166,6 +175,8 @@ def measure_pairs(job: Job, label: str, terminal: TextIO) -> MeasuredPairs:
         timeout_s = job.params["measure"]["timeout_s"]
         result = Supervisor(runs, session.start, timeout_s, progress.update).measure(worker)
     ended = list(result.runs.values())
+    if not FAULTS.isdisjoint(run.status for run in ended):
+        session.drop()
     progress.finish(f"{sum(run.status is Status.OK for run in ended)} pairs measured")
     return MeasuredPairs(opened, ended)
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import socket
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,14 +14,19 @@ from multiprocessing.reduction import send_handle
 from pathlib import Path
 from typing import Any, TextIO
 
-from ..core.errors import DeviceError, DeviceLostError
+from ..core.errors import DeviceError, DeviceLostError, NoDeviceError
 from ..core.paths import child_environment
+from ..devices.base import DeviceInfo
+from ..devices.select import PROBE_TIMEOUT_S
 from . import worker
-from .events import Candidates, Job, Locked, Measure, Message
+from .events import Candidates, Job, Locked, Measure, Message, Open, Ready
 from .locks import DeviceLock, HeldClocks, lock_one
 from .settings import settings_of
+from .starting import StartedProgram, early, start
 
 log = logging.getLogger(__name__)
+
+PROGRAM = worker.__name__
 
 # Allowed seconds of silence while no cell runs: gigabytes of input are made, or OpenCL builds.
 IDLE_LIMIT_S = 600.0
@@ -37,6 +40,10 @@ STRIKES_OF_NOBODY = 10
 # The signals of a process's own faults; all others come from outside.
 _FAULTS = "SIGABRT SIGBUS SIGFPE SIGILL SIGSEGV SIGSYS SIGTRAP"
 FAULT_SIGNALS = frozenset(signal.Signals[name] for name in _FAULTS.split())
+
+
+class NotOpenedError(DeviceError):
+    """The process that was to open the device and compile has crashed or hung."""
 
 
 class WorkerSilentError(Exception):
@@ -76,21 +83,12 @@ def is_stopped(pid: int) -> bool:
 class WorkerProcess:
     """A process that runs `worker`, and the connection to it."""
 
-    def __init__(self, job: Job) -> None:
-        own, theirs = socket.socketpair()
+    def __init__(self, program: StartedProgram) -> None:
         # Keeps the process for another job; None if it ends with its first.
         self.keep: Callable[[], None] | None = None
-        with theirs, open(job.log or os.devnull, "ab") as log_file:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", worker.__name__, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=None if job.log is None else log_file,
-                stderr=subprocess.STDOUT,
-                env=child_environment(),
-            )
-        self._connection: Connection[Any, Any] = Connection(own.detach())
-        self.say(job)
+        self.environment = program.environment
+        self._process = program.process
+        self._connection: Connection[Any, Any] = Connection(program.connection.detach())
 
     def say(self, message: object) -> None:
         """Send `message`; the next `hear` finds a process that is gone."""
@@ -159,19 +157,51 @@ class Workers:
     """
 
     def __init__(self, keep: bool = False) -> None:
-        self._keeps = keep
+        self._keeps, self._owner = keep, os.getpid()
         self._kept: dict[object, WorkerProcess] = {}
+        self._spare: WorkerProcess | None = None
 
-    def take(self, job: Job) -> WorkerProcess:
+    def prepare(self) -> None:
+        """Start a process for the first job, unless there is one: it imports meanwhile."""
+        if os.getpid() != self._owner:  # after a fork the processes are the parent's
+            self._owner, self._kept, self._spare = os.getpid(), {}, None
+        if self._spare is None and not self._kept:
+            self._spare = WorkerProcess(early(PROGRAM))
+
+    def take(self, job: Job | Open) -> WorkerProcess:
         """The kept process for jobs like this, or a new one; at work on the job."""
-        worker = self._kept.pop(job.process_key, None)
-        if worker is not None:
-            worker.say(job)
-            return worker
-        worker = WorkerProcess(job)
+        worker = self._kept.pop(job.process_key, None) or self._spare
+        if worker is self._spare:
+            self._spare = None
+        if worker is not None and worker.environment != child_environment():
+            worker.join()
+            worker = None
+        made = worker or WorkerProcess(start(PROGRAM, job.log))
         if self._keeps:
-            worker.keep = lambda: self._kept.update({job.process_key: worker})
-        return worker
+            made.keep = lambda: self._kept.update({job.process_key: made})
+        made.say(job)
+        return made
+
+    def open(self, ask: Open, meanwhile: Callable[[], object]) -> DeviceInfo:
+        """Open a device for later jobs, and do something `meanwhile`. Raises NoDeviceError."""
+        worker = self.take(ask)
+        try:
+            meanwhile()
+            ready = worker.hear(PROBE_TIMEOUT_S)
+        except DeviceError as err:
+            worker.stop()
+            raise NoDeviceError(str(err)) from err
+        except (WorkerGoneError, WorkerSilentError) as err:
+            worker.stop()
+            raise NoDeviceError(
+                f"The {ask.choice.backend} runtime does not answer: {err}."
+            ) from err
+        except BaseException:
+            worker.stop()
+            raise
+        assert isinstance(ready, Ready)
+        worker.done()
+        return ready.info
 
     def drop(self, job: Job) -> None:
         """End the kept process for jobs like this, if there is one."""
@@ -196,7 +226,8 @@ class Session:
     ) -> None:
         self._job, self._workers = job, workers
         self._label, self._terminal, self._preferred = label, terminal, preferred
-        self._held: tuple[int, DeviceLock] | None = None
+        # The device's UUID and its lock.
+        self._held: tuple[str, DeviceLock] | None = None
         self.clocks: HeldClocks | None = None
 
     def __enter__(self) -> Session:
@@ -214,7 +245,7 @@ class Session:
         try:
             return self._opened()
         except (WorkerGoneError, WorkerSilentError) as err:
-            raise DeviceError(f"The device was not opened: {err}.") from err
+            raise NotOpenedError(f"The device was not opened: {err}.") from err
 
     def start(self, do: Measure) -> WorkerProcess:
         """A fresh process, at work. Raises DeviceError, WorkerGoneError, WorkerSilentError."""
@@ -252,12 +283,20 @@ class Session:
                 raise
 
     def _locked(self, devices: Sequence[tuple[int, str]]) -> tuple[int, DeviceLock]:
-        """The locked device: one of these for the first process, the same for later ones."""
+        """The locked device: one of these for the first process, the same for later ones.
+
+        A process that has kept its device calls it number 0, so that the UUID tells which it is.
+        """
         if self._held is None:
             some = [device for device in devices if device[1] in self._preferred] or devices
-            self._held = lock_one(some, self._say_waiting)
-            self._lock_clocks(dict(devices)[self._held[0]], self._held[1])
-        return self._held
+            index, lock = lock_one(some, self._say_waiting)
+            self._held = dict(devices)[index], lock
+            self._lock_clocks(*self._held)
+        uuid, lock = self._held
+        for index, of_device in devices:
+            if of_device == uuid:
+                return index, lock
+        raise DeviceError(f"The device {uuid} is gone.")
 
     def _lock_clocks(self, uuid: str, lock: DeviceLock) -> None:
         params = self._job.params

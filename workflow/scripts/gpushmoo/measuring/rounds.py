@@ -185,8 +185,8 @@ class ShardRun:
         if isinstance(steps.folder.workload, HostFedWorkload):
             time.sleep(SETTLE_S)
         if steps.settings.searches:
-            self._search_all(runs, space)
-            return
+            self._search_all([run for run in runs if run.cell.group not in steps.joined], space)
+            runs = [run for run in runs if run.cell.group in steps.joined]
         steps.admit(list(shuffled(runs, self._rng)), space)
         log.info("%d of %d cells admitted", sum(r.status is None for r in runs), len(runs))
         # One condition after the other: a warm cell must not find a flushed cache.
@@ -215,6 +215,8 @@ class ShardRun:
         """Measure the cells that a search of each group proposes."""
         for met in CONDITIONS:
             alike = [r for r in runs if r.cell.condition == met and r.status is None]
+            if not alike:
+                continue
             sample = partial(self._sample_asked, met, space)
             search_groups(self._steps, alike, self._recorded, sample)
             measured = [r for r in alike if r.status is None]
@@ -236,12 +238,14 @@ class ShardRun:
         )
 
     def _prepare(self, runs: Sequence[CellRun]) -> None:
-        """Choose the launches in a sample of these verified cells, and warm them up."""
+        """Choose the launches in a sample of these verified cells, and warm them up.
+
+        The verification has launched each once. A CPU needs no more, nor a sample of one launch.
+        """
         choose_launches(self._steps.launches, [[run] for run in runs], self._steps.emit)
-        # A CPU is warm from the verification.
-        if self._steps.device.info.kind != "cpu":
-            for _ in range(self._steps.settings.warmup):
-                self._warm_up(runs)
+        is_cpu, warmup = self._steps.device.info.kind == "cpu", self._steps.settings.warmup
+        for done in range(0 if is_cpu else warmup):
+            self._warm_up([run for run in runs if done or run.launches != 1])
 
     def _warm_up(self, runs: Sequence[CellRun]) -> None:
         """Take a sample of each open cell, and discard it."""
@@ -262,16 +266,26 @@ class ShardRun:
 
         def take(active: Sequence[CellRun]) -> bool:
             kept = self._round(met, space, active)
-            open_runs = (r for r in active if r.status is None)
-            self._end_verified([r for r in open_runs if rule.done(r.samples_s, r.spent_s)], space)
+            least = rule.min_samples if self._steps.is_late else rule.max_samples
+            done = [
+                r
+                for r in active
+                if r.status is None
+                and (len(r.samples_s) >= least or rule.done(r.samples_s, r.spent_s))
+            ]
+            self._end_verified(done, space)
             return kept
 
         take_rounds(lambda: [r for r in runs if r.status is None], take, self._steps.end_open)
 
     def _end_verified(self, runs: Sequence[CellRun], space: Space) -> None:
-        """End cells with enough samples, verified once more unless another repeat does it."""
+        """End cells that get no more samples.
+
+        Those with all samples are verified once more unless another repeat does it.
+        """
         if self._steps.settings.verifies_after:
-            self._steps.verify(runs, space)
+            least = self._steps.settings.rule.min_samples
+            self._steps.verify([run for run in runs if len(run.samples_s) >= least], space)
         self._steps.end_open(runs, Status.OK, None)
 
     def _round(self, met: Condition, space: Space, active: Sequence[CellRun]) -> bool:

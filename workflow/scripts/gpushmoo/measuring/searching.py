@@ -16,7 +16,7 @@ from ..core.errors import TypedError
 from ..core.schema import Status
 from ..core.space import CellGroup, Problem
 from ..search.guided import planner_for
-from ..search.planner import Candidate, Prior
+from ..search.planner import Ask, Candidate, Prior, SearchMode
 from ..storage.packed import unpacked
 from ..storage.store import open_shard
 from .events import CellRun, Searched
@@ -104,7 +104,22 @@ def search_groups(
         )
         for group, members in sorted(groups.items())
     }
-    while asked := [(g, ask) for g, planner in planners.items() for ask in planner.propose()]:
+
+    def is_due(group: CellGroup, ask: Ask) -> bool:
+        """Whether a spent budget allows these samples: a begun cell gets its fewest."""
+        taken, guided = (
+            len(groups[group][ask.place].samples_s),
+            planners[group].mode == SearchMode.GUIDED,
+        )
+        new = not (guided and len(planners[group].measured))
+        return not steps.is_late or (new if taken == 0 else taken < rule.min_samples)
+
+    while asked := [
+        (group, ask)
+        for group, planner in planners.items()
+        for ask in planner.propose()
+        if is_due(group, ask)
+    ]:
         proposed = [groups[group][ask.place] for group, ask in asked]
         before = [len(run.samples_s) for run in proposed]
         sample([(run, ask.samples) for run, (_, ask) in zip(proposed, asked, strict=True)])

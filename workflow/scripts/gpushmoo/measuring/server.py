@@ -46,6 +46,7 @@ def measure(job: Mapping[str, Any], workers: Workers, end: Callable[[int], NoRet
             worker_log=Path(job["log"]),
             live=live_path(Path(job["plan"]).parent, out),
             workers=workers,
+            seconds=job["seconds"],
         )
         run_shard(task, out, terminal)
 

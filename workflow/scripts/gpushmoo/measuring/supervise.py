@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol
 
 from ..core.errors import DeviceError, DeviceLostError
 from ..core.schema import Status
-from ..core.space import CellGroup
 from .events import (
     Began,
     Copied,
@@ -159,11 +158,12 @@ class Supervisor(Generic[Run]):
         start: Callable[[Measure], Worker],
         cell_timeout_s: float,
         on_progress: Callable[[int, float], None],
-        launches: Mapping[CellGroup, int] | None = None,
+        request: Measure | None = None,
     ) -> None:
-        """`start` opens a process for a request. `launches` are those of groups measured before."""
+        """`start` opens a process for a request; `request` is the first process's."""
         own: dict[str, Run] = {run.cell.key: run for run in runs}
-        self.result: ShardResult[Run] = ShardResult(own, launches=dict(launches or {}))
+        self._request = request or Measure(None, TOGETHER, {})
+        self.result: ShardResult[Run] = ShardResult(own, launches=dict(self._request.launches))
         self._start, self._on_progress = start, on_progress
         self._timeout_s = cell_timeout_s
         self._faults: Counter[str] = Counter()
@@ -206,7 +206,11 @@ class Supervisor(Generic[Run]):
             self._before = 1.0 - len(left) / len(self.result.runs)
             self._asked, together = self._suspects.next(left)
             try:
-                worker = self._start(Measure(self._asked, together, self.result.launches))
+                launches = self.result.launches
+                again = replace(
+                    self._request, keys=self._asked, together=together, launches=launches
+                )
+                worker = self._start(again)
             except (DeviceError, WorkerGoneError, WorkerSilentError, WorkerCrashedError) as err:
                 self._end_open(Status.LOST_DEVICE, f"the device did not come back: {err}")
                 return self.result

@@ -22,6 +22,9 @@ from .settings import TOGETHER, TOGETHER_S, MeasureSettings
 
 T = TypeVar("T")
 
+# A verified launch finds a cold cache. If it takes so long, a sample is one launch anyway, and no
+# other one has to tell the time.
+COLD_LAUNCH_S = 200e-6
 # After a first launch of more seconds a second one follows, and the shorter time counts: it decides
 # the number of launches in a sample, and one of both may hold a pause of the process or machine.
 LONG_LAUNCH_S = 0.1
@@ -33,7 +36,8 @@ class CellSteps:
 
     `started` is the shard's beginning on `clock`, by default now. At most `together` cells are
     launched without a wait between them. `launches` has the launches in a sample of the groups for
-    which the number is chosen, maybe by another process.
+    which the number is chosen, maybe by another process. `until` is the end of the budget on
+    `clock`; None for none. `joined` are groups that are not searched.
     """
 
     device: Device
@@ -45,6 +49,8 @@ class CellSteps:
     started: float | None = None
     together: int = TOGETHER
     launches: dict[CellGroup, int] = field(default_factory=dict)
+    until: float | None = None
+    joined: frozenset[CellGroup] = frozenset()
 
     def __post_init__(self) -> None:
         self._started = self.clock() if self.started is None else self.started
@@ -55,6 +61,11 @@ class CellSteps:
     def now_s(self) -> float:
         """Seconds since the shard began."""
         return self.clock() - self._started
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the budget is spent."""
+        return self.until is not None and self.clock() >= self.until
 
     def version(self, cell: Cell) -> str:
         """The name of the version that is compiled for `cell`."""
@@ -121,8 +132,7 @@ class CellSteps:
     # How anything runs on the device.
 
     def guarded(self, run: CellRun, step: Callable[[], object]) -> None:
-        """Run `step`; an error in it ends this cell, not the shard."""
-        self.emit(Began((run.cell.key,)))
+        """Do a `step` of an announced cell; an error in it ends this cell, not the shard."""
         try:
             step()
         except DeviceLostError:
@@ -177,13 +187,16 @@ class CellSteps:
 
     def admit(self, runs: Sequence[CellRun], space: Space) -> None:
         """Bind each, verify a launch on poisoned output, time one launch."""
-        for run in runs:
-            self.guarded(run, partial(self._bind, run, space))
+        for begin in range(0, len(runs), self.together):
+            some = runs[begin : begin + self.together]
+            self.emit(Began(tuple(run.cell.key for run in some)))
+            for run in some:
+                self.guarded(run, partial(self._bind, run, space))
         for some in self._growing([run for run in runs if run.status is None]):
             if self.settings.verifies_before:
                 self._judge_all(some, space, True)
             self._look_around([run for run in some if run.status is None], space)
-            self._time([run for run in some if run.status is None])
+            self._time([run for run in some if run.status is None and run.launch_s is None])
             for run in some:
                 self.step(run)
 
@@ -231,8 +244,13 @@ class CellSteps:
                 else:
                     run.verified_words = space.words
                     self._judge(run, *outcome, partial(alone, run))
+                    is_timed = run.proof is run.bound and run.status is None
+                    if is_timed and COLD_LAUNCH_S <= outcome[0] <= LONG_LAUNCH_S:
+                        run.launch_s = outcome[0]
+                        self.emit(Timed(run.cell.key, outcome[0]))
             runs = runs[len(outcomes) :]
         for run in runs:
+            self.emit(Began((run.cell.key,)))
             self.guarded(run, partial(alone, run))
 
     def _judge(
@@ -242,6 +260,7 @@ class CellSteps:
         run.wrong_words = verdict.wrong_words
         if verdict.message is not None or seconds > self.settings.cell_timeout_s:
             # Alone, to find the place, or a pause.
+            self.emit(Began((run.cell.key,)))
             self.guarded(run, alone)
         if verdict.message is not None and run.status is None:
             # One wrong result is enough.

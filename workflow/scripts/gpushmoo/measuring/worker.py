@@ -2,7 +2,8 @@
 
 It is a process of its own, so that a kernel that faults, hangs or crashes the runtime costs one
 cell: the job (`process`, `supervise`) replaces the process. Messages are pickled dataclasses over
-the socket FD: a Job, then requests and answers; another Job of the same device may follow.
+the socket FD: an Open or none, a Job, then requests and answers; another Job of the same device may
+follow.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
@@ -23,13 +26,14 @@ from pathlib import Path
 from typing import Any
 
 from ..core.display import MOST_SENTENCE, one_line
-from ..core.errors import DeviceError, DeviceLostError, WorkloadError
+from ..core.errors import DeviceError, DeviceLostError, TypedError, WorkloadError
 from ..core.paths import ROOT
 from ..core.process import end_with_parent
 from ..core.space import Cell, space_of
 from ..devices.base import Device, steady_room
+from ..devices.building import compile_ahead
 from ..devices.builds import KernelBuild, read_build
-from ..devices.select import open_for_job
+from ..devices.select import open_device, open_for_job
 from ..storage.wholefile import DamagedFileError
 from ..workloads.loader import KernelFolder, load_kernel
 from ..workloads.versions import misfit, versions_of
@@ -42,8 +46,10 @@ from .events import (
     Locked,
     Measure,
     Message,
+    Open,
     Opened,
     PairsOpened,
+    Ready,
     Worked,
     WorkerCrashedError,
 )
@@ -70,7 +76,11 @@ def main(fd: int) -> None:
     try:
         while True:
             caller = Caller(connection)
-            device = _serve(caller, device)
+            request = caller.receive()
+            if isinstance(request, Open):
+                device = _open(request, caller)
+                continue
+            device = _serve(request, caller, device)
             # A reference cycle may hold buffers.
             gc.collect()
             caller.release()
@@ -131,9 +141,22 @@ def _print_into(log_file: Path) -> None:
         os.dup2(file.fileno(), 2)
 
 
-def _serve(caller: Caller, kept: Device | None) -> Device:
+def _open(request: Open, caller: Caller) -> Device:
+    """Open a device; a thread compiles meanwhile, and keeps the code in the compilers' cache."""
+    _print_into(request.log)
+    with ThreadPoolExecutor() as pool:
+        compiled = [pool.submit(compile_ahead, request.choice, spec) for spec in request.builds]
+        device = open_device(request.choice)
+        caller.send(Ready(device.info))
+        for future in compiled:
+            # The job compiles again what failed, and says so.
+            with suppress(TypedError):
+                future.result()
+    return device
+
+
+def _serve(job: Job, caller: Caller, kept: Device | None) -> Device:
     """Do a job on the device that is `kept` open from the last job, or on a new one."""
-    job: Job = caller.receive()
     if job.log is not None:
         _print_into(job.log)
     build = None if job.build is None else read_build(job.build)
@@ -209,6 +232,8 @@ def _steps(
         job.started,
         do.together,
         dict(do.launches),
+        do.until,
+        do.joined,
     )
 
 

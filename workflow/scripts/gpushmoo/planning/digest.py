@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -91,10 +92,21 @@ def _folders(file: Path) -> Folders:
 
 
 @cache
+def _names_in(folder: Path) -> frozenset[str]:
+    """What lies in a folder; nothing if it is none. Most modules are of other projects."""
+    try:
+        return frozenset(os.listdir(folder))
+    except OSError:
+        return frozenset()
+
+
+@cache
 def _module_files(name: str, folders: Folders) -> list[Path]:
     """Files of a module, dotted, and of the packages in which it lies; none of other projects'."""
     parts = name.split(".")
     for folder in folders:
+        if _names_in(folder).isdisjoint((parts[0], f"{parts[0]}.py")):
+            continue
         bases = [folder.joinpath(*parts[:n]) for n in range(1, len(parts) + 1)]
         files = [path for b in bases for path in (b / "__init__.py", b.with_suffix(".py"))]
         if present := [path for path in files if path.is_file()]:

@@ -23,7 +23,7 @@ from ..workloads.loader import KernelFolder
 from .config import SWEPT_STUDIES, RunConfig, check_memory, load_config
 from .digest import library_digest, module_digest, template_digest
 from .figure_plan import FigureSpec, figures_of
-from .plan import ShardJob, build_params, named_shard, plan_shards, run_plan
+from .plan import ShardJob, budget_of, build_params, named_shard, plan_shards, run_plan
 from .sweeps import refuse_kinds
 
 # Does the measuring jobs.
@@ -111,6 +111,7 @@ class Flow:
             "cache": self.cache,
             "code": " ".join(code),
             "plan": self.path(PLAN_FILE),
+            "seconds": budget_of(self.config, named_shard(wildcards)),
         }
         return json.dumps(request)
 

@@ -70,6 +70,21 @@ def _shards(sweep: SweepConfig, config: RunConfig) -> int:
     return shard_count(cells, config["measure"]["cells_per_shard"], rounds)
 
 
+def budget_of(config: RunConfig, shard: ShardJob) -> float | None:
+    """Seconds of the budget for a measuring job, by its share of the cells; None for no limit.
+
+    The first repeat, which alone has all cells, gets as much as all later ones.
+    """
+    budget, repeats = config["measure"]["budget"], config.measure["repeats"]
+    if budget is None:
+        return None
+    sweep = config.sweeps[shard.sweep]
+    cells = sweep.n_cells / len(sweep.dtypes) / shard.count
+    share = cells / sum(other.n_cells for other in config.sweeps.values())
+    of_repeat = 1.0 if repeats == 1 else 0.5 / (1 if shard.repeat == 1 else repeats - 1)
+    return float(budget * share * of_repeat)
+
+
 def named_shard(wildcards: Any) -> ShardJob:
     """The shard that the wildcards of a measuring rule name; of rule `measure` the first repeat."""
     index, count = (int(n) for n in wildcards.shard.split("-of-"))

@@ -199,6 +199,7 @@ def report_facts(
         "clock_warning": method.clock_warning(provenance),
         "machine": [
             method.steadiness_finding(steadiness(provenance, spec["host_fed"])),
+            *method.budget_finding(provenance, best),
             *method.locked_clause(provenance),
             *method.searched_findings(provenance),
             *method.earlier_finding(provenance),

@@ -16,6 +16,7 @@ from ..analysis.run_quality import MEANING, CopyChanges, Steadiness, faults
 from ..core.display import gbs, kind_words, percent, seconds, size_bytes
 from ..core.schema import FAULTS, LIMITS, SAMPLE_COUNT, Status
 from ..core.space import TIMING_MODES
+from ..search.planner import WITNESSES, SearchMode
 from .tables import Json
 
 
@@ -140,6 +141,10 @@ def method_facts(
         "target": percent(p["measure"]["relative_half_width"]),
         "seed": p["seed"],
         "repeats": max(p["params"]["measure"]["repeats"] for p in provenance),
+        "raced": any(
+            s["mode"] == SearchMode.RACE for p in provenance for s in p.get("searches", ())
+        ),
+        "witnesses": WITNESSES,
         "between": _between_words(ok),
         "unmet": _unmet_words(ok, provenance),
         "half_width_median": _share(half.median()),
@@ -176,6 +181,27 @@ def _cache_words(cells: pd.DataFrame) -> str:
 def _grouped(number: int) -> str:
     """``214 304``, with blanks that do not break."""
     return f"{number:,}".replace(",", "\u202f")
+
+
+def budget_finding(provenance: Sequence[Json], best: pd.DataFrame) -> list[str]:
+    """What the budget of seconds bought, and what more would; nothing without a budget.
+
+    `best` are the tied cells of all groups. Of independent repeats, n times as many narrow an
+    interval by the root of n.
+    """
+    jobs = [m for p in provenance if (m := p.get("measuring", {})).get("budget") is not None]
+    if not jobs:
+        return []
+    took, budget = (sum(job[name] for job in jobs) for name in ("seconds", "budget"))
+    spent = sum(job["seconds"] >= job["budget"] for job in jobs)
+    words = f"Measuring took {took:.0f} s; measure.budget allows {budget:.0f} s"
+    if not spent:
+        return [f"{words}, and more would change little: every cell ended by itself."]
+    half = (best["bandwidth_high_gbs"] - best["bandwidth_low_gbs"]) / (2 * best["bandwidth_gbs"])
+    return [
+        f"{words}, which {spent} of {len(jobs)} jobs have spent. The fastest cells are known to "
+        f"± {percent(half.median())}; four times the budget would about halve that."
+    ]
 
 
 def earlier_finding(provenance: Sequence[Json]) -> list[str]:
@@ -215,8 +241,13 @@ def _first_to_last(days: Sequence[str]) -> str:
 
 
 def searched_findings(provenance: Sequence[Json]) -> list[str]:
-    """One sentence on a run's searches; none where every cell was measured."""
-    searches = [search for shard in provenance for search in shard.get("searches", ())]
+    """One sentence on a run's searches that left cells out; none where there is none."""
+    searches = [
+        search
+        for shard in provenance
+        for search in shard.get("searches", ())
+        if search["measured"] < search["candidates"]
+    ]
     if not searches:
         return []
     tolerances = {

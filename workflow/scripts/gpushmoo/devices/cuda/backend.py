@@ -456,7 +456,8 @@ def compile_version(
     """Compile `version` for the architecture `target`, and check its machine code."""
     options = build_options(DTYPES[dtype], folder.workload.macros(dtype, version))
     options += request.options
-    made, codes = _compiled(folder.path, options, target, request.cache)
+    source = kernel_source(folder.path, ".cu")
+    made, codes = _compiled(source, folder.name, options, target, request.cache)
     failure = failed_check(folder, dtype, version.variant, codes.values())
     return VersionBuild(
         f"NVRTC {nvrtc_version()}",
@@ -471,8 +472,8 @@ def compile_version(
 
 @cache
 def _compiled(
-    folder: Path, options: tuple[str, ...], arch: str, kept: Path
+    source: str, name: str, options: tuple[str, ...], arch: str, kept: Path
 ) -> tuple[CompiledCode, dict[str, EntryCode]]:
     """Machine code and its contents, shared by versions that differ in launches only."""
-    made = cached_cubin(kernel_source(folder, ".cu"), folder.name, options, arch, kept)
+    made = cached_cubin(source, name, options, arch, kept)
     return made, disassembled(made.code, kept)

@@ -262,7 +262,8 @@ class OpenCLDevice(OpenCLBuffers):
     def build(self, folder: Path, dtype: DType, defines: Mapping[str, str]) -> OpenCLProgram:
         """Build ``kernel.cl`` with ``element_t`` and `defines`. Raises BuildError."""
         options = build_options(dtype, defines)
-        program, log = build_source(self._cl, self._context, folder, options)
+        source = kernel_source(folder, ".cl")
+        program, log = build_source(self._cl, self._context, source, options)
         return OpenCLProgram(self._cl, program, " ".join(options), log)
 
     def load(self, build: VersionBuild) -> OpenCLProgram:
@@ -402,7 +403,8 @@ def compile_version(
     cl, context = _context(request)
     options = build_options(DTYPES[dtype], folder.workload.macros(dtype, version))
     options += request.options
-    log, code = _built(cl, context, folder.path, options, target, request.cache)
+    source = kernel_source(folder.path, ".cl")
+    log, code = _built(cl, context, source, options, target, request.cache)
     return VersionBuild(target, " ".join(options), log, code=code)
 
 
@@ -415,16 +417,16 @@ def _context(request: BuildRequest) -> tuple[Any, Any]:
 
 @cache
 def _built(
-    cl: Any, context: Any, folder: Path, options: tuple[str, ...], target: str, kept: Path
+    cl: Any, context: Any, source: str, options: tuple[str, ...], target: str, kept: Path
 ) -> tuple[str, bytes | None]:
     """The compiler's messages and the binary; versions that differ in launches share them."""
 
     def compiled() -> CompiledCode:
         # A build file with other messages would measure anew.
-        program, log = build_source(cl, context, folder, options, anew=True)
+        program, log = build_source(cl, context, source, options, anew=True)
         return CompiledCode(program.get_info(cl.program_info.BINARIES)[0], log)
 
-    made = kept_code((kernel_source(folder, ".cl"), *options, target), kept / "opencl", compiled)
+    made = kept_code((source, *options, target), kept / "opencl", compiled)
     try:
         load_binary(cl, context, made.code)
     except BuildError:

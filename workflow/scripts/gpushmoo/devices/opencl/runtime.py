@@ -16,7 +16,7 @@ from ...core.errors import BuildError, NoDeviceError
 from ...core.space import INDEX_BITS
 from ...storage.wholefile import write_whole
 from ..base import DeviceInfo
-from ..builds import compile_error, kernel_source
+from ..builds import compile_error
 
 # Name of the platform that each runtime reports (a part of it). The PoCL that pip ships knows no
 # CPU younger than its LLVM (14) and then builds nothing, so a probe has to build and run a kernel.
@@ -172,13 +172,13 @@ def build_options(dtype: DType, defines: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def build_source(
-    cl: Any, context: Any, folder: Path, options: Sequence[str], anew: bool = False
+    cl: Any, context: Any, source: str, options: Sequence[str], anew: bool = False
 ) -> tuple[Any, str]:
-    """The program of a folder's ``kernel.cl``, and the compiler's messages. Raises BuildError.
+    """The program of a ``kernel.cl``, and the compiler's messages. Raises BuildError.
 
     pyopencl may return a kept binary with other messages, unless it is compiled `anew`.
     """
-    program = cl.Program(context, kernel_source(folder, ".cl"))
+    program = cl.Program(context, source)
     if anew:
         with warnings.catch_warnings():
             # "Pre-build attribute access defeats compiler caching": so it shall.

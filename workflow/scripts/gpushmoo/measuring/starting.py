@@ -1,0 +1,56 @@
+"""Starts the program of a measuring process.
+
+It imports next to nothing: a program may do this first, so that the process imports its libraries
+while the program imports its own.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core.paths import child_environment
+
+NOWHERE = Path(os.devnull)
+
+
+@dataclass(frozen=True)
+class StartedProgram:
+    """A running program, this end of its socket and its environment."""
+
+    process: subprocess.Popen[bytes]
+    connection: socket.socket
+    environment: dict[str, str]
+
+
+def start(module: str, log_file: Path | None) -> StartedProgram:
+    """Run `module`, with a socket; it prints into `log_file`, or where this process prints."""
+    own, theirs = socket.socketpair()
+    environment = child_environment()
+    with theirs, open(log_file or NOWHERE, "ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=None if log_file is None else output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+        )
+    return StartedProgram(process, own, environment)
+
+
+_EARLY: list[StartedProgram] = []
+
+
+def start_early(module: str) -> None:
+    """Start the program that `early` gives."""
+    _EARLY.append(start(module, NOWHERE))
+
+
+def early(module: str) -> StartedProgram:
+    """The program that was started early, or a new one."""
+    return _EARLY.pop() if _EARLY else start(module, NOWHERE)

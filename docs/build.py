@@ -50,7 +50,6 @@ def computed(record: Record, claims: Claims) -> dict[str, Any]:
         "recorded": read_json,
         "hold": claims.hold,
         "model": model.values(claims),
-        "studies": {"live": studies.live(claims)},
         "comparing": studies.comparing(claims),
         "gallery": studies.gallery(read_record("nvidia-h200-gallery"), claims),
         "documents": documents.values(claims, numbers),

@@ -1,4 +1,4 @@
-"""Searches live, runs held against each other, energy, timing modes, and the gallery."""
+"""Runs held against each other, energy, timing modes, and the gallery."""
 
 from __future__ import annotations
 
@@ -23,28 +23,6 @@ PLACES = {
 }
 # What experiments/gpu/planted writes, and how false_alarms calls it.
 PLANTED = {"p01": "1 %", "p03": "3 %", "p10": "10 %"}
-
-
-def live(claims: Claims) -> dict[str, Any]:
-    """A guided sweep beside the exhaustive one, on a device."""
-    rounds = read_json("speed/nvidia-h200/search.json")["rounds"]
-    groups = [g for found in rounds for g in found["groups_of"]]
-    wrong = [g for g in groups if g["slower"] > 0.01 and not g["tied"]]
-    claims.hold("The guided sweep is wrong in one group.", len(wrong) == 1, wrong)
-    return {
-        "rounds": len(rounds),
-        "groups": rounds[0]["groups"],
-        "cells": whole(rounds[0]["cells"]),
-        "guided": span((found["guided_s"] for found in rounds), " s", 3),
-        "all": span((found["all_s"] for found in rounds), " s", 3),
-        "ratio": span(found["ratio"] for found in rounds),
-        "measured": percent(
-            median(g["measured"] / g["candidates"] for g in groups if g["candidates"] > 1000)
-        ),
-        "answers": len(groups),
-        "right": len(groups) - len(wrong),
-        "wrong": percent(wrong[0]["slower"]),
-    }
 
 
 def comparing(claims: Claims) -> dict[str, Any]:

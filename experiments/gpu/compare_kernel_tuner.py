@@ -4,8 +4,8 @@
 
 Both tools sweep the same cells of the same kernel on the same device: the block shapes of
 `copy2d_coalesced`, or tile, rows a thread, padding and block width of `transpose`, of which all but
-the last are compiled in. gpushmoo runs as the command ``snakemake``, verifying every cell, Kernel
-Tuner as kernel_tuner_sweep.py, which says how it is set up and what ``--verification`` means there.
+the last are compiled in. gpushmoo runs as the command ``gpushmoo sweep``, verifying every cell,
+Kernel Tuner as kernel_tuner_sweep.py, which says how it is set up and what ``--verification`` is.
 A sweep's time is that of its process, from the start over imports, context, compilation (no process
 finds a compiled kernel of another) and verification to the written results. One small sweep of each
 goes before, so that neither pays for cold files.
@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,17 +25,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-RUN = "compare-kernel-tuner"
 
 Axes = dict[str, list[int]]
 # Axes and their values.
@@ -188,33 +184,6 @@ def compare(ours: Sequence[Sweep], theirs: Sequence[Sweep]) -> dict[str, Any]:
 # Running the tools
 
 
-def sweep_config(asked: Asked) -> dict[str, Any]:
-    """gpushmoo's configuration: this kernel alone, measured as the full sweep is."""
-    full = yaml.safe_load((ROOT / "config/full.yaml").read_text())
-    swept = {
-        "dtypes": ["float"],
-        "variants": [SPACES[asked.kernel].variant],
-        "sizes": [asked.size],
-        "axes": asked.axes,
-    }
-    return {
-        "run": RUN,
-        "backend": "cuda",
-        "only": [asked.kernel],
-        "kernels": {asked.kernel: swept},
-        # As many samples as Kernel Tuner takes by default, more only where their interval is wide.
-        # One shard, measured once as by Kernel Tuner: a process more would cost another start.
-        "measure": full["measure"]
-        | {
-            "min_samples": 7,
-            "relative_half_width": 0.01,
-            "cells_per_shard": 1_000_000,
-            "repeats": 1,
-        },
-        "chapters": None,
-    }
-
-
 def read_shards(folder: Path, axes: Axes, wall_s: float) -> Sweep:
     """gpushmoo's sweep over `axes` from the shards under `folder`."""
     tables = [pq.ParquetFile(p).read() for p in sorted(folder.rglob("*.parquet"))]
@@ -224,7 +193,6 @@ def read_shards(folder: Path, axes: Axes, wall_s: float) -> Sweep:
     facts = {
         "versions": {
             "gpushmoo": told["gpushmoo"],
-            "snakemake": version("snakemake"),
             "runtime": told["device"]["runtime"],
             "driver": told["device"]["driver"],
             "python": told["host"]["python"],
@@ -257,7 +225,7 @@ def timed(command: Sequence[str], cwd: Path, scratch: Path) -> float:
     done = subprocess.run(
         command,
         cwd=cwd,
-        env={**os.environ, "CUPY_CACHE_DIR": str(cache)},
+        env={**os.environ, "CUPY_CACHE_DIR": str(cache), "XDG_CACHE_HOME": str(cache)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -270,14 +238,15 @@ def timed(command: Sequence[str], cwd: Path, scratch: Path) -> float:
 
 
 def run_gpushmoo(asked: Asked, scratch: Path) -> Sweep:
-    """A whole sweep by Snakemake, with nothing left of the last one."""
-    results = ROOT / "results" / RUN
-    shutil.rmtree(results, ignore_errors=True)
-    config = scratch / "sweep.yaml"
-    config.write_text(yaml.safe_dump(sweep_config(asked)))
-    command = [sys.executable, "-m", "snakemake", "--cores", "all", "--configfile", str(config)]
-    wall_s = timed([*command, "--", "cells"], ROOT, scratch)
-    return read_shards(results / "cells" / asked.kernel, asked.axes, wall_s)
+    """A whole sweep from the shell, with the defaults."""
+    folder = Path(tempfile.mkdtemp(dir=scratch)) / "kept"
+    command = [sys.executable, "-m", "gpushmoo", "sweep", str(ROOT / "kernels" / asked.kernel)]
+    command += ["--variant", SPACES[asked.kernel].variant, "--dtype", "float"]
+    command += ["--size", str(asked.size), "--save", str(folder)]
+    for axis, values in asked.axes.items():
+        command += ["--axis", f"{axis}={','.join(map(str, values))}"]
+    wall_s = timed(command, ROOT, scratch)
+    return read_shards(folder / "cells", asked.axes, wall_s)
 
 
 def run_kernel_tuner(asked: Asked, scratch: Path) -> Sweep:

@@ -7,13 +7,15 @@
 Of the recorded H200 run: page one and what the report concludes, every group's fastest launch with
 its bandwidth and tied set, the measured peaks, the device model's parameters, errors and a sample
 of its predictions; the verdicts of `compare` on recorded pairs; the refusals of docs/mistakes.md.
-Floats are kept to nine digits. The documents' golden numbers are held by `make test-documents`.
+Floats are compared to six digits: a fit ends elsewhere on another processor. The documents' golden
+numbers are held by `make test-documents`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -93,11 +95,12 @@ def main() -> None:
     """Compare, or freeze."""
     run = Path(sys.argv[1])
     report = json.loads((run / "report.json").read_text())
+    page = (ROOT / "docs/mistakes.md").read_text()
     parts = {
         "best": best(run),
         "peak": json.loads((run / "summary/peak.json").read_text()),
         "compare": compared(),
-        "mistakes": (ROOT / "docs/mistakes.md").read_text().splitlines(),
+        "mistakes": [line for line in page.splitlines() if line.startswith("|")],
         "model": model(run),
         "report": {name: report[name] for name in PAGES},
     }
@@ -120,6 +123,8 @@ def differences(old: Any, new: Any, where: str = "") -> Any:
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for place, (a, b) in enumerate(zip(old, new, strict=True)):
             yield from differences(a, b, f"{where}/{place}")
+    elif isinstance(old, float) and isinstance(new, float) and math.isclose(old, new, rel_tol=1e-6):
+        return
     elif old != new:
         yield f"{where}: {old!r} -> {new!r}"
 

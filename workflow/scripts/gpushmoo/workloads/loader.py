@@ -10,6 +10,7 @@ import reprlib
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeGuard
@@ -131,14 +132,22 @@ def is_folder(path: Path) -> bool:
         return False
 
 
+class _FreshLoader(SourceFileLoader):
+    """Compiles a file anew: kept byte code has the same second and size after a quick edit."""
+
+    def path_stats(self, path: Any) -> Mapping[str, Any]:
+        """No byte code fits."""
+        raise OSError
+
+
 def load_kernel(path: Path) -> KernelFolder:
     """Load ``workload.py`` of a kernel folder. Raises KernelFolderError if it does not fit."""
     # Packages beside the kernel folders hold shared code.
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
-    spec = importlib.util.spec_from_file_location(
-        f"gpushmoo_kernel_{path.name}", path / "workload.py"
-    )
+    name, file = f"gpushmoo_kernel_{path.name}", path / "workload.py"
+    loader = _FreshLoader(name, str(file))
+    spec = importlib.util.spec_from_file_location(name, file, loader=loader)
     if spec is None or spec.loader is None:
         raise KernelFolderError(f"Kernel folder '{path}' holds no workload.py.")
     module = importlib.util.module_from_spec(spec)

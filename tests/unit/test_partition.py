@@ -79,6 +79,8 @@ def test_too_few_points_say_so_and_the_table_is_the_models() -> None:
     [(fit, rows)] = fit_partitions(few)
     assert fit["why"] == "7 points are too few for 4 parameters"
     assert rows.empty
+    [(eight, _)] = fit_partitions(cells(np.arange(1, 9)))
+    assert "values" in eight
     assert partition_table(few).empty
     assert fit_partitions(cells(status="wrong_result")) == []
     table = partition_table(cells())

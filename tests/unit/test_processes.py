@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -457,3 +458,18 @@ def test_a_signal_right_behind_a_request_is_no_part_of_it() -> None:
         assert theirs.recv(1) == bytes([signal.SIGINT])
         ours.close()
         assert received(theirs, 1) is None
+
+
+def test_a_replaced_process_gets_the_locked_device_whatever_its_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock: Any = object()
+    monkeypatch.setattr(process.Session, "_lock_clocks", lambda *_: None)
+    monkeypatch.setattr(process, "lock_one", lambda devices, say: (devices[0][0], lock))
+    job = Job({}, tmp_path, 0.0)
+    session = process.Session(job, "", io.StringIO(), process.Workers())
+    # A process that has kept its device calls it number 0.
+    assert session._locked([(0, "b")]) == (0, lock)
+    assert session._locked([(0, "a"), (1, "b")]) == (1, lock)
+    with pytest.raises(DeviceError, match="b is gone"):
+        session._locked([(0, "a")])

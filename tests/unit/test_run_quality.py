@@ -22,7 +22,7 @@ from gpushmoo.analysis.run_quality import (
     write_verdict,
 )
 from gpushmoo.core.schema import FAULTS, Status
-from gpushmoo.report.method import steadiness_finding
+from gpushmoo.report.method import budget_finding, steadiness_finding
 
 CELLS = pd.DataFrame(
     [
@@ -192,3 +192,14 @@ def test_what_was_measured_once_says_so() -> None:
     found = steadiness([shard(1, [1.0] * 4), shard(2, [1.0] * 4), once])
     assert found.once == ("other",)
     assert "intervals of that run only: other." in steadiness_finding(found)
+
+
+def test_a_budget_says_what_it_bought_and_whether_more_would_help() -> None:
+    bands = {"gbs": [100.0], "low_gbs": [96.0], "high_gbs": [104.0]}
+    best = pd.DataFrame(bands).add_prefix("bandwidth_")
+    jobs = [{"measuring": {"seconds": s, "budget": 10.0}} for s in (4.0, 12.0)]
+    (said,) = budget_finding(jobs, best)
+    assert "took 16 s; measure.budget allows 20 s, and 1 of 2 jobs spent" in said
+    assert "known to ± 4.0 %" in said
+    assert "more would change nothing" in budget_finding(jobs[:1], best)[0]
+    assert budget_finding([{}, {"measuring": {"seconds": 1.0, "budget": None}}], best) == []

@@ -17,6 +17,7 @@ from gpushmoo.measuring.events import ShardResult
 from gpushmoo.measuring.searching import LEFT_OUT, nearest_launches, recorded_launches
 from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
 from gpushmoo.measuring.shard_file import cell_table
+from gpushmoo.measuring.verify import CellSteps
 from gpushmoo.report.method import searched_findings
 from gpushmoo.search.planner import Prior, SearchEnd, SearchMode, SearchSettings
 
@@ -84,6 +85,14 @@ def test_a_race_measures_all_and_samples_the_slow_ones_little(
     samples = {r.cell["threads"]: len(r.samples_s) for r in result.runs.values()}
     assert samples[FASTEST] >= RULE.min_samples
     assert sorted(samples.values())[len(samples) // 2] == 2
+
+
+@pytest.mark.parametrize("samples", [6, 9])
+@pytest.mark.parametrize("mode", SearchMode)
+def test_a_spent_budget(mode: SearchMode, samples: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CellSteps, "is_late", samples == 6)
+    monkeypatch.setitem(globals(), "RULE", StoppingRule(6, 9, 1e-9, 1e9))
+    assert max(len(r.samples_s) for r in searched(Valley(), mode).runs.values()) == samples
 
 
 @pytest.mark.parametrize("kind", ["failed", "wrong"])

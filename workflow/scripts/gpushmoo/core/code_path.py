@@ -38,5 +38,5 @@ class CodePath:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> CodePath:
-        """What `asdict` made."""
+        """The path whose plain values `dataclasses.asdict` gave, as files hold them."""
         return cls(PathPart(**values["once"]), PathPart(**values["turn"]))

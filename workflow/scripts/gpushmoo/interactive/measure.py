@@ -76,8 +76,9 @@ def sweep(
     `progress` prints lines to stderr.
 
     By default all is measured once. With a `budget`, in seconds, what may be the fastest is
-    measured again and again, in new processes, until it is spent (at most `repeats` times in all,
-    by default 100); an interrupt (Ctrl-C) between then ends with what there is.
+    measured again in new processes until it is spent, at most `repeats` times in all (100 by
+    default). After the first repeat Ctrl-C ends the sweep with what is done. The measuring process
+    stays for later calls, with the device open, until this program ends.
 
     A cell whose kernel crashes, hangs or is wrong has a status that says so. Raises ConfigError, a
     ValueError, for wrong arguments, and DeviceError where no device can be used.

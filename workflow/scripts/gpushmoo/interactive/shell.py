@@ -100,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_swept(add)
     add("--search", metavar="MODE", help="all, race or guided")
     add("--repeats", type=int, metavar="N", help="how often the fastest are measured, at most")
-    add("--budget", type=float, metavar="SECONDS", help="measure the fastest again until then")
+    add("--budget", type=float, metavar="SECONDS", help="seconds to measure the fastest again")
     add("--save", metavar="FOLDER", help="keep the cells in this new folder")
 
     add = command("explore", _explore, "write a page that a browser opens, of a run's cells")

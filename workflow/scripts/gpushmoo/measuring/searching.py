@@ -107,12 +107,12 @@ def search_groups(
 
     def is_due(group: CellGroup, ask: Ask) -> bool:
         """Whether a spent budget allows these samples: a begun cell gets its fewest."""
-        taken, guided = (
-            len(groups[group][ask.place].samples_s),
-            planners[group].mode == SearchMode.GUIDED,
-        )
-        new = not (guided and len(planners[group].measured))
-        return not steps.is_late or (new if taken == 0 else taken < rule.min_samples)
+        if not steps.is_late:
+            return True
+        if taken := len(groups[group][ask.place].samples_s):
+            return taken < rule.min_samples
+        # A race has times of every cell, a guided search of some.
+        return planners[group].mode == SearchMode.RACE or not len(planners[group].measured)
 
     while asked := [
         (group, ask)

@@ -196,11 +196,11 @@ def budget_finding(provenance: Sequence[Json], best: pd.DataFrame) -> list[str]:
     spent = sum(job["seconds"] >= job["budget"] for job in jobs)
     words = f"Measuring took {took:.0f} s; measure.budget allows {budget:.0f} s"
     if not spent:
-        return [f"{words}, and more would change little: every cell ended by itself."]
+        return [f"{words}; no job needed its whole share, so more would change nothing."]
     half = (best["bandwidth_high_gbs"] - best["bandwidth_low_gbs"]) / (2 * best["bandwidth_gbs"])
     return [
-        f"{words}, which {spent} of {len(jobs)} jobs have spent. The fastest cells are known to "
-        f"± {percent(half.median())}; four times the budget would about halve that."
+        f"{words}, and {spent} of {len(jobs)} jobs spent their share. The fastest cells are known "
+        f"to ± {percent(half.median())}; four times the budget would about halve that."
     ]
 
 

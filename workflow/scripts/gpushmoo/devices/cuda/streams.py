@@ -59,7 +59,7 @@ class CudaStream:
         return self._cupy.ndarray(size // 4, np.uint32, cuda.MemoryPointer(memory, 0))
 
     def copy_in(self, target: Any, source: npt.NDArray[Any]) -> None:
-        """See `Stream`."""
+        """Queue a copy of host memory to `target`, without waiting for it."""
         runtime = self._cupy.cuda.runtime
         sizes = (source.nbytes, runtime.memcpyHostToDevice)
         with self._translated():
@@ -67,7 +67,7 @@ class CudaStream:
             runtime.memcpyAsync(target.data.ptr, source.ctypes.data, *sizes, self.stream.ptr)
 
     def copy_out(self, target: npt.NDArray[Any], source: Any) -> None:
-        """See `Stream`."""
+        """Queue a copy of the buffer to host memory, which is valid after `wait`."""
         with self._translated():
             source.data.copy_to_host_async(target.ctypes.data, target.nbytes, self.stream)
 

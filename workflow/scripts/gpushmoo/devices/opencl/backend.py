@@ -186,11 +186,11 @@ class OpenCLStream:
         return buffer
 
     def copy_in(self, target: Any, source: npt.NDArray[Any]) -> None:
-        """See `Stream`."""
+        """Queue a copy of host memory to `target`, without waiting for it."""
         self._copy(target, source)
 
     def copy_out(self, target: npt.NDArray[Any], source: Any) -> None:
-        """See `Stream`."""
+        """Queue a copy of the buffer to host memory, which is valid after `wait`."""
         self._copy(target, source)
 
     def _copy(self, target: Any, source: Any) -> None:
@@ -216,7 +216,7 @@ class OpenCLStream:
             return float(stop.profile.end - start.profile.end) * 1e-9
 
     def wait(self) -> None:
-        """By clFinish."""
+        """Wait (clFinish) for all that was queued, and forget its events."""
         with self._translated():
             self._queue.finish()
         self._events.clear()
@@ -368,7 +368,7 @@ class OpenCLDevice(OpenCLBuffers):
         raise LaunchRefusedError(f"OpenCL has no library that computes '{call.name}'.")
 
     def open_stream(self) -> OpenCLStream:
-        """A command queue of its own."""
+        """A stream with a command queue of its own: its commands wait for no other stream's."""
         return OpenCLStream(self._cl, self._context, self.translated, self._prepare)
 
     def _pinned_like(self, flat: npt.NDArray[Any]) -> npt.NDArray[Any]:

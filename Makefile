@@ -31,6 +31,11 @@ watch: .venv/run.stamp
 docs: .venv/run.stamp
 	PYTHONPATH=docs:workflow/scripts:kernels:reports/chapters .venv/bin/python docs/build.py
 
+# The pages as a site: docs/_build/index.html. A link that leads nowhere is an error.
+.PHONY: site
+site: .venv/dev.stamp
+	.venv/bin/sphinx-build -q -n -W --keep-going -c docs . docs/_build
+
 # Chapters keep their tests beside their code.
 DOCUMENTS := tests/documents $(wildcard reports/chapters/*/tests)
 PYTEST := .venv/bin/python -m pytest -q --dist loadfile --no-loadscope-reorder

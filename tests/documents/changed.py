@@ -13,8 +13,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PASSED = HERE / "passed.sha256"
-# What running the tests leaves behind.
-MADE = {"__pycache__", ".unpacked"}
+# What running the tests or making the site leaves behind.
+MADE = {"__pycache__", ".unpacked", "_build"}
 FOLDERS = ("docs", "reports/chapters", "reports/recorded", "reports/reference", "tests/documents")
 
 

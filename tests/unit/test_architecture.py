@@ -24,9 +24,9 @@ MOST_LINES_BELOW = {
     "workflow/": 30_750,
     "reports/chapters/": 9_990,
     "kernels/": 2_800,
-    "tests/": 28_500,
+    "tests/": 28_560,
     "experiments/": 5_000,
-    "docs/": 1_900,
+    "docs/": 1_930,
 }
 MOST_MODULES, MOST_BYTES_OF_PAGES = 160, 150_000
 MOST_BYTES_OF = {"README.md": 8_000, "CHANGELOG.md": 10_000}

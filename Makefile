@@ -115,8 +115,8 @@ types: .venv/dev.stamp
 
 # Adds CuPy for an NVIDIA GPU, by the driver's CUDA version; what submits jobs to a cluster;
 # what stores results in S3.
-.PHONY: cuda12 cuda13 slurm lsf s3
-cuda12 cuda13 slurm lsf s3: .venv/run.stamp
+.PHONY: cuda12 cuda13 intel slurm s3
+cuda12 cuda13 intel slurm s3: .venv/run.stamp
 	sh requirements/bootstrap.sh $@
 
 # Makes the lock files anew from pyproject.toml: versions and hashes only, no addresses.
@@ -124,5 +124,10 @@ cuda12 cuda13 slurm lsf s3: .venv/run.stamp
 lock: .venv/dev.stamp
 	sh requirements/lock.sh
 
+# Wheel and sdist in dist/, the wheel tried in an environment of its own.
+.PHONY: dist
+dist:
+	sh requirements/dist.sh
+
 clean:
-	rm -rf results .snakemake
+	rm -rf results .snakemake dist

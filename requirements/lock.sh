@@ -10,7 +10,6 @@ compile pyproject.toml --extra workflow --extra intel -c requirements/run.lock -
 compile pyproject.toml --extra workflow --extra cuda12 -c requirements/run.lock -o requirements/cuda12.lock
 compile pyproject.toml --extra workflow --extra cuda13 -c requirements/run.lock -o requirements/cuda13.lock
 compile pyproject.toml --extra workflow --extra slurm -c requirements/run.lock -o requirements/slurm.lock
-compile pyproject.toml --extra workflow --extra lsf -c requirements/run.lock -o requirements/lsf.lock
 versions="$(mktemp)"
 sed -n '/^python-dateutil==/d; s/^\([a-z].*==.*[^ ]\) *\\$/\1/p' requirements/run.lock >"$versions"
 compile pyproject.toml --extra workflow requirements/s3.in -c "$versions" -o requirements/s3.lock

@@ -1,29 +1,78 @@
-"""The library as other programs import it: no clone around it, no Snakemake beside it."""
+"""The library as other programs install it: no clone around it, no Snakemake beside it."""
 
 from __future__ import annotations
 
-import shutil
+import re
+import subprocess
+import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import gpushmoo
-from conftest import python
+import pytest
+import yaml
+from conftest import ROOT, python
 from gpushmoo.core.paths import PACKAGE
 
-PROGRAM = """
+ALONE = """
 import sys
 for name in ("snakemake", "typst", "jinja2", "numba", "threadpoolctl"):
     sys.modules[name] = None  # whoever imports it is refused
+"""
+PROGRAM = f"""{ALONE}
 import gpushmoo
-loaded = {n for n in sys.modules if n.startswith("gpushmoo.")}
+loaded = {{n for n in sys.modules if n.startswith("gpushmoo.")}}
 print(gpushmoo.__file__, sorted(loaded))
 print(*[getattr(gpushmoo, name).__name__ for name in gpushmoo.__all__])
 """
+COMMANDS = f"""{ALONE}
+from gpushmoo.__main__ import main
+sys.argv = ["gpushmoo", *sys.argv[1:]]
+sys.exit(main())
+"""
 
 
-def test_it_is_imported_from_any_folder_without_what_the_workflow_needs(tmp_path: Path) -> None:
-    shutil.copytree(PACKAGE, tmp_path / "gpushmoo", ignore=shutil.ignore_patterns("__pycache__"))
-    done = python(PROGRAM, cwd=tmp_path, PYTHONPATH=str(tmp_path))
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (built,) = folder.iterdir()
+    ZipFile(built).extractall(folder / "site")
+    return built
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+    assert wheel.name == f"gpushmoo-{gpushmoo.__version__}-py3-none-any.whl"
+    assert wheel.stat().st_size < 1_000_000
+    listed = subprocess.run(["git", "ls-files"], cwd=PACKAGE, capture_output=True, check=True)
+    tracked = {f"gpushmoo/{name}" for name in listed.stdout.decode().splitlines()}
+    assert {n for n in ZipFile(wheel).namelist() if ".dist-info/" not in n} == tracked
+    assert {f"gpushmoo/{n}" for n in ("planning/config.schema.yaml", "py.typed")} <= tracked
+
+
+def test_it_is_imported_from_any_folder_without_what_the_workflow_needs(wheel: Path) -> None:
+    installed = wheel.parent / "site"
+    done = python(PROGRAM, cwd=installed, PYTHONPATH=str(installed))
     assert done.stdout.splitlines() == [
-        f"{tmp_path}/gpushmoo/__init__.py []",
+        f"{installed}/gpushmoo/__init__.py []",
         " ".join(gpushmoo.__all__),
     ], done.stderr
+
+
+def test_it_writes_a_kernel_and_sweeps_it(wheel: Path, tmp_path: Path) -> None:
+    def said(*args: str) -> str:
+        done = python(COMMANDS, *args, cwd=tmp_path, PYTHONPATH=str(wheel.parent / "site"))
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    said("new", "mine")
+    few = ("--axis", "block_x=64", "--axis", "PER_THREAD=1,2", "--dtype", "float", "--size", "256")
+    assert "Sweep of mine: 2 ok." in said("sweep", "kernels/mine", *few, "--backend", "opencl")
+
+
+def test_all_places_name_one_version() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert cited["version"] == gpushmoo.__version__
+    headings = re.findall(r"(?m)^## (.*)$", (ROOT / "CHANGELOG.md").read_text())
+    assert headings[:2] == ["Unreleased", f"{cited['version']} - {cited['date-released']}"]

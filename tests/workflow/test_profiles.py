@@ -35,7 +35,6 @@ def resources_of(outcome: Outcome, rule: str) -> list[dict[str, str]]:
     ("profile", "backend", "own"),
     [
         ("slurm", "cuda", {"nodes": "1", "gpu": "1"}),
-        ("lsf", "cuda", {"lsf_extra": "-gpu num=1:j_exclusive=yes", "gpu": "1"}),
         # Inside an allocation jobs are planned as on any host.
         ("slurm-allocation", "opencl", {}),
     ],

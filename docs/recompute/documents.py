@@ -68,21 +68,20 @@ def document(folder: str, claims: Claims, numbers: Mapping[str, Any]) -> dict[st
     """What a chapter's file says of its document: rows of both tables as Markdown."""
     told = told_by(folder)
 
-    def words(references: list[Reference], *left_out: str) -> str:
+    def places(references: list[Reference]) -> list[str]:
         found = []
         for reference in references:
             try:
-                place = resolved(folder, reference)
+                found.append(resolved(folder, reference))
             except MissingError as err:
                 claims.hold(str(err), False)
-            else:
-                found += [] if set(left_out) & set(reference) else [place]
-        return "; ".join(found)
+        return found
 
     def within(row: Mapping[str, Any]) -> str:
         text = str(row.get("tolerance") or row.get("remark") or "")
         return str(Template(text, undefined=StrictUndefined).render(numbers))
 
+    answered = [place for row in told["answers"] for place in places(row["where"])]
     chapter: Chapter = import_module(f"{folder}.chapter").CHAPTER
     return {
         "title": chapter.document,
@@ -90,7 +89,8 @@ def document(folder: str, claims: Claims, numbers: Mapping[str, Any]) -> dict[st
         "kernels": joined(f"`{name}`" for name in sorted(chapter.kernels)),
         "counts": Counter(row["answer"] for row in told["answers"]),
         "names": [
-            [row["theirs"], words(row["ours"]), row.get("difference", "")] for row in told["names"]
+            [row["theirs"], "; ".join(places(row["ours"])), row.get("difference", "")]
+            for row in told["names"]
         ],
         "answers": [
             [
@@ -98,10 +98,15 @@ def document(folder: str, claims: Claims, numbers: Mapping[str, Any]) -> dict[st
                 row["says"],
                 row["answer"],
                 within(row),
-                words(row["where"], "function", "test"),
             ]
             for row in told["answers"]
+            if row["answer"] != "lost"
         ],
+        "lost": "; ".join(
+            f"{row['item']}, {row['says']}" for row in told["answers"] if row["answer"] == "lost"
+        ),
+        "claims": len(told["answers"]),
+        "pages": joined(dict.fromkeys(p for p in answered if p.startswith("["))),
     }
 
 

@@ -25,13 +25,7 @@ from streamed_dot.numerics import ERRORS_SCHEMA
 from streamed_dot.rivals import RIVALS_SCHEMA
 from streamed_dot.timeline import overlap, read_timeline, traces_of
 from tesla_c1060 import checks
-from texture_shmoo.pages import (
-    ENOUGH_THREADS,
-    WARP,
-    covering,
-    textures_page,
-    written_sums,
-)
+from texture_shmoo.pages import ENOUGH_THREADS, WARP, covering, textures_page
 
 from .record import REFERENCE, Record
 from .words import Claims, ratio_words, scientific, shape, signed, span, whole, whole_percent
@@ -201,19 +195,16 @@ def cliff(record: Record, claims: Claims) -> dict[str, Any]:
         for r in lost.values()
     ]
     return {
-        "law": _law(speed, multiprocessors, capacity, claims),
+        "law": _law(speed, capacity, claims),
         "capacity": capacity,
         "next": capacity + 1,
         "multiprocessors": multiprocessors,
         "rows": [*rows[:2], [f"lost from {capacity} to {capacity + 1}", *loss], *rows[2:]],
         "doubling": percent(short),
-        "double_over_float": f"{speed['double', 1] / speed['float', 1]:.2f}",
     }
 
 
-def _law(
-    speed: dict[tuple[str, int], float], one_each: int, capacity: int, claims: Claims
-) -> dict[str, str]:
+def _law(speed: dict[tuple[str, int], float], capacity: int, claims: Claims) -> dict[str, str]:
     """The document's double / float = 1 + X / (X + 2Y): X and Y give float4, too, which is a test.
 
     Time is X for every type and Y for each 4 bytes. In units of float's time X + Y = 1.
@@ -225,13 +216,9 @@ def _law(
     ahead = {n: 4 / (4 - 3 * x[n]) * speed["float", n] / speed["float4", n] - 1 for n in blocks}
     claims.hold("X and Y are above zero.", all(1 < ratio < 2 for ratio in gain.values()))
     claims.hold("The law promises float4 too much.", min(ahead.values()) > 0)
-    few = [share for n, share in ahead.items() if n <= one_each]
     return {
-        "counts": str(len(blocks)),
         "one": f"{gain[1]:.2f}",
         "full": f"{gain[capacity]:.2f}",
-        "past": f"{gain[capacity + 1]:.2f}",
-        "few": span((100 * share for share in few), " %"),
         "worst": whole_percent(max(ahead.values())),
     }
 
@@ -294,12 +281,9 @@ def textures(record: Record, claims: Claims) -> dict[str, Any]:
         )
     more = all(surface > texture for texture, surface in zip(ties[:2], ties[2:], strict=True))
     claims.hold("More shapes are tied for surfaces than for textures.", more, ties)
-    sums = record.of(TEXTURE, dtype="float", width=4096)
-    written = written_sums(sums, TEXTURE, "-written").iloc[0]
     return {
         "rows": rows,
         **_surface_rule(record, claims),
-        "written": whole_percent(written["median"] - 1),
         **_mappings(record, claims),
     }
 
@@ -429,7 +413,7 @@ def _printed(claims: Claims) -> dict[str, Any]:
     for group in read["compared"]:
         pairs.setdefault((group["way"], group["over"]), []).append(group)
     here = "program, this process"
-    ours, alone = pairs["ours", here], pairs[here, "program, alone"]
+    ours = pairs["ours", here]
     more, late = [], []
     for row in read["rows"]:
         ratio = median(row["ours"]) / median(row[here])
@@ -444,7 +428,6 @@ def _printed(claims: Claims) -> dict[str, Any]:
         "met": f"{len(met) or 'none'} of {len(ours)}",
         "more": significant(median(more), 2),
         "late": f"{max(late):.2f}",
-        "alone": span(100 * (1 - math.exp(g["median_log"])) for g in alone),
     }
 
 
@@ -524,14 +507,9 @@ def _laws(cells: pd.DataFrame, claims: Claims) -> dict[str, str]:
         "error": span(law.median for law in found),
         "fresh": span((1e6 * law.stream_s for law in fresh), digits=3),
         "kept": span((1e6 * law.stream_s for law in kept), digits=3),
-        "link": span((law.link_gbs for law in found), digits=3),
         "link_ms": significant(16 * 2**24 / one.link_gbs * 1e-6, 2),
         "streams_ms": significant(64e3 * one.stream_s, 2),
     }
-
-
-def _median(m: MedianInterval) -> str:
-    return f"{m.median:.2f} ({m.low:.2f} to {m.high:.2f})"
 
 
 def _timeline(claims: Claims) -> dict[str, str]:

@@ -54,10 +54,8 @@ def values(claims: Claims) -> dict[str, Any]:
         "parameters": parameters,
         "unmeasured": len(PARAMETERS) - len(parameters) - len(given),
         "given": joined(given),
-        "hold_outs": [
-            [name, *(errors(holds[name]["ways"].get(w, {}).get("all")) for w in WAYS)]
-            for name in sorted(holds, key=lambda name: name != NOTHING)
-        ],
+        "regions": len(holds) - 1,
+        "held_out": {way: _held_out(holds, way) for way in ("model", "boosting")},
         "shaken": joined(shaken),
         "unseen": [
             [
@@ -99,7 +97,14 @@ def values(claims: Claims) -> dict[str, Any]:
     }
 
 
-WAYS = ("model", "boosting")
+def _held_out(holds: dict[str, Any], way: str) -> dict[str, str]:
+    """Errors where nothing was kept from the fit, and over all that was: medians, worst 95th."""
+    kept = [told["ways"][way]["all"] for name, told in holds.items() if name != NOTHING]
+    return {
+        "nothing": errors(holds[NOTHING]["ways"][way]["all"]),
+        "medians": span((100 * told[1] for told in kept), " %"),
+        "worst": whole_percent(max(told[2] for told in kept)),
+    }
 
 
 def _parameters(device: dict[str, Any]) -> list[list[str]]:

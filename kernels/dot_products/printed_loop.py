@@ -74,10 +74,13 @@ def _power_of_two(n: int) -> int:
 
 def total(partials: Array, host_part: float) -> float:
     """The host's part, then each vector's four sums, one after another, in their own type."""
+    first = partials.dtype.type(host_part)
+    if not partials.size:
+        return float(first)
     lanes = partials.reshape(-1, LANES).T
     sums = ((lanes[0] + lanes[1]) + lanes[2]) + lanes[3]
-    first = np.array([host_part], partials.dtype)
-    return float(np.add.accumulate(np.concatenate([first, sums]))[-1])
+    sums[0] = first + sums[0]
+    return float(np.add.accumulate(sums)[-1])
 
 
 def depth(pipeline: Pipeline) -> int:

@@ -31,10 +31,13 @@ class HostDriver:
         self.poisoned: list[int] = []
         actions: dict[str, Callable[..., None]] = {
             "cuStreamCreate": self._create,
+            "cuMemAlloc_v2": self._allocate,
+            "cuMemFree_v2": self._free,
             "cuMemAllocAsync": self._allocate,
             "cuMemFreeAsync": self._free,
             "cuMemsetD8Async": self._fill,
             "cuMemcpyHtoDAsync_v2": self._copy,
+            "cuMemcpyDtoH_v2": self._copy_back,
             "cuLaunchKernel": self._launch,
         }
         for name, argument_types in streams._DRIVER_CALLS.items():
@@ -52,18 +55,15 @@ class HostDriver:
     def count(self, name: str) -> int:
         return self.calls.count(name)
 
-    def allocate(self, nbytes: int) -> int:
-        array = np.zeros(nbytes, np.uint8)
-        self.memory[array.ctypes.data] = array
-        return int(array.ctypes.data)
-
     def _create(self, at: int, flags: int) -> None:
         ctypes.c_uint64.from_address(at).value = 1000 + len(self.calls)
 
-    def _allocate(self, at: int, nbytes: int, stream: int) -> None:
-        ctypes.c_uint64.from_address(at).value = self.allocate(nbytes)
+    def _allocate(self, at: int, nbytes: int, *stream: int) -> None:
+        array = np.zeros(nbytes, np.uint8)
+        self.memory[array.ctypes.data] = array
+        ctypes.c_uint64.from_address(at).value = array.ctypes.data
 
-    def _free(self, address: int, stream: int) -> None:
+    def _free(self, address: int, *stream: int) -> None:
         del self.memory[address]
 
     def _fill(self, address: int, value: int, nbytes: int, stream: int) -> None:
@@ -71,6 +71,9 @@ class HostDriver:
         self.poisoned.append(nbytes)
 
     def _copy(self, target: int, source: int, nbytes: int, stream: int) -> None:
+        ctypes.memmove(target, source, nbytes)
+
+    def _copy_back(self, target: int, source: int, nbytes: int) -> None:
         ctypes.memmove(target, source, nbytes)
 
     def _launch(self, function: int, *rest: int) -> None:
@@ -93,16 +96,8 @@ def in_turn(driver: HostDriver, poisoned: bool = False) -> tuple[streams.CudaInT
         pieces.append(Piece(i, i * share, (i + 1) * share, launch))
     arrays = {"x": np.arange(N, dtype=float), "y": np.arange(N, dtype=float) + 0.5}
     partials = np.zeros(STREAMS)
-    runtime = types.SimpleNamespace(
-        malloc=driver.allocate,
-        free=driver.memory.pop,
-        memset=ctypes.memset,
-        memcpy=lambda target, source, nbytes, kind: ctypes.memmove(target, source, nbytes),
-        memcpyDeviceToHost=2,
-        deviceSynchronize=lambda: None,
-    )
     calls = types.SimpleNamespace(CUDADriverError=DriverError)
-    cupy = types.SimpleNamespace(cuda=types.SimpleNamespace(runtime=runtime, driver=calls))
+    cupy = types.SimpleNamespace(cuda=types.SimpleNamespace(driver=calls))
     kernel = types.SimpleNamespace(kernel=types.SimpleNamespace(ptr=7))
     fed = FedInTurn(None, pieces, arrays, partials, poisoned)
     loops = streams.in_turn_loops(driver)
@@ -119,21 +114,23 @@ def test_each_piece_goes_through_a_stream_of_its_own(poisoned: bool) -> None:
     x = np.arange(N).reshape(STREAMS, -1)
     assert partials.tolist() == (x * (x + 0.5)).sum(axis=1).tolist()
     assert driver.count("cuStreamDestroy_v2") == driver.count("cuStreamCreate") == 2 * STREAMS
-    assert driver.poisoned == ([32] * 4 * STREAMS if poisoned else [])
+    assert driver.poisoned == ([24, *[32] * 2 * STREAMS] * 2 if poisoned else [])
     assert driver.memory == {}
     # A stream is fed and its memory given back before the next is made.
     feeding = ["cuMemAllocAsync"] * 2 + ["cuMemcpyHtoDAsync_v2"] * 2
     if not poisoned:
         once = ["cuStreamCreate", *feeding, "cuLaunchKernel", *["cuMemFreeAsync"] * 2]
-        assert driver.calls[: len(once) * STREAMS] == once * STREAMS
+        assert driver.calls[: len(once) * STREAMS + 1] == ["cuMemAlloc_v2", *once * STREAMS]
 
 
 @pytest.mark.parametrize(
     ("failing", "fails"),
     [
+        ("cuMemAlloc_v2", 1),
         ("cuMemAllocAsync", 4),
         ("cuLaunchKernel", 3),
         ("cuStreamSynchronize", 2),
+        ("cuMemcpyDtoH_v2", 1),
         ("cuMemFreeAsync", 1),
     ],
 )

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import zip_longest
 from typing import Any, TypeVar
 
@@ -118,6 +119,9 @@ class Feed:
         dtype = next(iter(self.arrays.values())).dtype
         self._partials = np.zeros(self.pipeline.partials, dtype)
         p = self.pipeline
+        share = {name: a[p.host_begin : p.host_end] for name, a in self.arrays.items()}
+        # The host's part of the result.
+        self._own_part = partial(self.host_part, share)
         self._in_turn = None
         if p.setup is StreamSetup.IN_TURN and p.pieces:
             fed = FedInTurn(self.program, p.pieces, self.arrays, self._partials, self.poisoned)
@@ -181,11 +185,6 @@ class Feed:
                 pool.device.poison(buffer)
         if pool.partials is not None:
             pool.device.poison(pool.partials)
-
-    def _own_part(self) -> Any:
-        """The host's part of the result."""
-        begin, end = self.pipeline.host_begin, self.pipeline.host_end
-        return self.host_part({name: a[begin:end] for name, a in self.arrays.items()})
 
     def _queue(self, pool: Pool) -> None:
         for piece in self.pipeline.pieces:

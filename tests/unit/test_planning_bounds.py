@@ -195,6 +195,9 @@ def test_job_gets_back_its_settings_from_plain_parameters(config: RunConfig) -> 
         assert settings.rule == whole.shared_among(asked["repeats"])
         assert (settings.repeat, settings.repeats) == (shard.repeat, asked["repeats"])
         assert (settings.seed, settings.search.mode) == (config["seed"], asked["search"]["mode"])
+        assert settings.search.witnesses
+        alone = {**back, "measure": {**back["measure"], "repeats": 1}}
+        assert not settings_of(alone).search.witnesses
         kernel, space = config.sweeps[shard.sweep], space_of(back)
         assert tuple(space.problems) == kernel.problems
         assert tuple(space.cache_states) == kernel.cache_states

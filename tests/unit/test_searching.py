@@ -39,7 +39,7 @@ class Valley(FakeDevice):
 def searched(
     device: FakeDevice, mode: SearchMode, repeat: int = 1, repeats: int = 1
 ) -> ShardResult:
-    search = SearchSettings(mode)
+    search = SearchSettings(mode, witnesses=4)
     settings = MeasureSettings(1, None, 1, 10.0, RULE, repeat, repeats, search)
     return measure_by(device, CELLS, settings).result
 
@@ -76,10 +76,7 @@ def test_a_guided_search_leaves_cells_out_and_tells_how_it_ended() -> None:
         assert told.verdict.ended is SearchEnd.STOP
 
 
-def test_a_race_measures_all_and_samples_the_slow_ones_little(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("gpushmoo.search.planner.WITNESSES", 4)
+def test_a_race_measures_all_and_samples_the_slow_ones_little() -> None:
     result = searched(Valley(), SearchMode.RACE)
     assert set(statuses(result)) == {Status.OK}
     samples = {r.cell["threads"]: len(r.samples_s) for r in result.runs.values()}

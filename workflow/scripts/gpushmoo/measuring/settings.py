@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core.median import median_interval
 from ..core.run_plan import FEWEST, TELLING_REPEATS, least_samples
-from ..search.planner import SearchMode, SearchSettings
+from ..search.planner import WITNESSES, SearchMode, SearchSettings
 
 # The most cells that are launched without a wait between them, and the most seconds that they may
 # take: the job takes a longer silence for a hanging launch.
@@ -108,7 +108,9 @@ def settings_of(params: Mapping[str, Any]) -> MeasureSettings:
         repeat=params["repeat"],
         repeats=m["repeats"],
         search=SearchSettings(
-            **{name: value for name, value in m["search"].items() if name != "transfer"}
+            **{name: value for name, value in m["search"].items() if name != "transfer"},
+            # One repeat has no spread between repeats.
+            witnesses=WITNESSES if m["repeats"] > 1 else 0,
         ),
         transfer=m["search"]["transfer"],
         lock_clocks=m.get("lock_clocks"),

@@ -34,7 +34,7 @@ LEAST_SPREAD = 1e-4
 # Cells whose interval ends by less than this share behind that of the fastest are measured as well:
 # other processes may find them in another order. One recorded tied cell in 600 lies behind.
 NEAR = 0.03
-# In a race.
+# In a race whose cells are measured in other processes, too.
 WITNESSES = 64
 # When a cell is full: its fewest and most samples, and half of a narrow interval's relative width.
 FullRule = tuple[int, int, float]
@@ -90,7 +90,8 @@ class SearchSettings:
     A search ends once an unmeasured cell is faster than the best by more than the share
     `tolerance` with less than `better_probability`, all cells together, or once `most_share` of the
     cells have samples. It begins with `first` cells and goes on with `batch` at a time, fewer in a
-    small group. Every cell has `fewest` samples before it is judged.
+    small group. Every cell has `fewest` samples before it is judged. A race measures `witnesses`
+    cells of each decade of time to the end, however slow they are.
     """
 
     mode: str = SearchMode.ALL
@@ -100,6 +101,7 @@ class SearchSettings:
     batch: int = 8
     fewest: int = 2
     most_share: float = 1.0
+    witnesses: int = WITNESSES
 
 
 class Ask(NamedTuple):
@@ -269,8 +271,8 @@ class Planner(ABC):
 class RacePlanner(Planner):
     """A race: it measures every cell, so it ends only with `stop`.
 
-    WITNESSES cells of each decade of time get all samples however slow they are: the spread between
-    repeats is told by all kinds of cells, not by the fastest alone (`analysis.repeats`).
+    Its witnesses are there because the spread between repeats is that of all kinds of cells, not of
+    the fastest alone (`analysis.repeats`).
     """
 
     mode = SearchMode.RACE
@@ -291,7 +293,7 @@ class RacePlanner(Planner):
         return [
             int(place)
             for decade in np.unique(decades)
-            for place in measured[decades == decade][:WITNESSES]
+            for place in measured[decades == decade][: self._settings.witnesses]
         ]
 
     def _end(self) -> tuple[float | None, SearchEnd]:

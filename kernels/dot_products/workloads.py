@@ -20,6 +20,7 @@ from gpushmoo.workloads.contract import (
     Launch,
     ReducingWorkload,
     ceil_div,
+    uniform,
 )
 from gpushmoo.workloads.host_fed import (
     HostFedWorkload,
@@ -70,7 +71,7 @@ class DotProduct(ReducingWorkload):
         All are positive, so that a piece left out is far from the truth.
         """
         n, scalar = problem.height * problem.width, DTYPES[dtype].scalar
-        return {name: rng.random(n, dtype=scalar) for name in self.operands}
+        return {name: uniform(rng, (n,), scalar) for name in self.operands}
 
     def known(self, inputs: Mapping[str, Array]) -> summation.Reference:
         """The dot product to more digits than a double has."""

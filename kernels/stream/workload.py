@@ -17,6 +17,7 @@ from gpushmoo.workloads.contract import (
     Launch,
     Workload,
     ceil_div,
+    uniform,
 )
 
 # A power of two, so that the product is exact and `triad` is the same bit by bit whether or not a
@@ -58,7 +59,7 @@ class Stream(Workload):
         """``x`` and ``y``: uniform random elements from 0 to 1."""
         kind = DTYPES[dtype]
         shape = kind.shape(problem.height, problem.width)
-        return {name: rng.random(shape, dtype=kind.scalar) for name in ("x", "y")}
+        return {name: uniform(rng, shape, kind.scalar) for name in ("x", "y")}
 
     def result_of(self, variant: str) -> str:
         """Each variant computes something else."""

@@ -6,8 +6,10 @@ which defines ``WORKLOAD``, an instance of a subclass of `Workload`.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -49,6 +51,23 @@ def tile_elements(shape: tuple[int, int], place: tuple[int, int]) -> Ints:
 def ceil_div(a: int, b: int) -> int:
     """Blocks of `b` needed to cover `a`."""
     return -(-a // b)
+
+
+# Random elements that a thread draws at a time.
+_DRAWN = 2**22
+
+
+def uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Random numbers from 0 to 1, drawn by all cores: the same however many there are."""
+    drawn = np.empty(math.prod(shape), dtype)
+    parts = [drawn[begin : begin + _DRAWN] for begin in range(0, drawn.size, _DRAWN)]
+
+    def draw(part: Array, own: np.random.Generator) -> None:
+        own.random(out=part, dtype=dtype)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(draw, parts, rng.spawn(len(parts))))
+    return drawn.reshape(shape)
 
 
 @dataclass(frozen=True)
@@ -433,7 +452,7 @@ class CopyWorkload(Workload):
         shape = kind.shape(problem.height, problem.width)
         if kind.normalised:
             return {"src": rng.integers(0, 256, shape, dtype=kind.scalar)}
-        return {"src": rng.random(shape, dtype=kind.scalar)}
+        return {"src": uniform(rng, shape, kind.scalar)}
 
     def reference(self, inputs: Mapping[str, Array]) -> Array:
         """The expected output is the input ``src`` itself."""

@@ -39,14 +39,16 @@ def answer(budget: float) -> tuple[float, int, set[str], float, int]:
 
 
 def main() -> None:
-    """Sweep, print and write."""
+    """Sweep and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--budgets", type=float, nargs="+", default=[2, 4, 8, 16])
     parser.add_argument("--whole", type=float, default=60)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--size", type=int, default=SWEPT["sizes"])
     given = parser.parse_args()
-    answer(1.0)  # compiles
+    SWEPT["sizes"] = given.size
+    answer(1.0)
     *_, final, _, cells = answer(given.whole)
     rows = []
     for budget in given.budgets:
@@ -56,9 +58,8 @@ def main() -> None:
         share, precise = np.median(shares, axis=0).tolist()
         row = {"budget": budget, "seconds": seconds, "repeats": int(repeats), "half": half}
         rows.append(row | {"found": share, "precise": precise})
-        print(rows[-1], flush=True)
     facts = {"cells": cells, "rounds": given.rounds, "whole_s": given.whole, "tied": len(final)}
-    write_json(given.out, {**facts, "rows": rows})
+    write_json(given.out, {**facts, "size": given.size, "rows": rows})
 
 
 if __name__ == "__main__":

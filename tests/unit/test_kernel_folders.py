@@ -19,6 +19,7 @@ from gpushmoo.devices.machine_code.cubins import build_options, compile_cubin, p
 from gpushmoo.measuring.buffers import open_space
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.sweeps import read_sweep, refuse_impossible
+from gpushmoo.workloads.contract import uniform
 from gpushmoo.workloads.loader import KernelFolderError, find_kernels, load_kernel
 from mistakes import is_said, rows_under
 
@@ -257,3 +258,12 @@ def test_a_copy_has_input_of_every_type(dtype: str) -> None:
     assert src.shape == kind.shape(40, 50)
     # Nothing that a memory path could compress.
     assert len(np.unique(src)) > 200
+
+
+def test_random_inputs_are_drawn_in_parts_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpushmoo.workloads.contract._DRAWN", 5)
+    drawn = [uniform(np.random.default_rng(1), (3, 7), np.dtype("float32")) for _ in range(2)]
+    assert np.array_equal(*drawn)
+    assert len(np.unique(drawn[0])) == 21
+    assert drawn[0].min() >= 0.0
+    assert drawn[0].max() < 1.0

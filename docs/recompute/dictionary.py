@@ -61,11 +61,15 @@ def values() -> dict[str, Any]:
     told: dict[str, tuple[str, str]] = {}
     tables = []
     for path, table in FILES.items():
-        new, again = [], []
+        new: list[list[str]] = []
+        again: list[str] = []
         for field, (name, unit, text) in zip(table.fields(), rows(table), strict=True):
             marks = ("[]" if pa.types.is_list(field.type) else "") + "?" * field.nullable
             if told.get(name) == (unit, text):
                 again.append(name)
+            elif new and new[-1][0] == name.replace("high", "low") + marks and "upper" in text:
+                ends = new[-1][1].replace("lower", "lower and upper")
+                new[-1] = [f"{new[-1][0]}, {name}{marks}", ends]
             else:
                 new.append([name + marks, f"{text} [{unit}]" if unit else text])
             told[name] = (unit, text)

@@ -89,13 +89,13 @@ def document(folder: str, claims: Claims, numbers: Mapping[str, Any]) -> dict[st
         "kernels": joined(f"`{name}`" for name in sorted(chapter.kernels)),
         "counts": Counter(row["answer"] for row in told["answers"]),
         "names": [
-            [row["theirs"], "; ".join(places(row["ours"])), row.get("difference", "")]
+            [row["theirs"], "; ".join(ours), row["difference"]]
             for row in told["names"]
+            if (ours := places(row["ours"])) and "difference" in row
         ],
         "answers": [
             [
-                row["item"].removeprefix("claim"),
-                row["says"],
+                row["says"] if row["item"] == "claim" else f"*{row['item']}:* {row['says']}",
                 row["answer"],
                 within(row),
             ]
@@ -177,8 +177,10 @@ def _check(folder: str, part: str) -> str:
 def _section(folder: str, heading: str, page: str) -> str:
     """A heading of a page of docs/ that begins so."""
     text = (ROOT / "docs" / page).read_text("utf-8")
-    _found(re.search(rf"(?m)^#+ {re.escape(heading)}", text) is not None, heading)
-    return f"[{heading}]({page})"
+    found = re.search(rf"(?m)^#+ ({re.escape(heading)}.*)$", text)
+    _found(found is not None, heading)
+    anchor = re.sub(r"[^\w -]", "", found[1].lower()).replace(" ", "-") if found else ""
+    return f"[{heading}]({page}#{anchor})"
 
 
 def _test(folder: str, name: str, file: str) -> str:

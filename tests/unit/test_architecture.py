@@ -26,7 +26,7 @@ MOST_LINES_BELOW = {
     "kernels/": 2_800,
     "tests/": 28_590,
     "experiments/": 5_000,
-    "docs/": 1_930,
+    "docs/": 1_920,
 }
 MOST_MODULES, MOST_BYTES_OF_PAGES = 160, 150_000
 MOST_BYTES_OF = {"README.md": 8_000, "CHANGELOG.md": 10_000}

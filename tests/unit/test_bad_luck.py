@@ -74,7 +74,7 @@ def test_visible_devices_are_candidates(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("module", "sentence"),
     [
-        pytest.param(None, r"^CuPy is missing .*'cuda13'.*'make cuda13'\.$", id="no CuPy"),
+        pytest.param(None, r"^CuPy is missing .*'cuda13'.*: make cuda13\.$", id="no CuPy"),
         pytest.param(
             fake_cupy("cudaErrorNoDevice: no CUDA-capable device is detected"),
             r"^No CUDA device answers .*needs an NVIDIA GPU and its driver\.$",
@@ -82,7 +82,7 @@ def test_visible_devices_are_candidates(monkeypatch: pytest.MonkeyPatch) -> None
         ),
         pytest.param(
             fake_cupy("cudaErrorInsufficientDriver: driver is too old", driver=12040),
-            r"^The NVIDIA driver supports CUDA 12\.4, but .*for CUDA 13\.2; .*'make cuda12'\.$",
+            r"^The NVIDIA driver supports CUDA 12\.4, but .*for CUDA 13\.2; .*: make cuda12\.$",
             id="old driver",
         ),
         pytest.param(

@@ -209,8 +209,9 @@ def test_folders_that_are_no_kernel_or_one_twice(folder: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("file", "text", "counts"),
     [
-        ("kernel.cl", "\n// A remark.\n", {".cl"}),
-        ("kernel.cu", "\n// A remark.\n", {".cu"}),
+        ("kernel.cl", '\n/* A\n remark, "*/ // another\n', set()),
+        ("kernel.cl", '\n#define X "//"\n', {".cl"}),
+        ("kernel.cu", "\nint x;\n", {".cu"}),
         ("workload.py", "\nCHANGED = 1\n", {".cl", ".cu"}),
         ("workload.py", "\n# A remark.\n", set()),
         ("common.hpp", "#define X\n", {".cl", ".cu"}),

@@ -48,7 +48,7 @@ def test_what_cannot_be_read_or_run_is_refused_in_one_sentence_before_any_job(
 
 
 def test_a_missing_cuda_device_is_an_error_and_not_another_backend(project: Project) -> None:
-    named = {"run": "absent", "backend": "cuda"}
+    named = {"run": "absent", "backend": "cuda", "only": None}
     config = ("tiny.yaml", project.write_config("bad.yaml", named))
     shard = "results/absent/cells/block_eq_partition/float/0000-of-0001.parquet"
     outcome = project.snakemake(shard, config=config)
@@ -56,9 +56,10 @@ def test_a_missing_cuda_device_is_an_error_and_not_another_backend(project: Proj
         pytest.skip("this machine has a CUDA device")
     said = [line for line in outcome.text.splitlines() if line.startswith("gpushmoo: ")]
     # Before it, how much the run asks for.
-    assert len(said) == 2
-    assert "CUDA" in said[1] or "CuPy" in said[1]
-    assert "install" in said[1] or "driver" in said[1]
+    assert len(said) == 3
+    assert "'only: [block_eq_partition, copy2d_coalesced]' leaves them out" in said[1]
+    assert "CUDA" in said[2] or "CuPy" in said[2]
+    assert "install" in said[2] or "driver" in said[2]
     assert "Traceback" not in outcome.text
     # No job has begun.
     assert not (project.root / "results/absent").exists()

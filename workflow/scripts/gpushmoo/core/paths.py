@@ -29,6 +29,11 @@ def child_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
+def install(extra: str) -> str:
+    """The command that adds an extra of the package to this clone or environment."""
+    return f"make {extra}" if (ROOT / "Makefile").is_file() else f"pip install 'gpushmoo[{extra}]'"
+
+
 def cache_folder(results: Path) -> Path:
     """Where device runtimes of a run keep their caches; HOME may not be writable."""
     return results / ".cache"

@@ -96,14 +96,14 @@ def resolve(
 ) -> tuple[DeviceChoice, DeviceInfo]:
     """The first candidate for ``auto`` that answers when it is `asked`, and its facts.
 
-    Raises NoDeviceError with the reasons of all candidates.
+    Raises NoDeviceError with the reasons of all candidates, each once.
     """
-    reasons = []
+    reasons: dict[str, None] = {}
     for tried in _meant(choice):
         try:
             return tried, asked(tried)
         except NoDeviceError as err:
-            reasons.append(str(err))
+            reasons[str(err)] = None
     raise NoDeviceError(" ".join(reasons))
 
 

@@ -44,8 +44,8 @@ _YAML_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 
 def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
     """The run of a checked configuration; only the user's own process asks a device."""
-    plain = default_config()
-    for part, folder in _given(config, workflow):
+    plain, given = default_config(), _given(config, workflow)
+    for part, folder in given:
         # `--config strict=true` arrives as a text.
         words = {k: _YAML_WORDS.get(v, v) if isinstance(v, str) else v for k, v in part.items()}
         plain = merged(plain, words, folder)
@@ -58,6 +58,9 @@ def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
             f"name what the nodes have, as --config {named} does."
         )
     try:
+        if asks and _plans_jobs(workflow):
+            # Runtimes keep there what they compile.
+            refuse_unwritable(_results(workflow))
         flow = Flow(plain, _plans_jobs(workflow), _results(workflow))
     except NoDeviceError as err:
         raise ValueError(f"backend: {err}") from err
@@ -65,6 +68,13 @@ def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
         # Before the graph of jobs is made, which takes minutes where there are very many.
         size = size_sentence(flow.config.sweeps, flow.choice.backend)
         print(f"gpushmoo: {size}", file=sys.stderr)
+        own = {name for part, _ in given for name in part.get("kernels") or ()}
+        if (wanted := own & set(flow.config.sweeps)) and (others := set(flow.config.sweeps) - own):
+            print(
+                f"gpushmoo: the default configuration's own sweeps are among them ({len(others)}); "
+                f"'only: [{', '.join(sorted(wanted))}]' leaves them out.",
+                file=sys.stderr,
+            )
     return flow
 
 

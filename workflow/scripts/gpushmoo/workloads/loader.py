@@ -26,6 +26,10 @@ from .user_code import blamed, loading
 from .views import view_fault
 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
+# A comment of C, or a text or character, in which none begins.
+_C_COMMENT = re.compile(
+    rb"""//(?:\\\n|[^\n])*|/\*.*?\*/|(?P<text>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')""", re.DOTALL
+)
 
 # Attributes that choose what is swept and shown, not how a cell is measured. The plan of a run
 # gives each job its cells.
@@ -57,19 +61,25 @@ class KernelFolder:
         """Hash over the folder's files; part of every row's provenance.
 
         Leaves out sources of other backends than the one that compiles ``kernel`` with the suffix
-        (with None: no source), unless another file includes them. Of Python, behaviour counts, but
-        not the attributes that choose what is swept and shown, unless a method reads them.
+        (with None: no source), unless another file includes them. Comments count for nothing;
+        of Python, behaviour counts, but not the attributes that choose what is swept and shown,
+        unless a method reads them.
         """
         files = {path.relative_to(self.path).as_posix(): path for path in _sources(self.path)}
         own = "kernel." if source_suffix is None else f"kernel{source_suffix}"
         names = {name for name in files if name.startswith(own) or not name.startswith("kernel.")}
-        while more := {i for n in names for i in _included(files[n]) if i in files} - names:
+        sources = {name for name in names if name.startswith("kernel.")}
+        while more := {i for n in names for i in _included(files[n]) if i in files} - sources:
+            sources |= more
             names |= more
         # Code shared with other kernels may read those attributes.
         left_out = frozenset() if has_neighbours(files["workload.py"]) else _SPACE
         h = hashlib.sha256()
         for name in sorted(names):
             data = files[name].read_bytes()
+            if name in sources:
+                code = _C_COMMENT.sub(lambda found: found["text"] or b" ", data)
+                data = b"\n".join(filter(None, map(bytes.strip, code.splitlines())))
             is_python = files[name].suffix == ".py"
             content = python_digest(data, left_out) if is_python else hashlib.sha256(data).digest()
             h.update(name.encode() + b"\0" + content)

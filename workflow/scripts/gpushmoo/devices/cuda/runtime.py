@@ -13,9 +13,10 @@ from ...core.errors import (
     NoDeviceError,
     OutOfDeviceMemoryError,
 )
+from ...core.paths import install
 from ..base import BASE, ClocksNotLockedError, DeviceInfo, LockedClocks, Reading
 
-_INSTALL = "install the extra 'cuda13' (or 'cuda12' for an older driver), e.g. by 'make cuda13'"
+_INSTALL = f"install the extra 'cuda13' (or 'cuda12' for an older driver): {install('cuda13')}"
 
 
 # Errors that end the context, by the driver's name (CUDA_ERROR_ILLEGAL_ADDRESS) or the runtime's
@@ -54,7 +55,7 @@ def _driver_sentence(runtime: Any) -> str:
     needs = version(runtime.runtimeGetVersion())
     return (
         f"The NVIDIA driver {has}, but this CuPy is built for CUDA {needs}; install a newer driver "
-        "or, for a driver of CUDA 12, the extra 'cuda12' by 'make cuda12'."
+        f"or, for a driver of CUDA 12, the extra 'cuda12': {install('cuda12')}."
     )
 
 

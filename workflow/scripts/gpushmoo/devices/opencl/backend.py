@@ -21,6 +21,7 @@ from ...core.errors import (
     NoDeviceError,
     OutOfDeviceMemoryError,
 )
+from ...core.paths import install
 from ...core.space import USUAL, Condition, Problem, Version
 from ...workloads.contract import (
     Argument,
@@ -243,8 +244,9 @@ class OpenCLDevice(OpenCLBuffers):
         except cl.Error as err:
             reason = next((t for t in str(err).splitlines() if t.startswith("error:")), str(err))
             raise NoDeviceError(
-                f"OpenCL runtime '{runtime}' cannot build kernels for this device "
-                f"({reason.splitlines()[0]}); install the 'intel' extra or another runtime."
+                f"{device.platform.name} cannot build kernels for this device "
+                f"({reason.splitlines()[0]}); install another runtime, such as Intel's for CPUs: "
+                f"{install('intel')}."
             ) from err
         self.info = describe(cl, device, index)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from ...core.dtypes import DType
 from ...core.errors import BuildError, NoDeviceError
+from ...core.paths import install
 from ...core.space import INDEX_BITS
 from ...storage.wholefile import write_whole
 from ..base import DeviceInfo
@@ -93,9 +94,7 @@ def find_device(cl: Any, runtime: str, index: int) -> Any:
             found += [d for d in p.get_devices() if d not in found]
     if index >= len(found):
         names = ", ".join(sorted({p.name for p in platforms})) or "none"
-        hint = (
-            "install the 'intel' extra" if runtime == "intel" else "choose another opencl_runtime"
-        )
+        hint = install("intel") if runtime == "intel" else "choose another opencl_runtime"
         raise NoDeviceError(
             f"OpenCL runtime '{runtime}' has {len(found)} devices, so there is no device {index} "
             f"(runtimes found: {names}); {hint}."

@@ -2,7 +2,10 @@
 # make fuzz: look for new faults by random draws.
 SNAKEMAKE := .venv/bin/snakemake
 
-.PHONY: report report-h200 docs test fuzz test-cluster lint clean
+.PHONY: env report report-h200 docs test fuzz test-cluster lint clean
+
+# The environment alone, with the command .venv/bin/gpushmoo.
+env: .venv/run.stamp
 
 report: .venv/run.stamp
 	$(SNAKEMAKE) --cores all
@@ -16,16 +19,6 @@ report-h200: .venv/run.stamp
 .PHONY: seeds
 seeds: .venv/run.stamp
 	$(SNAKEMAKE) --cores all --configfile config/seeds.yaml
-
-# Writes the folder of a new kernel that runs at once: make new-kernel NAME=mine.
-.PHONY: new-kernel
-new-kernel: .venv/run.stamp
-	.venv/bin/python -m gpushmoo new $(NAME)
-
-# Shows the run that was started last while it measures: make watch RUN=results/local.
-.PHONY: watch
-watch: .venv/run.stamp
-	@.venv/bin/python -m gpushmoo watch $(RUN)
 
 # Writes the pages of docs/ whose numbers come from the record; names sentences that are no longer so.
 docs: .venv/run.stamp

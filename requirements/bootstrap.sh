@@ -54,9 +54,19 @@ fi
 # install, not sync: an extra that the user added (CuPy, say) stays.
 VIRTUAL_ENV="$PWD/.venv" "$uv" pip install --quiet --compile-bytecode --require-hashes -r "$packages"
 
-# So that `.venv/bin/python -m gpushmoo`, and programs of that Python, find the library of this clone.
+# The command .venv/bin/gpushmoo; programs of that Python find the library of this clone. It names its
+# interpreter by its own place, whatever characters that has.
 site="$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 printf "%s\n" "$PWD/workflow/scripts" >"$site/gpushmoo.pth"
+cat >.venv/bin/gpushmoo <<'END'
+#!/bin/sh
+'''exec' "$(dirname "$(readlink -f "$0")")/python" "$0" "$@"
+'''
+import sys
+from gpushmoo.__main__ import main
+sys.exit(main())
+END
+chmod +x .venv/bin/gpushmoo
 
 # The PoCL that pip ships knows no CPU younger than its compiler; such a machine gets Intel's runtime
 # as well (under Intel's licence; it runs on AMD, too). GPUSHMOO_NO_INTEL=1 forbids it.

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
+from pathlib import Path
 from typing import Any
 
+import gpushmoo
 import pytest
 import yaml
-from conftest import ROOT
+from conftest import ROOT, environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -71,6 +75,19 @@ def test_environments_and_locks_ask_for_what_the_project_does() -> None:
     changed = [name for name, (version, _) in run.items() if s3[name][0] != version]
     assert changed == ["python-dateutil"]
     assert "snakemake-storage-plugin-s3" in s3
+
+
+def test_the_command_stands_beside_its_interpreter(tmp_path: Path) -> None:
+    text = (ROOT / "requirements/bootstrap.sh").read_text()
+    [script] = re.findall(r"^cat >\.venv/bin/gpushmoo <<'END'\n(.*?)^END$", text, re.M | re.S)
+    place = tmp_path / "a b" / "bin"
+    place.mkdir(parents=True)
+    (place / "python").symlink_to(sys.executable)
+    (place / "gpushmoo").write_text(script)
+    (place / "gpushmoo").chmod(0o755)
+    (tmp_path / "link").symlink_to(place / "gpushmoo")
+    done = subprocess.run([tmp_path / "link", "--version"], env=environment(), capture_output=True)
+    assert done.stdout.decode().strip() == gpushmoo.__version__, done.stderr
 
 
 def locked(text: str) -> dict[str, tuple[str, int]]:

@@ -23,4 +23,4 @@ cd "$tried/empty"
 python -m gpushmoo.devices.select opencl 0 pocl "$tried/cache" >/dev/null ||
     pip install --quiet "$wheel[intel]"
 gpushmoo new mine
-gpushmoo sweep kernels/mine --dtype float --size 512
+gpushmoo sweep kernels/mine --dtypes float --sizes 512

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from argparse import Action, _SubParsersAction
 from collections.abc import Iterator, Mapping
+from inspect import Signature, signature
 from typing import Any
 
+import gpushmoo
 import yaml
 from gpushmoo.interactive.shell import _parser as command_line
 
 from .record import ROOT
 
+FUNCTIONS = ("sweep", "ab", "compare", "history", "predict", "explore", "export", "open_run")
 SCHEMA = ROOT / "workflow/schemas/config.schema.yaml"
 
 
@@ -23,7 +26,18 @@ def values() -> dict[str, Any]:
         "config": list(_keys(schema["properties"])),
         "sweep": [[name, meaning] for name, _, meaning in sweep],
         "commands": _commands(),
+        "functions": [_function(name) for name in FUNCTIONS],
     }
+
+
+def _function(name: str) -> list[str]:
+    """The call, with defaults left out, and the first sentence of what it does."""
+    function = getattr(gpushmoo, name)
+    bare = [
+        p.replace(annotation=p.empty, default=p.empty)
+        for p in signature(function).parameters.values()
+    ]
+    return [f"`{name}{Signature(bare)}`", str(function.__doc__).splitlines()[0].rstrip(".")]
 
 
 def _keys(properties: Mapping[str, Any], above: str = "") -> Iterator[list[str]]:
@@ -37,23 +51,25 @@ def _keys(properties: Mapping[str, Any], above: str = "") -> Iterator[list[str]]
 
 
 def _commands() -> list[dict[str, Any]]:
-    """Each command with the options that no command before it explains, and the names of others."""
+    """Each command with what no command before it explains, and the other options that it has."""
     (commands,) = (a for a in command_line()._actions if isinstance(a, _SubParsersAction))
     meanings = {a.dest: a.help for a in commands._choices_actions}
     told: set[tuple[str, str]] = set()
     found = []
     for name, parser in commands.choices.items():
-        arguments = [a for a in parser._actions if a.dest != "help"]
+        arguments = [a for a in parser._actions if a.dest not in ("help", "form")]
         lines = [(_written(a), str(a.help).replace("%%", "%")) for a in arguments]
+        # What a word for a value means is said where it first stands.
+        words = {word.strip("[] …") for word, _ in told}
+        lines = [(w, text) for w, text in lines if w[0] == "-" or w.strip("[] …") not in words]
+        again = [f"`{line[0].split()[0]}`" for line in lines if line in told]
         usage = [name, *(_written(a) for a in arguments if not a.option_strings)]
         found.append(
             {
                 "usage": " ".join(usage),
                 "meaning": meanings[name],
-                "rows": [
-                    [f"`{words}`", text] for words, text in lines if (words, text) not in told
-                ],
-                "again": ", ".join(f"`{w.split()[0]}`" for w, text in lines if (w, text) in told),
+                "rows": [[f"`{line[0]}`", line[1]] for line in lines if line not in told],
+                "again": f"{again[0]} to {again[-1]}" if len(again) > 6 else ", ".join(again),
             }
         )
         told |= set(lines)
@@ -61,7 +77,7 @@ def _commands() -> list[dict[str, Any]]:
 
 
 def _written(action: Action) -> str:
-    """``--axis NAME=VALUES``, ``KERNEL`` or ``[RUN …]``."""
+    """``--axes NAME=VALUES``, ``KERNEL`` or ``[RUN …]``."""
     if action.option_strings:
         value = "" if action.nargs == 0 else f" {action.metavar or action.dest.upper()}"
         return action.option_strings[0] + value

@@ -28,8 +28,8 @@ PLANTED = {"p01": "1 %", "p03": "3 %", "p10": "10 %"}
 def comparing(claims: Claims) -> dict[str, Any]:
     """Runs of the same thing and of planted work."""
     told = {name: read_json(f"comparing/{name}.json") for name in PLACES}
-    versus = pd.DataFrame(read_json("comparing/h200-planted.json"))
-    plain = versus[versus["planted"] == "p00"]["verdict"].value_counts()
+    ab = pd.DataFrame(read_json("comparing/h200-planted.json"))
+    plain = ab[ab["planted"] == "p00"]["verdict"].value_counts()
     rates = [place["same"] for place in told.values()]
     verdicts = [
         r[n]["hits"] for r in rates for n in ("slower_groups", "slower_wholes", "slower_cells")
@@ -43,11 +43,11 @@ def comparing(claims: Claims) -> dict[str, Any]:
         "pairs": sum(r["alarms"]["n"] for r in rates),
         "interval": whole_percent(told["h200"]["same"]["alarms"]["interval"][1]),
         "all_pairs": _hits(told["h200"]["same_all_pairs"]["alarms"]),
-        "planted": [_planted((told["h200"], told["h200-second"]), versus, p) for p in PLANTED],
+        "planted": [_planted((told["h200"], told["h200-second"]), ab, p) for p in PLANTED],
         "hosts": percent(told["h200-hosts"]["largest_change"]),
         "half_width": percent(half_width["h200"]),
         "cpu_half_width": whole_percent(half_width["two-cores"]),
-        "versus": {"pairs": int(plain.sum())}
+        "ab": {"pairs": int(plain.sum())}
         | {v: int(plain.get(v, 0)) for v in ("same", "undecided", "slower")},
         "kinds": _kinds(),
         **_energy(claims),
@@ -65,9 +65,9 @@ def _alarms(words: str, told: dict[str, Any]) -> list[str]:
     return [words, str(runs), _hits(same["alarms"]), *rivals]
 
 
-def _planted(devices: tuple[Any, ...], versus: pd.DataFrame, planted: str) -> list[str]:
-    """Hits on all `devices` together, and of `versus`, which samples both versions alternately."""
-    mine = versus[versus["planted"] == planted]
+def _planted(devices: tuple[Any, ...], ab: pd.DataFrame, planted: str) -> list[str]:
+    """Hits on all `devices` together, and of `ab`, which samples both versions alternately."""
+    mine = ab[ab["planted"] == planted]
     each = [told["planted"][PLANTED[planted]] for told in devices]
     found = (
         _hits({key: sum(rates[name][key] for rates in each) for key in ("hits", "n")})

@@ -21,12 +21,12 @@ MOST_LINES = 600
 # Lines of Python and Snakemake code, a little above what there is. Where one is reached, ask first
 # what can go; a ceiling rises by a decision, with its reason in the commit.
 MOST_LINES_BELOW = {
-    "workflow/": 30_800,
+    "workflow/": 31_100,
     "reports/chapters/": 9_990,
     "kernels/": 2_800,
-    "tests/": 28_590,
+    "tests/": 28_830,
     "experiments/": 5_000,
-    "docs/": 1_920,
+    "docs/": 1_930,
 }
 MOST_MODULES, MOST_BYTES_OF_PAGES = 160, 150_000
 MOST_BYTES_OF = {"README.md": 8_000, "CHANGELOG.md": 10_000}

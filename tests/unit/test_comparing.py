@@ -379,21 +379,27 @@ def test_a_guard_ends_with_1_where_a_group_got_slower(shell: Any, tmp_path: Path
     assert (out / "summary.md").is_file()
     assert shell("r00", "r01", "--fail-on-regression", *SAME)[0] == 0
     assert shell("r00", "slow", "--fail-on-regression", "--threshold", "0.5", *SAME)[0] == 0
-    several = ["--a", "r00", "--b", "slow", "--a", "r01", "--b", "slow", "--fail-on-regression"]
-    status, text = shell(*several, *SAME)
+    several = ["--before", "r00", "r01", "--after", "slow", "slow"]
+    status, text = shell("--fail-on-regression", *several, *SAME)
     assert status == 1
     assert "slow, slow against r00, r01" in text
     status, text = shell("--fail-on-regression", "--noise-runs", "r00", "r01", "r02", "r03")
     assert status == 0
     assert "0 of 2" in text
+    status, text = shell("r00", "slow", "--fail-on-regression", "--json", *SAME)
+    assert status == 1
+    assert [row["alarm"] for row in json.loads(text)["rows"]].count(True) == 1
+    status, text = shell("--csv", "--noise-runs", "r00", "r01", "r02", "r03")
+    assert text.splitlines()[0].endswith(",run_a,run_b")
+    assert len(text.splitlines()) == 1 + 6 * 6
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["r00"], "compare takes two runs, not 1"),
-        (["r00", "r01", "--a", "r02"], "either by --a and --b or without an option"),
-        (["--a", "r00"], "A has 1 runs and B 0"),
+        (["r00", "r01", "--before", "r02"], "either by --before and --after or without an option"),
+        (["--before", "r00"], "A has 1 runs and B 0"),
         (["--noise-runs", "r00"], "name two or more"),
         (["r00", "r01", "--threshold", "2"], "between 0 and 1"),
     ],

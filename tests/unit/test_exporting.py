@@ -490,6 +490,9 @@ def test_the_function(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_the_command_writes_the_forms_it_is_asked_for(
     dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["export", str(dataset), "--header", "--json", "--out", str(tmp_path / "o")]) == 0
+    assert (
+        main(["export", str(dataset), "--formats", "header,json", "--out", str(tmp_path / "o")])
+        == 0
+    )
     assert "holds 3 files" in capsys.readouterr().out
     assert main(["export", str(tmp_path / "none")]) == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 import shlex
 import shutil
@@ -16,11 +18,14 @@ import pandas as pd
 import pytest
 import yaml
 from conftest import ROOT, environment
-from gpushmoo import BufferRef, ConfigError, CopyWorkload, Launch, Sweep, ceil_div, sweep
+from fakes import INFO
+from gpushmoo import BufferRef, ConfigError, CopyWorkload, Launch, Sweep, ceil_div, open_run, sweep
 from gpushmoo.analysis.aggregate import aggregate
-from gpushmoo.core.errors import NoDeviceError
+from gpushmoo.core.backends import BACKENDS
+from gpushmoo.core.errors import DeviceLostError, NoDeviceError
+from gpushmoo.devices.base import DeviceInfo
 from gpushmoo.devices.select import DeviceChoice
-from gpushmoo.interactive import measure
+from gpushmoo.interactive import measure, shell, tables
 from gpushmoo.interactive.shell import main
 from gpushmoo.measuring.job import MeasuredShard, ShardTask, measure_shard
 from gpushmoo.measuring.process import NotOpenedError, WorkerProcess
@@ -44,7 +49,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, opencl_cache: Path) -> Itera
 
 @pytest.fixture(scope="module")
 def device(opencl_choice: DeviceChoice) -> dict[str, str]:
-    return {"backend": opencl_choice.backend, "runtime": opencl_choice.runtime}
+    return {"backend": opencl_choice.backend, "opencl_runtime": opencl_choice.runtime}
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +74,7 @@ def test_a_new_kernel_is_swept_at_once_and_its_best_are_told(swept: Sweep) -> No
     points = {(x, n) for x in (32, 64) for n in (1, 2)}
     assert set(zip(cells["block_x"], cells["PER_THREAD"], strict=True)) == points
     assert set(cells["repeat_samples"].map(len)) == {2}
-    best = swept.best()
+    best = swept.best
     assert best["is_fastest"].tolist() == [True] + [False] * (len(best) - 1)
     assert best["bandwidth_gbs"].is_monotonic_decreasing
     assert str(best["PER_THREAD"].dtype) == "Int64"
@@ -132,7 +137,7 @@ def test_a_budget_buys_repeats(
     result = sweep(folder, axes=AXES, budget=budget, repeats=4, **options)
     assert set(result.cells["repeat_samples"].map(len)) == repeats
     assert result.statuses == {"ok": 4}
-    assert not result.best().empty
+    assert not result.best.empty
 
 
 def test_an_interrupt_leaves_the_repeats_that_are_done(
@@ -174,6 +179,11 @@ def test_what_is_kept_is_admitted_as_a_recorded_data_set(
     # A run of the kernel itself, whose report stays.
     assert config["run"] != "mine"
     assert config.sweeps["mine"].folder.path == kept / "kernels" / "mine"
+    run = open_run(kept)
+    pd.testing.assert_frame_equal(run.cells, swept.cells)
+    pd.testing.assert_frame_equal(run.best, swept.best)
+    assert (repr(run), run.figures) == ("<Run of kept: 4 ok>", {})
+    assert run.peak.empty
     with pytest.raises(ConfigError, match="exists already"):
         swept.save(kept)
 
@@ -186,17 +196,132 @@ def test_the_shell_prints_the_best_in_a_table(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    asked = "--axis block_x=32:64:32 --axis PER_THREAD=1 --dtype float --size 64"
+    asked = "--axes block_x=32:64:32 PER_THREAD=1 --dtypes float --sizes 64"
     asked += " --measure min_samples=6 --measure max_samples=6"
-    chosen = [word for name, value in device.items() for word in (f"--{name}", value)]
+    chosen = [
+        word for name, value in device.items() for word in (f"--{name.replace('_', '-')}", value)
+    ]
     assert (
-        main(["sweep", str(folder), *asked.split(), *chosen, "--save", str(tmp_path / "a b")]) == 0
+        main(["sweep", str(folder), *asked.split(), *chosen, "--out", str(tmp_path / "a b")]) == 0
     )
     said = capsys.readouterr()
     assert said.out.startswith("Sweep of mine: 2 ok.\n\nfloat, plain, 64 x 64, warm, ")
     assert " PER_THREAD  block_x" in said.out
     assert "shard 1/1 mine float: 2 ok in " in said.err
-    assert said.out.endswith(f"--configfile {shlex.quote(str(tmp_path / 'a b' / 'report.yaml'))}\n")
+    assert said.out.endswith(f"run {shlex.quote(str(tmp_path / 'a b' / 'report.yaml'))}\n")
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_a_table_is_printed_for_programs_and_nothing_else(
+    form: str, swept: Sweep, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell, "sweep", lambda *_: swept)
+    assert main(["sweep", "kernel", f"--{form}"]) == 0
+    printed, best = capsys.readouterr().out, swept.best
+    if form == "json":
+        told = json.loads(printed)
+        assert [*told] == ["gpushmoo", "command", "rows", "statuses"]
+        assert (told["command"], told["statuses"]) == ("sweep", {"ok": 4})
+        assert [*told["rows"][0]] == [*best]
+        assert told["rows"][0]["share_of_peak"] is None
+        read = pd.DataFrame(told["rows"])
+    else:
+        read = pd.read_csv(io.StringIO(printed))
+    for column in ("bandwidth_gbs", "PER_THREAD", "variant"):
+        assert read[column].tolist() == best[column].tolist()
+
+
+@pytest.mark.parametrize(
+    ("ended", "status"),
+    [
+        ({"ok": 3, "invalid": 1}, 0),
+        ({"ok": 3, "wrong_result": 1}, 1),
+        ({"launch_failed": 2, "build_failed": 2}, 3),
+        (ConfigError("It cannot be."), 2),
+        (DeviceLostError("The device is gone."), 3),
+        (KeyboardInterrupt(), 3),
+        (ZeroDivisionError("of our own"), 3),
+    ],
+)
+def test_the_exit_status_tells_a_verdict_from_what_was_not_measured(
+    ended: Any, status: int, swept: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*_: Any) -> Sweep:
+        if isinstance(ended, BaseException):
+            raise ended
+        return swept
+
+    monkeypatch.setattr(shell, "sweep", run)
+    monkeypatch.setattr(Sweep, "statuses", ended)
+    assert main(["sweep", "kernel"]) == status
+
+
+def test_each_command_helps_by_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    commands = re.findall(r"^    (\w+) ", capsys.readouterr().out, re.M)
+    assert len(commands) == 11
+    for name in commands:
+        with pytest.raises(SystemExit):
+            main([name, "--help"])
+        *_, title, example = capsys.readouterr().out.splitlines()
+        assert title == "example:"
+        words = example.partition(" -- ")[0].split()
+        assert words[:2] == ["gpushmoo", name]
+        assert shell._parser().parse_args(words[1:]).command.__name__ == f"_{name}"
+
+
+def test_a_run_is_snakemakes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr("os.execv", lambda program, words: started.append(words))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").touch()
+    main(["run", "mine.yaml", "--cores", "4", "--", "export", "--dry-run"])
+    words = "--configfile mine.yaml --cores 4 export --dry-run"
+    assert started[0][1:] == ["-s", str(ROOT / "Snakefile"), *words.split()]
+    monkeypatch.chdir(ROOT)
+    main(["run"])
+    assert started[1][1:] == ["--cores", "all"]
+    monkeypatch.setattr(shell, "ROOT", tmp_path)
+    assert main(["run"]) == 2
+    assert "A run needs a clone of gpushmoo" in capsys.readouterr().err
+
+
+def test_kernels_and_devices_are_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kernels/broken").mkdir(parents=True)
+    (tmp_path / "kernels/broken/workload.py").touch()
+    assert main(["list", "kernels", "--json"]) == 0
+    said = capsys.readouterr()
+    assert "broken" in said.err
+    rows = {row.pop("kernel"): row for row in json.loads(said.out)["rows"]}
+    assert rows["stencil5"] == {
+        "dtypes": ["float", "double"],
+        "variants": ["global", "tiled"],
+        "axes": ["block_x", "block_y"],
+        "backends": [*BACKENDS],
+        "title": "5-point stencil",
+    }
+    assert set(rows) == {path.parent.name for path in ROOT.glob("kernels/*/workload.py")}
+
+    def answer(choice: DeviceChoice) -> DeviceInfo:
+        if choice.backend == "cuda" or choice.index:
+            raise NoDeviceError("There is none.")
+        return INFO
+
+    monkeypatch.setattr(tables, "probe", answer)
+    assert main(["list", "devices", "--csv"]) == 0
+    found = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    assert found["opencl_runtime"].tolist() == [*BACKENDS["opencl"].runtimes]
+    assert set(found["device_name"]) == {INFO.name}
+    assert main(["list", "devices"]) == 0
+    monkeypatch.setattr(tables, "BACKENDS", {"cuda": BACKENDS["cuda"]})
+    assert main(["list", "devices"]) == 3
+    assert "There is none." in capsys.readouterr().err
 
 
 def test_what_a_new_kernel_is_told_to_run_next_runs_from_anywhere(
@@ -204,9 +329,9 @@ def test_what_a_new_kernel_is_told_to_run_next_runs_from_anywhere(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["new", "mine", "--in", "a folder"]) == 0
-    [command] = re.findall("^  (.*snakemake .*)", capsys.readouterr().out, re.M)
+    [command] = re.findall("^  (.* run .*)", capsys.readouterr().out, re.M)
     done = subprocess.run(
-        f"{command} -n", shell=True, env=environment(), capture_output=True, text=True
+        f"{command} -- -n", shell=True, env=environment(), capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert "measure" in done.stdout
@@ -215,12 +340,12 @@ def test_what_a_new_kernel_is_told_to_run_next_runs_from_anywhere(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("sweep {} --axis TILE=16", "axes: 'TILE' is not known; allowed: block_x, PER_THREAD."),
-        ("sweep {} --axis block_x=0", "Argument 'axes.block_x' is 0; it must be at least 1."),
-        ("sweep {} --axis block_x", "argument --axis: 'block_x' must be NAME=VALUES, such as"),
+        ("sweep {} --axes TILE=16", "axes: 'TILE' is not known; allowed: block_x, PER_THREAD."),
+        ("sweep {} --axes block_x=0", "Argument 'axes.block_x' is 0; it must be at least 1."),
+        ("sweep {} --axes block_x", "argument --axes: 'block_x' must be NAME=VALUES, such as"),
         ("sweep {} --search gided", "'search.mode' is 'gided'; allowed are all, race, guided"),
-        ("sweep {} --size 8y", "argument --size: '8y' must be a number or such as 512x1024"),
-        ("sweep {} --dtype int", "dtypes: 'int' is not known; allowed: float, double."),
+        ("sweep {} --sizes 8y", "argument --sizes: '8y' must be a number or such as 512x1024"),
+        ("sweep {} --dtypes int", "dtypes: 'int' is not known; allowed: float, double."),
         ("sweep {} --measure samples=9", "Unknown argument 'samples'; allowed here: axes, "),
         ("sweep {} --measure max_samples=6", "max_samples is 6 but must be at least min_samples"),
         ("sweep {} --measure samples", "argument --measure: 'samples' must be KEY=VALUE, such"),
@@ -234,7 +359,12 @@ def test_what_a_new_kernel_is_told_to_run_next_runs_from_anywhere(
         ("new 3rd", "name: '3rd' cannot be a kernel's; it must be a letter and then letters"),
         ("new mine --in {}/kernel.cl", "cannot be written (Not a directory)."),
         ("old", "invalid choice: 'old'"),
-        ("versus {} --blocks=9", "gpushmoo: --blocks is now --rounds; --help"),
+        ("ab {} --blocks=9", "gpushmoo: --blocks is now --rounds; --help"),
+        ("versus {}", "gpushmoo: versus is now ab; --help"),
+        ("sweep {} --dtype float", "gpushmoo: --dtype is now --dtypes; --help"),
+        ("sweep {} --colour red", "gpushmoo: unrecognized arguments: --colour red; --help"),
+        ("list {}", "invalid choice: "),
+        ("run {}/nothing.yaml", "nothing.yaml' is no file; name that of a configuration."),
     ],
 )
 def test_what_cannot_be_is_told_in_one_sentence(
@@ -258,7 +388,7 @@ def test_without_a_device_the_shell_says_what_is_missing(
         raise NoDeviceError("There is none.")
 
     monkeypatch.setattr(measure, "device_of", refuse)
-    assert main(["sweep", str(folder)]) == 1
+    assert main(["sweep", str(folder)]) == 3
     assert capsys.readouterr().err == "gpushmoo: There is none.\n"
 
 
@@ -351,7 +481,7 @@ def test_a_guided_sweep_leaves_cells_out_and_says_how_its_searches_ended(
     [search] = found.searches.to_dict("records")
     assert (search["candidates"], search["measured"]) == (61, found.statuses["ok"])
     assert search["ended"] in ("stop", "budget")
-    assert not set(found.best()["block_x"]) - set(
+    assert not set(found.best["block_x"]) - set(
         found.cells.loc[found.cells["status"] == "ok", "block_x"]
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -23,7 +24,7 @@ PROGRAM = f"""{ALONE}
 import gpushmoo
 loaded = {{n for n in sys.modules if n.startswith("gpushmoo.")}}
 print(gpushmoo.__file__, sorted(loaded))
-print(*[getattr(gpushmoo, name).__name__ for name in gpushmoo.__all__])
+print(*[name for name in gpushmoo.__all__ if getattr(gpushmoo, name) is not None])
 """
 COMMANDS = f"""{ALONE}
 from gpushmoo.__main__ import main
@@ -67,8 +68,26 @@ def test_it_writes_a_kernel_and_sweeps_it(wheel: Path, tmp_path: Path) -> None:
         return done.stdout
 
     said("new", "mine")
-    few = ("--axis", "block_x=64", "--axis", "PER_THREAD=1,2", "--dtype", "float", "--size", "256")
-    assert "Sweep of mine: 2 ok." in said("sweep", "kernels/mine", *few, "--backend", "opencl")
+    few = "--axes block_x=64 PER_THREAD=1,2 --dtypes float --sizes 256 --backend opencl"
+    assert "Sweep of mine: 2 ok." in said("sweep", "kernels/mine", *few.split())
+    done = python(COMMANDS, "run", cwd=tmp_path, PYTHONPATH=str(wheel.parent / "site"))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "A run needs a clone of gpushmoo" in done.stderr
+
+
+FUNCTIONS = ("sweep", "ab", "compare", "history", "predict", "explore", "export", "open_run")
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_docstring_of_a_function_names_all_its_arguments(name: str) -> None:
+    function = getattr(gpushmoo, name)
+    text = inspect.getdoc(function)
+    assert text is not None
+    parts = re.split(r"^(Parameters|Returns|Raises)\n-+\n", text, flags=re.M)
+    assert parts[1::2] == ["Parameters", "Returns", "Raises"]
+    heads = re.findall(r"^(\S[^:\n]*)", parts[2], re.M)
+    told = [word.strip(" *") for head in heads for word in head.split(",")]
+    assert sorted(told) == sorted(inspect.signature(function).parameters)
 
 
 def test_all_places_name_one_version() -> None:

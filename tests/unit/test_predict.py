@@ -15,9 +15,11 @@ from conftest import ROOT, record
 from described import FACTS, described, measured
 from gpushmoo.core.space import TYPICAL, expand_axis
 from gpushmoo.interactive.predict import KNOWN
+from gpushmoo.interactive.shell import main
 from gpushmoo.model.fit import Bands, fit_device, measured_bands
 from gpushmoo.model.form import FIRST, first_values
 from gpushmoo.model.launches import MULTIPROCESSORS, resident_blocks
+from gpushmoo.model.stage import DEVICE_MODEL_SCHEMA
 from gpushmoo.workloads.loader import load_kernel
 
 COPY = ROOT / "kernels/copy2d_coalesced"
@@ -47,7 +49,9 @@ def test_shared_memory_and_registers_limit_how_many_blocks_fit() -> None:
 
 
 @pytest.mark.parametrize(("block_x", "block_y"), [(32, 8), (16, 16)])
-def test_a_recorded_cell_lies_in_the_band(block_x: int, block_y: int) -> None:
+def test_a_recorded_cell_lies_in_the_band(
+    block_x: int, block_y: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     said = gpushmoo.predict(COPY, dtype="float", size=8192, block_x=block_x, block_y=block_y)
     files = record("nvidia-h200/copy2d_coalesced/float").glob("*.parquet")
     where = [("block_x", "=", block_x), ("block_y", "=", block_y), ("width", "=", 8192)]
@@ -59,6 +63,14 @@ def test_a_recorded_cell_lies_in_the_band(block_x: int, block_y: int) -> None:
     assert said.gbs == pytest.approx(2 * 4 * 8192**2 / said.seconds * 1e-9)
     assert said.known_kernel
     assert said.shares[said.limit] == 1.0 == max(said.shares.values())
+    words = f"predict {COPY} --dtype float --size 8192 --axes block_x={block_x} block_y={block_y}"
+    assert main([*words.split(), "--json"]) == 0
+    [row] = json.loads(capsys.readouterr().out)["rows"]
+    assert (row["predicted_s"], row["limit"]) == (said.seconds, said.limit)
+    only_measured = {"cell_key", "timing_mode", "trained", "measured_s", "measured_gbs"}
+    assert set(DEVICE_MODEL_SCHEMA.names) - set(row) == only_measured
+    assert main(words.split()) == 0
+    assert f"limited by {said.limit}" in capsys.readouterr().out
 
 
 def test_unfitted_kernels_have_the_wide_band_or_are_refused() -> None:

@@ -224,14 +224,14 @@ def test_an_isolated_sweep_on_this_machine_is_verified_and_never_competes(
     opencl_choice: DeviceChoice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(opencl_choice.cache))
-    place = {"backend": opencl_choice.backend, "runtime": opencl_choice.runtime}
+    place = {"backend": opencl_choice.backend, "opencl_runtime": opencl_choice.runtime}
     few = {"min_samples": 6, "max_samples": 6, "warmup": 0, "progress": False}
     kernel = ROOT / "kernels/copy2d_coalesced"
     found = sweep(kernel, **COPY, timing_modes=[*TWO], **few, **place)
     assert found.statuses == {"ok": 4}
     assert (found.cells["verified_words"] == 64 * 64).all()
     assert (found.cells["wrong_words"] == 0).all()
-    counts = found.best().drop_duplicates("timing_mode").set_index("timing_mode")["candidates"]
+    counts = found.best.drop_duplicates("timing_mode").set_index("timing_mode")["candidates"]
     assert counts.to_dict() == dict.fromkeys(TWO, 2)
     assert found.cells.groupby("timing_mode")["memcpy_gbs"].nunique().tolist() == [1, 1]
     with pytest.raises(ConfigError, match="opencl has no timing mode 'stream'; it has: b"):

@@ -8,7 +8,8 @@ import json
 import re
 
 import pandas as pd
-from gpushmoo import PROTOCOL_VERSION
+import pytest
+from gpushmoo import PROTOCOL_VERSION, OpenedError, open_run
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.store import read_shard
 from gpushmoo.storage.wholefile import read_json
@@ -39,6 +40,18 @@ def test_every_promised_file_is_there(finished: FinishedProject) -> None:
     assert empty == []
     assert (results / "report.pdf").read_bytes().startswith(b"%PDF-")
     assert (results / "logs/best.log").exists()
+
+
+def test_a_run_is_opened_with_what_its_report_shows(finished: FinishedProject) -> None:
+    run = open_run(finished.results)
+    best = pd.read_parquet(finished.results / "summary/best.parquet")
+    pd.testing.assert_frame_equal(run.best, best)
+    assert set(best["cell_key"]) <= set(run.cells["cell_key"])
+    assert {str(run.best[axis].dtype) for axis in ("block_x", "num_partition")} == {"Int64"}
+    assert run.figures[f"heatmap-{COPY}-block_x-block_y-48x70-warm"].is_file()
+    assert len(run.peak) == len(read_json(finished.results / "summary/peak.json")["peak"])
+    with pytest.raises(OpenedError, match="does not exist; name a run's folder"):
+        open_run(finished.results / "none")
 
 
 def test_every_cell_of_the_grid_is_one_row_that_is_verified_and_has_its_samples(

@@ -85,13 +85,13 @@ def test_every_block_runs(
             left -= set(lines.values())
             kept = "\n".join(line for line, command in lines.items() if command not in EXEMPT)
             # Runs of one kernel are planned: that of the tutorial is measured and rendered.
-            planned = re.sub("(snakemake .*--configfile .*)", r"\1 -n", kept)
+            planned = re.sub("(gpushmoo run .*)", r"\1 -- -n", kept)
             printed += shell(newcomer, planned.replace(PLACE, str(root)), opencl_cache)
     assert not left
     # What `new` has printed, and what the blocks say of `kept`.
-    [command] = re.findall(r"^  \S*snakemake (.*)", printed, re.M)
-    for told in (command, "--configfile kept/report.yaml"):
-        jobs = newcomer.plan(*shlex.split(told), config=())
+    [command] = re.findall(r"^  \S*gpushmoo run (.*)", printed, re.M)
+    for told in (command, "kept/report.yaml"):
+        jobs = newcomer.plan("--configfile", *shlex.split(told), config=())
         assert jobs["report"] == 1
         assert ("measure" in jobs) == (told == command)
 

@@ -1,9 +1,12 @@
+from .analysis.opened import OpenedError as OpenedError
 from .comparing import CompareError as CompareError
 from .comparing.compare import Comparison as Comparison
 from .comparing.compare import compare as compare
 from .comparing.false_alarms import false_alarms as false_alarms
 from .comparing.history import History as History
+from .core.dtypes import DTYPES as DTYPES
 from .core.errors import DeviceError as DeviceError
+from .core.errors import LaunchRefusedError as LaunchRefusedError
 from .core.space import Cell as Cell
 from .core.space import Problem as Problem
 from .explorer.explore import ExplorerError as ExplorerError
@@ -11,27 +14,37 @@ from .explorer.explore import explore as explore
 from .exporting.choices import ExportError as ExportError
 from .exporting.write import Exported as Exported
 from .exporting.write import export as export
+from .interactive.ab import ABTest as ABTest
+from .interactive.ab import ab as ab
 from .interactive.history import history as history
 from .interactive.measure import Sweep as Sweep
 from .interactive.measure import sweep as sweep
+from .interactive.opened_run import Run as Run
+from .interactive.opened_run import open_run as open_run
 from .interactive.predict import Prediction as Prediction
 from .interactive.predict import predict as predict
-from .interactive.versus import Versus as Versus
-from .interactive.versus import versus as versus
 from .planning.config_schema import ConfigError as ConfigError
+from .workloads.contract import Access as Access
 from .workloads.contract import BufferRef as BufferRef
 from .workloads.contract import CopyWorkload as CopyWorkload
 from .workloads.contract import Curve as Curve
 from .workloads.contract import HeatMap as HeatMap
 from .workloads.contract import Launch as Launch
+from .workloads.contract import LibraryCall as LibraryCall
+from .workloads.contract import NothingMovedWorkload as NothingMovedWorkload
 from .workloads.contract import NullRef as NullRef
 from .workloads.contract import ReducingWorkload as ReducingWorkload
 from .workloads.contract import SharedMemory as SharedMemory
 from .workloads.contract import SurfaceRef as SurfaceRef
 from .workloads.contract import TextureRef as TextureRef
+from .workloads.contract import Touched as Touched
+from .workloads.contract import View as View
 from .workloads.contract import WorkingSet as WorkingSet
 from .workloads.contract import Workload as Workload
 from .workloads.contract import ceil_div as ceil_div
+from .workloads.contract import tile_elements as tile_elements
+from .workloads.views import FigureData as FigureData
+from .workloads.views import Swept as Swept
 
 PROTOCOL_VERSION: int
 __version__: str

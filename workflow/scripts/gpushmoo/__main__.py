@@ -1,4 +1,4 @@
-"""``python -m gpushmoo``: sweeps a kernel, shows cells, or writes a new kernel, from the shell."""
+"""The command ``gpushmoo``, also as ``python -m gpushmoo``."""
 
 import sys
 

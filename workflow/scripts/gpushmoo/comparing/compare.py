@@ -280,25 +280,40 @@ class Comparison:
 
 
 def compare(
-    a: Place | Sequence[Place],
-    b: Place | Sequence[Place],
+    before: Place | Sequence[Place],
+    after: Place | Sequence[Place],
     *,
     noise_runs: Sequence[Place] = (),
     threshold: float = DELTA,
 ) -> Comparison:
-    """Hold `b` against `a`: run's folders, data sets, folders of shards, one or several of each.
+    """Hold runs against earlier ones: what got slower, what faster.
 
-    Several of both are pairs in their order, best measured in turns (A B B A). `noise_runs` are two
-    or more runs of one and the same thing, from which the run-to-run spread is estimated; without
-    them it comes from the pairs, from runs of this device that come with the library, or from the
-    repeats within the runs. A change below `threshold`, a share of the time, does not matter.
-    Raises CompareError, a ValueError, with one sentence.
+    Parameters
+    ----------
+    before, after : path or list of paths
+        Runs' folders, data sets or folders of shards. Several of both are pairs in their order,
+        best measured in turns (A B B A).
+    noise_runs : list of paths
+        Two or more runs of one and the same thing, which tell the run-to-run spread; else the pairs
+        do, runs of this device that come with the library, or the repeats within the runs.
+    threshold : float
+        The change that does not matter, a share of the time.
+
+    Returns
+    -------
+    Comparison
+        With `groups`, `cells` and `slower` (data frames), `markdown` and `save`.
+
+    Raises
+    ------
+    CompareError
+        A ValueError of one sentence.
     """
     if not 0.0 < threshold < 1.0:
         raise CompareError(f"threshold is {threshold}; it must be a share between 0 and 1.")
     first, second = (
         [read_run(place) for place in ([side] if isinstance(side, str | os.PathLike) else side)]
-        for side in (a, b)
+        for side in (before, after)
     )
     return compare_runs(first, second, [read_run(place) for place in noise_runs], threshold)
 

@@ -34,12 +34,25 @@ def explore(
     *,
     out: str | os.PathLike[str] | None = None,
 ) -> Path:
-    """Write one page on which the cells of a run can be explored in a browser; the page's path.
+    """Write one page on which the cells of a run can be explored in a browser, without a network.
 
-    `run` is a run's folder, also of one that still goes on (then its finished shards are shown), a
-    data set or a folder of recorded shards; `second` is another, shown next to it. The page needs
-    no network and no server. It is ``explorer.html`` by default, in the run's folder, or in the
-    working directory for recorded shards. Raises ExplorerError, a ValueError, with one sentence.
+    Parameters
+    ----------
+    run, second : path
+        A run's folder, also of one that goes on (its finished shards are shown), a data set or a
+        folder of shards; and another, shown beside it.
+    out : path
+        The page; by default ``explorer.html`` in the run's folder, or here for recorded shards.
+
+    Returns
+    -------
+    Path
+        The page's.
+
+    Raises
+    ------
+    ExplorerError
+        A ValueError of one sentence.
     """
     places = [Path(place).expanduser() for place in (run, second) if place is not None]
     # A run's page lies in its folder; into folders that others recorded nothing is written.

@@ -172,14 +172,28 @@ def export(
     out: str | os.PathLike[str] | None = None,
     formats: Sequence[str] = FORMATS,
 ) -> Exported:
-    """Write what a run has found in the forms that other programs read; what was written.
+    """Write what a run has found in the forms that other programs read.
 
-    `run` is a run's folder, a data set or a folder of recorded shards. `formats` are ``t4`` (the
-    auto-tuning community's form, a file a group), ``kernel-tuner`` (its cache files, for its
-    simulation mode), ``header`` (the launches to use, for C and C++) and ``json`` (the same as
-    data). They lie in `out`: by default in ``export`` in the run's folder, or in the working
-    directory for recorded shards. An earlier export there is replaced. Raises ExportError, a
-    ValueError, with one sentence.
+    Parameters
+    ----------
+    run : path
+        A run's folder, a data set or a folder of shards.
+    out : path
+        The folder; an earlier export there is replaced. By default ``export`` in the run's folder,
+        or here for recorded shards.
+    formats : list of str
+        ``header`` (the launches to use, for C and C++), ``json`` (the same), ``t4`` (the
+        auto-tuning community's form), ``kernel-tuner`` (its cache files).
+
+    Returns
+    -------
+    Exported
+        The `folder`, its `files`, and `notes` on what was left out.
+
+    Raises
+    ------
+    ExportError
+        A ValueError of one sentence.
     """
     place = Path(run).expanduser()
     # A run's export lies in its folder; into folders that others recorded nothing is written.

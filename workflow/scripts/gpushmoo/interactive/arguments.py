@@ -115,7 +115,7 @@ def _schema() -> dict[str, Any]:
             "thread_limit": whole["thread_limit"],
             "backend": whole["backend"],
             "device": {**whole["device"]["anyOf"][1], "default": 0},
-            "runtime": whole["opencl_runtime"],
+            "opencl_runtime": whole["opencl_runtime"],
         },
         "$defs": run["$defs"],
     }

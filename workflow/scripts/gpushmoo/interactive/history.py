@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..comparing import CompareError
 from ..comparing.history import DELTA, History, history_of, read_runs
+from ..comparing.runs import Place
 from ..figures.style import save, set_style
 from ..figures.timelines import CAPTION, draw_timelines
 from ..storage.dataset import runs_in
-
-Place = str | os.PathLike[str]
 
 
 def history(
@@ -22,14 +20,28 @@ def history(
     threshold: float = DELTA,
     out: Place | None = None,
 ) -> History:
-    """The bests of `runs` in the order of time.
+    """Order the bests of many runs by time, and find where they changed.
 
-    Each is a run's folder, a data set, a folder of shards, or a folder of runs (its finished ones).
+    Parameters
+    ----------
+    runs : list of paths
+        Runs' folders, data sets, folders of shards, or folders of runs (the finished ones count).
+    otava : str
+        The program Apache Otava, which finds change points; by default that on the PATH.
+    threshold : float
+        Changes below it, a share of the bandwidth, are left out.
+    out : path
+        Folder for both tables, ``summary.md`` and a picture for each kernel.
 
-    Change points are found by the program `otava` (Apache Otava, in an environment of its own), by
-    default that on the PATH; changes under `threshold`, a share, are left out. Into the folder
-    `out` go ``history.parquet``, ``change_points.parquet``, ``summary.md`` and a picture for each
-    kernel. Raises CompareError, a ValueError, with one sentence.
+    Returns
+    -------
+    History
+        With `rows` and `changes` (data frames) and `markdown`.
+
+    Raises
+    ------
+    CompareError
+        A ValueError of one sentence.
     """
     places = [Path(named).expanduser() for named in runs]
     # A place that is no folder is refused when it is read.

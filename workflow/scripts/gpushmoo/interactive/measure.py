@@ -14,7 +14,6 @@ import shutil
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -43,6 +42,7 @@ from ..workloads.contract import Workload
 from ..workloads.views import HeatMap
 from .arguments import Request, checked, loaded, read_request
 from .building import build_apart
+from .opened_run import Run
 
 # Of what the measuring processes have printed, this many last characters go with an error.
 _LAST_WORDS = 4000
@@ -60,7 +60,7 @@ def sweep(
     timing_modes: Any = None,
     backend: str = AUTO,
     device: int = 0,
-    runtime: str = AUTO,
+    opencl_runtime: str = AUTO,
     repeats: int | None = None,
     budget: float | None = None,
     progress: bool = True,
@@ -68,27 +68,47 @@ def sweep(
 ) -> Sweep:
     """Measure every combination of a kernel's launch parameters on this machine, and wait for it.
 
-    `kernel` is a kernel's folder, or an instance of a `Workload`, whose kernel's text is `source`
-    (a text for the backend in use, or a mapping such as ``{".cl": text, ".cu": text}``). `axes`,
-    `dtypes`, `sizes`, `variants`, `cache` and `timing_modes` have the form and the defaults that
-    they have in a configuration. `runtime` names an OpenCL runtime. `measure` takes the keys under
-    ``measure`` of a configuration, ``seed`` and ``thread_limit``, with the same defaults.
-    `progress` prints lines to stderr.
-
-    By default all is measured once. With a `budget`, in seconds, what may be the fastest is
-    measured again in new processes until it is spent, at most `repeats` times in all (100 by
-    default). After the first repeat Ctrl-C ends the sweep with what is done. The measuring process
+    A cell whose kernel crashes, hangs or is wrong has a status that says so. The measuring process
     stays for later calls, with the device open, until this program ends.
 
-    A cell whose kernel crashes, hangs or is wrong has a status that says so. Raises ConfigError, a
-    ValueError, for wrong arguments, and DeviceError where no device can be used.
+    Parameters
+    ----------
+    kernel : path or Workload
+        A kernel's folder, or an instance of a class that this program defines.
+    source : str or mapping
+        Of a Workload: the kernel's text for the backend in use, or ``{".cl": text, ".cu": text}``.
+    axes, dtypes, sizes, variants, cache, timing_modes
+        What is swept, as in a configuration; one value may stand for a list. By default the
+        kernel's own. `axes` maps names to values: ``{"block_x": [32, 64]}``.
+    backend, device, opencl_runtime
+        Where; ``auto`` is the first that answers, `device` an index from 0.
+    repeats : int
+        How often all is measured, in processes of their own; 1 by default, 100 with a budget.
+    budget : float
+        Seconds in which what may be the fastest is measured again. After the first repeat Ctrl-C
+        ends the sweep with what is done.
+    progress : bool
+        Whether lines are printed to stderr.
+    **measure
+        Keys under ``measure`` of a configuration, ``seed`` and ``thread_limit``.
+
+    Returns
+    -------
+    Sweep
+        With `cells` and `best` (data frames), `heatmap` and `save`.
+
+    Raises
+    ------
+    ConfigError, DeviceError
+        An argument is wrong, which is a ValueError; no device can be used.
     """
     what = {"axes": axes, "dtypes": dtypes, "sizes": sizes, "variants": variants}
     most = repeats or (1 if budget is None else MOST_REPEATS)
     what |= {"cache": cache, "timing_modes": timing_modes, "repeats": most, "budget": budget}
     began = time.monotonic()
     WORKERS.prepare()
-    values = checked({**what, "backend": backend, "device": device, "runtime": runtime, **measure})
+    where = {"backend": backend, "device": device, "opencl_runtime": opencl_runtime}
+    values = checked({**what, **where, **measure})
     place = TemporaryDirectory(prefix=f"{library}-", ignore_cleanup_errors=True)
     work = Path(place.name)
     with logged(work / LOG) as log_file:
@@ -129,7 +149,7 @@ def device_of(
 
     A measuring process opens it, and compiles for `sweep` meanwhile.
     """
-    asked = values["backend"], values["device"], values["runtime"]
+    asked = values["backend"], values["device"], values["opencl_runtime"]
 
     def opened(tried: DeviceChoice) -> DeviceInfo:
         dtypes = () if sweep is None or not _is_compiled_there(sweep) else sweep.dtypes
@@ -285,7 +305,6 @@ def _build(
 
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 # What a sweep leaves in its temporary folder.
@@ -294,63 +313,26 @@ CELLS, DATASET, LOG = "cells", "dataset", "log.txt"
 _ANY_THREADS = 2**31 - 1
 
 
-class Sweep:
-    """A finished sweep of one kernel.
-
-    `cells` has one row for each combination, with the columns of the data set (see
-    `core.schema.cell_schema`) and one of whole numbers for each axis; times are in seconds,
-    bandwidths in GB/s. `log` is what compilers and measuring processes have printed.
-    """
+class Sweep(Run):
+    """A finished sweep of one kernel; `log` is what compilers and measuring processes printed."""
 
     def __init__(self, request: Request, place: TemporaryDirectory[str]) -> None:
         """Read the data set in `place`, which lasts as long as this object."""
+        from ..analysis.best import Limits
+        from ..analysis.run_quality import dataset_provenance
         from ..storage.dataset import read_cells
 
         self._request, self._place = request, place
-        self.cells: pd.DataFrame = read_cells(self._path(DATASET)).copy()
+        folder, dataset = request.sweep.folder, self._path(DATASET)
+        limits = Limits(
+            {folder.name: folder.workload.most}, request.asked["thread_limit"] or _ANY_THREADS
+        )
+        cells, provenance = read_cells(dataset).copy(), dataset_provenance(dataset)
+        super().__init__(folder.name, cells, provenance, limits=limits)
         self.log = self._path(LOG).read_text(encoding="utf-8", errors="replace")
 
     def _path(self, name: str) -> Path:
         return Path(self._place.name) / name
-
-    @property
-    def statuses(self) -> dict[str, int]:
-        """How many cells ended in which way."""
-        return dict(Counter(self.cells["status"]))
-
-    @property
-    def searches(self) -> pd.DataFrame:
-        """How the search of each group ended, a row each; none with the search mode ``all``.
-
-        `better_probability` is the model's, that a cell that was left out is faster than the best
-        by more than the tolerance; NaN for a race.
-        """
-        import pandas as pd
-
-        from ..analysis.run_quality import dataset_provenance
-
-        shards = dataset_provenance(self._path(DATASET))
-        return pd.DataFrame(
-            [
-                {"dtype": shard["params"]["dtype"], **search}
-                for shard in shards
-                for search in shard.get("searches", ())
-            ]
-        )
-
-    def best(self) -> pd.DataFrame:
-        """The cells of each group that are statistically tied with its fastest, the fastest first.
-
-        A group is what competes: one element type, variant, size, cache state and timing mode.
-        Each axis has a column of whole numbers.
-        """
-        from ..analysis.best import Limits, best_table
-        from ..storage.dataset import as_frame
-
-        sweep, asked = self._request.sweep, self._request.asked
-        most = {sweep.folder.name: sweep.folder.workload.most}
-        limits = Limits(most, asked["thread_limit"] or _ANY_THREADS)
-        return as_frame(best_table(self.cells, limits=limits))
 
     def heatmap(
         self,
@@ -453,13 +435,3 @@ class Sweep:
         text = yaml.safe_dump(config, sort_keys=False)
         (out / "report.yaml").write_text(text, encoding="utf-8")
         return out
-
-    def __repr__(self) -> str:
-        counted = ", ".join(f"{n} {status}" for status, n in sorted(self.statuses.items()))
-        return f"<Sweep of {self._request.sweep.folder.name}: {counted}>"
-
-    def _repr_html_(self) -> str:
-        """As a notebook shows it: how the cells ended, and the best of them."""
-        shown = self.best().drop(columns=["kernel", "device_name", "cell_key"])
-        title = repr(self).strip("<>")
-        return f"<p>{title}</p>{shown.to_html(index=False, float_format='{:.4g}'.format)}"

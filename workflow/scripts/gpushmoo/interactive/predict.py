@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from ..core.display import gbs, seconds
 from ..core.errors import LaunchRefusedError
 from ..core.space import CACHE_STATES, Cell, Problem
 from ..devices.machine_code.cubins import version_code
@@ -46,6 +47,34 @@ class Prediction:
     resident: int
     known_kernel: bool
     device: str
+    cell: Cell
+
+    def rows(self) -> pd.DataFrame:
+        """One row, with the columns of a run's ``model/device.parquet``."""
+        cell = self.cell
+        row = {
+            **{c: getattr(cell, c) for c in ("kernel", "dtype", "variant", "cache_state")},
+            **{c: getattr(cell.problem, c) for c in ("height", "width")},
+            **{c: getattr(self, c) for c in ("low_s", "high_s", "limit", "known_kernel")},
+            **{f"{name.lower()}_share": share for name, share in self.shares.items()},
+            "device_name": self.device,
+            "predicted_s": self.seconds,
+            "predicted_gbs": self.gbs,
+            "resident_blocks": self.resident,
+            **dict(cell.params),
+        }
+        return pd.DataFrame([row])
+
+    def __str__(self) -> str:
+        """The time with its band, and the limits."""
+        ends = [seconds(end) for end in (self.low_s, self.high_s) if end is not None]
+        band = f" ({' to '.join(ends)}, 90 %)" if ends else ""
+        limits = sorted(self.shares.items(), key=lambda item: -item[1])
+        shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in limits)
+        return (
+            f"{self.device}: {seconds(self.seconds)} a launch{band}, {gbs(self.gbs)}, limited by "
+            f"{self.limit}\nTimes of the limits alone: {shares}"
+        )
 
 
 def predict(
@@ -58,13 +87,32 @@ def predict(
     model: str | os.PathLike[str] | None = None,
     **params: int,
 ) -> Prediction:
-    """The time of one launch of the kernel in a folder, by the model of a device.
+    """The time of one launch of a kernel, by the model of a device, which need not be here.
 
-    `size` is that of the problem, one number or height and width; `params` are the kernel's launch
-    parameters, all of them; `model` is a run's ``model/device.json``, by default that of an NVIDIA
-    H200. The kernel is compiled here, which needs NVRTC but no device. Raises ConfigError, one
-    sentence, for what cannot be predicted, and DeviceError where the compiler is missing or refuses
-    the kernel.
+    The kernel is compiled, which needs NVRTC.
+
+    Parameters
+    ----------
+    kernel : path
+        A kernel's folder.
+    dtype, variant, cache : str
+        Element type; variant, by default the kernel's first; ``warm`` or ``flushed``.
+    size : int or (int, int)
+        Of the problem, or its height and width.
+    model : path
+        A run's ``model/device.json``; by default the model of an NVIDIA H200.
+    **params : int
+        The kernel's launch parameters, all of them.
+
+    Returns
+    -------
+    Prediction
+        With `seconds`, the band `low_s` to `high_s`, `gbs` and the `limit`.
+
+    Raises
+    ------
+    ConfigError, DeviceError
+        It cannot be predicted, which is a ValueError; there is no compiler or it refuses.
     """
     fitted = _model(KNOWN if model is None else Path(model))
     arch, folder = fitted["arch"], loaded(kernel)
@@ -88,21 +136,22 @@ def predict(
         raise ConfigError(f"{folder.name}: {described}, so the model says nothing of it.")
     launches = Launches.of(pd.DataFrame([described]))
     device = Model({name: p["value"] for name, p in fitted["parameters"].items()})
-    seconds = float(device.seconds(launches)[0])
+    predicted_s = float(device.seconds(launches)[0])
     limits = {name: float(cycles[0]) for name, cycles in device.limits(launches).items()}
     largest = max(LIMITS, key=lambda name: limits[name])
     bands = Bands(fitted["bands"]["of_kernel"], fitted["bands"]["of_others"])
     half = bands.half_width(folder.name)
     return Prediction(
-        seconds,
-        None if half is None else seconds * exp(-half),
-        None if half is None else seconds * exp(half),
-        float(launches.bytes_read[0] + launches.bytes_written[0]) / seconds * 1e-9,
+        predicted_s,
+        None if half is None else predicted_s * exp(-half),
+        None if half is None else predicted_s * exp(half),
+        float(launches.bytes_read[0] + launches.bytes_written[0]) / predicted_s * 1e-9,
         largest,
         {name: cycles / limits[largest] for name, cycles in limits.items()},
         resident,
         folder.name in bands.of_kernel,
         fitted["device"],
+        cell,
     )
 
 

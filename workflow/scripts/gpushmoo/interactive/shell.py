@@ -1,18 +1,20 @@
-"""The command line: ``gpushmoo sweep``, ``versus``, ``compare``, ``export`` and others.
+"""The command line: ``gpushmoo sweep``, ``ab``, ``compare``, ``export`` and others.
 
-An option has the name of the Python function's argument that it sets; one that is not given is not
-passed, so each default stands in the function alone. Functions are imported when they are called:
-statistics, figures and the terminal's library take up to a second each.
+`commands.yaml` says what there is. An option sets the Python function's argument of its name; one
+that is not given is not passed, so each default stands in the function alone. Functions are
+imported when they are called: statistics, figures and the terminal's library take up to a second
+each.
 """
 
 from __future__ import annotations
 
 import argparse
 import keyword
+import os
 import re
 import shlex
-import shutil
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -30,22 +32,23 @@ from ..core.schema import GROUP, Status
 from ..planning.config_schema import ConfigError
 from ..storage.wholefile import write_whole
 from .measure import Sweep, sweep
+from .tables import CSV, JSON, aligned, found_devices, found_kernels, print_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# Rows of each group in the table; the rest is in what --save keeps.
+# Rows of each group in the table; the rest is in what --out keeps.
 _MOST_ROWS = 5
-# Exit statuses: nothing could be measured, or something got slower; the request was wrong.
-_FAILED, _REFUSED = 1, 2
-# Former names of options.
-_RENAMED = {
-    "--aa": "--noise-runs",
-    "--blocks": "--rounds",
-    "--delta": "--threshold",
-    "--guard": "--fail-on-regression",
-    "--same": "--noise-runs",
-}
+# Exit statuses besides 0.
+_VERDICT, _REFUSED, _NOT_MEASURED = 1, 2, 3
+_STATUSES = """exit status:
+  0  done
+  1  a verdict: a wrong result, or a regression with --fail-on-regression
+  2  the request was wrong
+  3  not measured: no device, a lost device, no cell that worked, Ctrl-C, an error of gpushmoo
+`run` ends as Snakemake does."""
+# What each command does and takes, and what each argument means.
+_TABLE = yaml.CSafeLoader((files(__package__) / "commands.yaml").read_bytes()).get_single_data()
 
 
 class _Parser(argparse.ArgumentParser):
@@ -55,189 +58,86 @@ class _Parser(argparse.ArgumentParser):
         self.exit(_REFUSED, f"{library}: {message}; --help tells what there is.\n")
 
 
-class _Named(argparse.Action):
-    """Collects NAME=VALUE of several options in one dictionary."""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:
-        setattr(namespace, self.dest, getattr(namespace, self.dest, {}) | dict([values]))
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line `arguments` say; the exit status: 0, 1 without a result, 2 if wrong.
+    """Do what the command line `arguments` say; the exit status (see ``--help``).
 
     By default they are those of this process.
     """
-    parser, words = _parser(), sys.argv[1:] if arguments is None else arguments
-    for name in (word.partition("=")[0] for word in words):
-        if name in _RENAMED:
-            parser.error(f"{name} is now {_RENAMED[name]}")
-    given = vars(parser.parse_args(words))
+    parser, words = _parser(), list(sys.argv[1:] if arguments is None else arguments)
+    options: list[str] = []
+    if words[:1] == ["run"] and "--" in words:
+        words, options = words[: words.index("--")], words[words.index("--") + 1 :]
+    renamed, unknown = _TABLE["renamed"], words[:1]
+    if not set(unknown) & set(renamed):
+        parsed, unknown = parser.parse_known_args(words)
+    for name in (word.partition("=")[0] for word in unknown):
+        if name in renamed:
+            parser.error(f"{name} is now {renamed[name]}")
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    given = vars(parsed) | ({"options": options} if options else {})
+    given |= {name: dict(given[name]) for name in ("axes", "measure") if name in given}
     command = given.pop("command")
     try:
         status: int = command(**given)
     except UserError as err:
         print(f"{library}: {err}", file=sys.stderr)
-        return _FAILED if isinstance(err, DeviceError) else _REFUSED
+        return _NOT_MEASURED if isinstance(err, DeviceError) else _REFUSED
     except KeyboardInterrupt:
         print(f"{library}: stopped.", file=sys.stderr)
-        return _FAILED
+        return _NOT_MEASURED
+    except Exception:
+        # Python's own status would be that of a verdict.
+        traceback.print_exc()
+        return _NOT_MEASURED
     return status
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog=library, description="Sweeps a kernel over its launch parameters.")
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = _Parser(
+        prog=library,
+        description="Finds the launch parameters that make a memory-bound GPU kernel fastest.",
+        epilog=_STATUSES,
+        formatter_class=raw,
+        allow_abbrev=False,
+    )
     parser.add_argument("--version", action="version", version=__version__)
-    commands = parser.add_subparsers(required=True, parser_class=_Parser)
+    commands = parser.add_subparsers(required=True, parser_class=_Parser, metavar="COMMAND")
 
-    def command(name: str, function: Any, meaning: str) -> Any:
-        made = commands.add_parser(name, help=meaning, argument_default=argparse.SUPPRESS)
-        made.set_defaults(command=function)
-        return made.add_argument
-
-    add = command("sweep", _sweep, "measure a kernel's folder here and now")
-    add("kernel", help="folder of the kernel, such as kernels/transpose")
-    _add_list(add, "--variant", "variants", "NAME,NAME", "variants of the kernel")
-    _add_swept(add)
-    add("--search", metavar="MODE", help="all, race or guided")
-    add("--repeats", type=int, metavar="N", help="how often the fastest are measured, at most")
-    add("--budget", type=float, metavar="SECONDS", help="seconds to measure the fastest again")
-    add("--save", metavar="FOLDER", help="keep the cells in this new folder")
-
-    add = command("explore", _explore, "write a page that a browser opens, of a run's cells")
-    add("run", help="a run's folder, such as results/local, or a data set's")
-    add("second", nargs="?", help="another one, shown next to it")
-    add("--out", metavar="FILE", help="the page's file, by default explorer.html")
-
-    add = command("versus", _versus, "measure two versions of a kernel alternately")
-    add("a", help="folder of the kernel, such as kernels/transpose")
-    add("b", nargs="?", help="another one's; by default the same")
-    for side in "ab":
-        add(f"--variant-{side}", metavar="NAME", help=f"variant of {side.upper()}")
-        add(
-            f"--option-{side}",
-            dest=f"options_{side}",
-            action="append",
-            metavar="OPTION",
-            help=f"for {side.upper()}'s compiler, such as --option-{side}=-use_fast_math",
+    for name, told in _TABLE["commands"].items():
+        command = commands.add_parser(
+            name,
+            help=told["does"],
+            epilog=f"example:\n  {library} {name} {told['example']}",
+            formatter_class=raw,
+            allow_abbrev=False,
+            argument_default=argparse.SUPPRESS,
         )
-    _add_swept(add)
-    add("--rounds", type=int, metavar="N", help="rounds of samples A B B A, by default 8")
-    _add_verdict(add, "a cell of B")
-
-    add = command("compare", _compare, "compare two runs: what got slower, what faster")
-    add("runs", nargs="*", metavar="RUN", help="the run before, and that after")
-    for side, when in (("a", "before"), ("b", "after")):
-        add(
-            f"--{side}",
-            action="append",
-            metavar="RUN",
-            help=f"one of several runs {when}, in the order in which they were measured",
-        )
-    add(
-        "--noise-runs",
-        nargs="+",
-        metavar="RUN",
-        help="runs of one and the same thing, for the run-to-run spread; without other runs these "
-        "are compared with each other to count false alarms",
-    )
-    _add_verdict(add, "a group's best")
-    add("--out", metavar="FOLDER", help="write tables and summary to this folder")
-    add("--markdown", type=Path, metavar="FILE", help="write the summary to this file")
-
-    add = command("history", _history, "order many runs by time: where a group's best changed")
-    add("runs", nargs="+", metavar="RUN", help="folders of runs, of several runs, or recorded sets")
-    add("--otava", metavar="PROGRAM", help="Apache Otava's program; by default that on the PATH")
-    _add_threshold(add)
-    add("--out", metavar="FOLDER", help="write tables, summary and pictures to this folder")
-
-    add = command("export", _export, "write a run's results for other programs, by default in all")
-    add("run", help="a run's folder, such as results/local, or a data set's")
-    for form, meaning in (
-        ("t4", "the auto-tuning community's form, a file for each group of cells"),
-        ("kernel-tuner", "cache files that Kernel Tuner's simulation mode replays"),
-        ("header", "the launches to use, as C and C++ headers"),
-        ("json", "the same as data"),
-    ):
-        add(f"--{form}", dest="formats", action="append_const", const=form, help=meaning)
-    add("--out", metavar="FOLDER", help="a new folder, by default 'export'")
-
-    add = command("new", _new, "write the folder of a new kernel that runs at once")
-    add("name", help="the kernel's name: letters, digits and '_'")
-    add("--in", dest="parent", type=Path, metavar="FOLDER", help="by default kernels")
-
-    add = command("watch", _watch, "show the progress of a run until it is finished")
-    add("run", nargs="?", help="its folder; by default that of the last run")
-    add("--once", action="store_true", help="print one frame and end")
+        command.set_defaults(command=globals()[f"_{name}"])
+        for word in " ".join(told["takes"]).split():
+            argument, many = word.rstrip("?*+!"), word[-1]
+            kind, value, text = _TABLE["arguments"][argument]
+            how = {**_KINDS[kind], **({"metavar": value} if value else {})}
+            how |= {"nargs": many} if many in "?*+" else {"required": True} if many == "!" else {}
+            command.add_argument(argument, help=text.replace("%", "%%"), **how)
     return parser
-
-
-def _add_swept(add: Any) -> None:
-    """What is swept, where and how, for all that measures."""
-    add(
-        "--axis",
-        dest="axes",
-        action=_Named,
-        type=_axis,
-        metavar="NAME=VALUES",
-        help="values of a launch parameter: TILE=16,32 or block_x=4:64:4, which a configuration "
-        "calls {from: 4, to: 64, step: 4}",
-    )
-    _add_list(add, "--dtype", "dtypes", "float,double", "element types")
-    _add_list(
-        add,
-        "--size",
-        "sizes",
-        "2048,512x1024",
-        "sizes: the side of a square, or height and width, which a configuration calls [512, 1024]",
-        _sizes,
-    )
-    _add_list(add, "--cache", "cache", "warm,flushed", "contents of the last cache before a launch")
-    _add_list(
-        add, "--timing-modes", "timing_modes", "batched,isolated", "how the device gets launches"
-    )
-    add("--backend", help="which backend; by default the first that answers")
-    add("--device", type=int, metavar="INDEX", help="which device, from 0")
-    add("--runtime", help="which runtime, of a backend that has several")
-    add(
-        "--measure",
-        action=_Named,
-        type=_setting,
-        metavar="KEY=VALUE",
-        help="a key under 'measure' of a configuration, such as max_samples=21",
-    )
-
-
-def _add_verdict(add: Any, what: str) -> None:
-    _add_threshold(add)
-    add(
-        "--fail-on-regression",
-        action="store_true",
-        help=f"end with status {_FAILED} if {what} surely got slower by more than the threshold",
-    )
-
-
-def _add_threshold(add: Any) -> None:
-    add("--threshold", type=float, metavar="SHARE", help="least change that matters, 0.01 is 1 %%")
 
 
 def _words(text: str) -> list[Any]:
     return [word for word in text.split(",") if word]
 
 
-def _add_list(
-    add: Any, flag: str, argument: str, example: str, meaning: str, parse: Any = _words
-) -> None:
-    add(flag, dest=argument, action="extend", type=parse, metavar=example, help=meaning)
-
-
 def _sizes(text: str) -> list[Any]:
     """``512,512x1024`` as numbers and as height with width."""
-    words = _words(text)
-    for word in words:
-        if not re.fullmatch(r"\d+(x\d+)?", word):
-            raise argparse.ArgumentTypeError(f"'{word}' must be a number or such as 512x1024")
-    parts = [[int(n) for n in word.split("x")] for word in words]
-    return [part[0] if len(part) == 1 else part for part in parts]
+    return [_size(word) for word in _words(text)]
+
+
+def _size(word: str) -> int | tuple[int, ...]:
+    if not re.fullmatch(r"\d+(x\d+)?", word):
+        raise argparse.ArgumentTypeError(f"'{word}' must be a number or such as 512x1024")
+    parts = tuple(int(n) for n in word.split("x"))
+    return parts[0] if len(parts) == 1 else parts
 
 
 def _axis(text: str) -> tuple[str, list[Any]]:
@@ -263,20 +163,54 @@ def _setting(text: str) -> tuple[str, Any]:
         raise argparse.ArgumentTypeError(f"'{value}' is no value") from err
 
 
+# How arguments of each kind are read.
+_KINDS: dict[str, dict[str, Any]] = {
+    "text": {},
+    "int": {"type": int},
+    "float": {"type": float},
+    "path": {"type": Path},
+    "in": {"type": Path, "dest": "parent"},
+    "size": {"type": _size},
+    "sizes": {"type": _sizes, "action": "extend"},
+    "list": {"type": _words, "action": "extend"},
+    "many": {"nargs": "+"},
+    "axes": {"type": _axis, "nargs": "+", "action": "extend"},
+    "keys": {"type": _setting, "nargs": "+", "action": "extend"},
+    "what": {"choices": ("kernels", "devices")},
+    "flag": {"action": "store_true"},
+    **{form: {"dest": "form", "action": "store_const", "const": form} for form in (JSON, CSV)},
+}
+
+
 def _sweep(
-    kernel: str, save: str | None = None, measure: Mapping[str, Any] | None = None, **asked: Any
+    kernel: str,
+    out: str | None = None,
+    measure: Mapping[str, Any] | None = None,
+    form: str | None = None,
+    **asked: Any,
 ) -> int:
     result = sweep(kernel, **{**(measure or {}), **asked})
-    print(report(result))
-    if save is not None:
-        folder = result.save(save)
-        print(f"\nSaved in {folder}; its report:\n  {_snakemake(folder / 'report.yaml')}")
-    return 0 if Status.OK in result.statuses else _FAILED
+    statuses = result.statuses
+    print_table("sweep", form, result.best, lambda: report(result), statuses=statuses)
+    if out is not None:
+        config = result.save(out) / "report.yaml"
+        said = (
+            f"\nSaved in {config.parent}; its report:\n  {_typed()} run {shlex.quote(str(config))}"
+        )
+        print(said, file=sys.stderr if form else sys.stdout)
+    return _status(statuses)
+
+
+def _status(statuses: Mapping[str, int]) -> int:
+    """The exit status of cells, or pairs, that ended so."""
+    if Status.WRONG_RESULT in statuses:
+        return _VERDICT
+    return 0 if Status.OK in statuses else _NOT_MEASURED
 
 
 def report(result: Sweep) -> str:
     """The best cells of each group as a short table, with what its sweep has in common above it."""
-    best = result.best()
+    best = result.best
     parts = [repr(result).strip("<>") + "."]
     several = best["timing_mode"].nunique() > 1
     for _, group in best.groupby(list(GROUP), sort=False):
@@ -305,58 +239,66 @@ def _table(group: DataFrame) -> str:
     return str(shown.to_string(index=False))
 
 
-def _versus(
+def _ab(
     *,
     fail_on_regression: bool = False,
     measure: Mapping[str, Any] | None = None,
+    form: str | None = None,
     **asked: Any,
 ) -> int:
-    from .versus import versus
+    from .ab import SAMPLE_COLUMNS, ab
 
-    result = versus(**{**(measure or {}), **asked})
-    print(result)
-    if not result.verdicts:
-        return _FAILED
-    return _FAILED if fail_on_regression and result.slower else 0
+    result = ab(**{**(measure or {}), **asked})
+    print_table("ab", form, result.cells.drop(columns=SAMPLE_COLUMNS), lambda: str(result))
+    if fail_on_regression and result.slower:
+        return _VERDICT
+    return _status(result.cells["status"].value_counts())
 
 
 def _compare(
     runs: Sequence[str] = (),
-    a: Sequence[str] = (),
-    b: Sequence[str] = (),
+    before: Sequence[str] = (),
+    after: Sequence[str] = (),
     noise_runs: Sequence[str] = (),
     fail_on_regression: bool = False,
     out: str | None = None,
     markdown: Path | None = None,
+    form: str | None = None,
     **threshold: float,
 ) -> int:
+    import pandas as pd
+
     from ..comparing.compare import compare
     from ..comparing.false_alarms import false_alarms
 
-    if noise_runs and not (runs or a or b):
+    if noise_runs and not (runs or before or after):
         alarms = false_alarms(noise_runs, **threshold)
-        text, slower = alarms.markdown(), any(len(c.slower) for *_, c in alarms.pairs)
+        text = alarms.markdown()
+        rows = pd.concat([c.groups.assign(run_a=a, run_b=b) for a, b, c in alarms.pairs])
     else:
-        if runs and (a or b):
+        if runs and (before or after):
             raise CompareError(
-                "Name runs either by --a and --b or without an option, not both ways."
+                "Name runs either by --before and --after or without an option, not both ways."
             )
-        if not (a or b) and len(runs) != 2:
-            raise CompareError(f"compare takes two runs, not {len(runs)}; several by --a and --b.")
-        found = compare(a or runs[:1], b or runs[1:], noise_runs=noise_runs, **threshold)
+        if not (before or after) and len(runs) != 2:
+            raise CompareError(
+                f"compare takes two runs, not {len(runs)}; several by --before and --after."
+            )
+        found = compare(before or runs[:1], after or runs[1:], noise_runs=noise_runs, **threshold)
         if out is not None:
             found.save(out)
-        text, slower = found.markdown(), bool(len(found.slower))
-    print(text, end="")
+        text, rows = found.markdown(), found.groups
+    print_table("compare", form, rows, text.rstrip)
     if markdown is not None:
         write_whole(markdown, text.encode())
-    return _FAILED if fail_on_regression and slower else 0
+    return _VERDICT if fail_on_regression and rows["alarm"].any() else 0
 
 
-def _history(**asked: Any) -> int:
+def _history(form: str | None = None, **asked: Any) -> int:
     from .history import history
 
-    print(history(**asked).markdown(), end="")
+    found = history(**asked)
+    print_table("history", form, found.rows, found.markdown().rstrip, changes=found.changes)
     return 0
 
 
@@ -377,6 +319,32 @@ def _export(**asked: Any) -> int:
     return 0
 
 
+def _predict(
+    axes: Mapping[str, Sequence[Any]] | None = None, form: str | None = None, **asked: Any
+) -> int:
+    from .predict import predict
+
+    several = {**(axes or {}), **{name: asked[name] for name in ("cache",) if name in asked}}
+    for name, values in several.items():
+        if len(values) != 1 or isinstance(values[0], Mapping):
+            raise ConfigError(f"{name} needs one value; a prediction is of one launch.")
+    found = predict(**asked | {name: value for name, [value] in several.items()})
+    print_table("predict", form, found.rows(), lambda: str(found))
+    return 0
+
+
+def _run(configs: Sequence[str] = (), cores: str = "all", options: Sequence[str] = ()) -> int:
+    snakefile, program = ROOT / "Snakefile", Path(sys.executable).with_name("snakemake")
+    if not snakefile.is_file():
+        raise ConfigError(f"A run needs a clone of {library}: its Snakefile, kernels and reports.")
+    for config in configs:
+        if not Path(config).is_file():
+            raise ConfigError(f"'{config}' is no file; name that of a configuration.")
+    words = [*(["--configfile", *configs] if configs else []), "--cores", cores, *options]
+    there = [] if Path.cwd() == ROOT else ["-s", str(snakefile)]
+    os.execv(program, [str(program), *there, *words])
+
+
 def _watch(**asked: Any) -> int:
     from ..watching.view import watch
 
@@ -384,29 +352,28 @@ def _watch(**asked: Any) -> int:
     return 0
 
 
+def _list(what: str, form: str | None = None) -> int:
+    rows, notes = (found_devices if what == "devices" else found_kernels)()
+    for sentence in notes:
+        print(f"{library}: {sentence}", file=sys.stderr)
+    # Of some kernels there are dozens of variants.
+    print_table("list", form, rows, lambda: aligned(rows.drop(columns="variants", errors="ignore")))
+    return _NOT_MEASURED if rows.empty and what == "devices" else 0
+
+
 def _new(name: str, parent: Path = Path("kernels")) -> int:
     folder, config = write_kernel(name, parent)
     print(f"{folder} holds a kernel that runs as it is; every line says what it is for. Next:")
-    print(f"  {_tool('python')} -m {library} sweep {shlex.quote(str(folder))}")
-    print(f"  {_snakemake(config)}")
+    print(f"  {_typed()} sweep {shlex.quote(str(folder))}")
+    print(f"  {_typed()} run {shlex.quote(str(config))}")
     return 0
 
 
-def _snakemake(config: Path) -> str:
-    """The command that renders a report as the file `config` says, as it is typed here."""
-    snakefile = ROOT / "Snakefile"
-    if not snakefile.is_file():
-        return f"in a clone of {library}: snakemake --cores all --configfile {config.resolve()}"
-    there = "" if Path.cwd() == ROOT else f" -s {shlex.quote(str(snakefile))}"
-    return f"{_tool('snakemake')}{there} --cores all --configfile {shlex.quote(str(config))}"
-
-
-def _tool(name: str) -> str:
-    """A program of this environment as it is typed here: ``.venv/bin/snakemake``."""
-    program = Path(sys.executable).with_name(name)
-    if program.is_relative_to(Path.cwd()):
-        return str(program.relative_to(Path.cwd()))
-    return name if shutil.which(name) == str(program) else shlex.quote(str(program))
+def _typed() -> str:
+    """This command as it was typed."""
+    if Path(sys.argv[0]).name == library:
+        return shlex.quote(sys.argv[0])
+    return f"{shlex.quote(sys.executable)} -m {library}"
 
 
 # The kernel's name in the template's files.

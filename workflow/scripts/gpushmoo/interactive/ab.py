@@ -39,7 +39,7 @@ _OWN = {
 }
 
 
-def versus(
+def ab(
     a: str | os.PathLike[str],
     b: str | os.PathLike[str] | None = None,
     *,
@@ -54,26 +54,44 @@ def versus(
     timing_modes: Any = None,
     backend: str = AUTO,
     device: int = 0,
-    runtime: str = AUTO,
+    opencl_runtime: str = AUTO,
     rounds: int = 8,
     threshold: float = 0.01,
     progress: bool = True,
     **measure: Any,
-) -> Versus:
+) -> ABTest:
     """Measure two versions alternately, A B B A, in one process on one device, and wait for it.
 
-    `a` and `b` are kernels' folders, which may have the same name; without `b` both are `a`. They
-    may differ in the variant as well, or in options for the backend's compiler
-    (``options_b="-use_fast_math"``). Two cells are a pair if they have the same element type, size,
-    cache state, timing mode and the same values of all parameters that both kernels have. Each
-    pair gets `rounds` of two samples of A and two of B. `axes`, `dtypes`, `sizes`, `cache` and
-    `launch` hold for both; `measure` takes ``seed``, ``thread_limit`` and the keys under
-    ``measure`` of a configuration that are not about samples. A change below `threshold`, a share,
-    does not matter.
+    Two cells are a pair if they have the same element type, size, cache state, timing mode and
+    values of all parameters that both kernels have. A kernel that crashes, hangs or is wrong costs
+    its own pair, which has a status that says so.
 
-    A kernel that crashes, hangs or is wrong costs its own pair, which has a status that says so.
-    Raises ConfigError, a ValueError, for wrong arguments, and DeviceError where no device can be
-    used.
+    Parameters
+    ----------
+    a, b : path
+        Kernels' folders, which may have the same name; without `b` both are `a`.
+    variant_a, variant_b : str
+        Variants; by default all that both have.
+    options_a, options_b : str or list of str
+        Options for the backend's compiler (``"-use_fast_math"``).
+    axes, dtypes, sizes, cache, timing_modes, backend, device, opencl_runtime, progress
+        Of both, as `sweep` has them.
+    rounds : int
+        Each has two samples of A and two of B.
+    threshold : float
+        The change that does not matter, a share of the time.
+    **measure
+        ``seed``, ``thread_limit``, and keys under ``measure`` that are not about samples.
+
+    Returns
+    -------
+    ABTest
+        With `cells`, a row for each pair, `groups` and `slower`.
+
+    Raises
+    ------
+    ConfigError, DeviceError
+        An argument is wrong, which is a ValueError; no device can be used.
     """
     refuse_unknown("measure", measure, _MEASURE)
     what = {
@@ -83,7 +101,7 @@ def versus(
         "cache": cache,
         "timing_modes": timing_modes,
     }
-    where = {"backend": backend, "device": device, "runtime": runtime}
+    where = {"backend": backend, "device": device, "opencl_runtime": opencl_runtime}
     own = {"rounds": rounds, "threshold": threshold}
     values = checked({**what, **where, **own, **measure}, **_OWN)
     options = _options("options_a", options_a), _options("options_b", options_b)
@@ -106,7 +124,7 @@ def versus(
         Side(request.sweep.folder.path, request.sweep.variants, own)
         for request, own in zip(requests, options, strict=True)
     ]
-    return Versus((sides[0], sides[1]), measured, rounds, threshold, log)
+    return ABTest((sides[0], sides[1]), measured, rounds, threshold, log)
 
 
 def _options(name: str, given: Any) -> tuple[str, ...]:
@@ -198,7 +216,7 @@ def _common(name: str, a: Sequence[Any], b: Sequence[Any]) -> tuple[Any, ...]:
 _MOST_ROWS = 30
 # Columns that name a pair, except its parameters.
 _WHICH = ("dtype", "variant_a", "variant_b", "height", "width", "cache_state", "timing_mode")
-_SAMPLES = ["a_samples_s", "b_samples_s"]
+SAMPLE_COLUMNS = ["a_samples_s", "b_samples_s"]
 # Columns of what the samples of a pair, or of several, say.
 _JUDGED = [
     *("change", "change_low", "change_high", "p_other", "p_same", "p_beyond"),
@@ -218,7 +236,7 @@ class Side:
         return " ".join([str(self.folder), ",".join(self.variants), *self.options])
 
 
-class Versus:
+class ABTest:
     """Two versions of a kernel that were measured alternately on one device.
 
     `cells` has a row for each pair of cells: its name (`dtype`, `variant_a` and `variant_b`,
@@ -249,9 +267,9 @@ class Versus:
         )
         cells = pd.DataFrame([row for dtype, m in measured.items() for row in _rows(dtype, m)])
         ok = cells[cells["status"] == Status.OK]
-        changes = [block_changes(*samples) for samples in ok[_SAMPLES].to_numpy()]
+        changes = [block_changes(*samples) for samples in ok[SAMPLE_COLUMNS].to_numpy()]
         judged_cells = _judged(changes, threshold).set_index(ok.index)
-        self.cells = cells.drop(columns=_SAMPLES).join([judged_cells, cells[_SAMPLES]])
+        self.cells = cells.drop(columns=SAMPLE_COLUMNS).join([judged_cells, cells[SAMPLE_COLUMNS]])
         self.cells["beyond"] = self.cells["beyond"].eq(True)
         # A block of a group is the mean of that block of all its pairs.
         groups = pd.Series(changes, ok.index, object).groupby([ok[c] for c in _WHICH], sort=False)

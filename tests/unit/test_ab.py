@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,14 +14,14 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 from fakes import FOLDER, INFO, FakeDevice, FakeWorker, Fault, Tag, Tiny, cell_tag, make_cells
-from gpushmoo import ConfigError, Versus, versus
+from gpushmoo import ABTest, ConfigError, ab
 from gpushmoo.core.errors import DeviceError
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Cell
 from gpushmoo.devices.base import Reading
 from gpushmoo.devices.select import DeviceChoice
+from gpushmoo.interactive.ab import Side
 from gpushmoo.interactive.shell import main
-from gpushmoo.interactive.versus import Side
 from gpushmoo.measuring.builds import build_variants
 from gpushmoo.measuring.events import (
     Began,
@@ -283,7 +284,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, opencl_cache: Path) -> Itera
 
     Blocks of 64 threads of the other one write a terabyte beyond their buffer.
     """
-    folder = tmp_path_factory.mktemp("versus")
+    folder = tmp_path_factory.mktemp("ab")
     for version, fault in (("mine", "0"), ("theirs", "(1ul<<38)")):
         kernel = folder / version / "copies"
         kernel.mkdir(parents=True)
@@ -297,17 +298,17 @@ def place(tmp_path_factory: pytest.TempPathFactory, opencl_cache: Path) -> Itera
 
 @pytest.fixture(scope="module")
 def device(opencl_choice: DeviceChoice) -> dict[str, Any]:
-    return {"backend": opencl_choice.backend, "runtime": opencl_choice.runtime}
+    return {"backend": opencl_choice.backend, "opencl_runtime": opencl_choice.runtime}
 
 
 @pytest.fixture(scope="module")
-def against(place: Path, device: dict[str, Any]) -> Versus:
+def against(place: Path, device: dict[str, Any]) -> ABTest:
     """Two folders of one name, of which the second's wider blocks fault."""
     folders = place / "mine" / "copies", place / "theirs" / "copies"
-    return versus(*folders, variant_a="one", rounds=4, progress=False, **device)
+    return ab(*folders, variant_a="one", rounds=4, progress=False, **device)
 
 
-def test_two_folders_of_one_name_are_measured(against: Versus) -> None:
+def test_two_folders_of_one_name_are_measured(against: ABTest) -> None:
     cells = against.cells.set_index("block_x")
     good, bad = cells.loc[32], cells.loc[64]
     assert good["status"] == "ok"
@@ -320,7 +321,7 @@ def test_two_folders_of_one_name_are_measured(against: Versus) -> None:
     assert not bad["beyond"]
 
 
-def judged_as(ratios: Sequence[float], noise: float) -> Versus:
+def judged_as(ratios: Sequence[float], noise: float) -> ABTest:
     """A result of pairs whose B takes so much longer, measured with this noise."""
     rng = np.random.default_rng(3)
     pairs = matched(
@@ -333,7 +334,7 @@ def judged_as(ratios: Sequence[float], noise: float) -> Versus:
         run.end(Status.OK)
     opened = PairsOpened(INFO, pairs, (0, 0), ({"a": "1"}, {"a": "1"}))
     side = Side(FOLDER.path, ("a",), ())
-    return Versus((side, side), {"float": MeasuredPairs(opened, runs)}, 8, 0.01, "")
+    return ABTest((side, side), {"float": MeasuredPairs(opened, runs)}, 8, 0.01, "")
 
 
 def test_pairs_that_differ_in_their_parameters_alone_are_known_better_together() -> None:
@@ -353,11 +354,11 @@ def test_pairs_that_differ_in_their_parameters_alone_are_known_better_together()
 def test_variants_and_options_make_versions(place: Path, device: dict[str, Any]) -> None:
     asked: Any = {"axes": {"block_x": 32}, "rounds": 4, "progress": False, **device}
     mine = place / "mine" / "copies"
-    result = versus(mine, variant_a="one", variant_b="wrong", **asked)
+    result = ab(mine, variant_a="one", variant_b="wrong", **asked)
     [message] = result.cells["message"]
     assert message.startswith("B: 4096 of 4096 words differ")
     assert result.cells[["variant_a", "variant_b"]].to_numpy().tolist() == [["one", "wrong"]]
-    result = versus(mine, variant_a="two", options_b="-DFACTOR=2.0f -Werror", **asked)
+    result = ab(mine, variant_a="two", options_b="-DFACTOR=2.0f -Werror", **asked)
     assert result.cells["status"].tolist() == ["build_failed"]
 
 
@@ -367,14 +368,19 @@ def test_the_shell_prints_and_the_guard_sets_the_exit_status(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    words = ["versus", str(place / "mine" / "copies"), "--axis", "block_x=32", "--rounds", "4"]
-    words += [word for name, value in device.items() for word in (f"--{name}", value)]
-    words += ["--variant-a", "one", "--option-b=-cl-mad-enable", "--threshold", "0.9"]
+    words = ["ab", str(place / "mine" / "copies"), "--axes", "block_x=32", "--rounds", "4"]
+    words += [
+        word for name, value in device.items() for word in (f"--{name.replace('_', '-')}", value)
+    ]
+    words += ["--variant-a", "one", "--options-b=-cl-mad-enable", "--threshold", "0.9"]
     assert main(words) == 0
     said = capsys.readouterr()
     assert " one -cl-mad-enable\n" in said.out
     assert "copies float, A and B: 1 pairs measured in" in said.err
-    monkeypatch.setattr(Versus, "slower", True)
+    assert main([*words, "--json"]) == 0
+    [row] = json.loads(capsys.readouterr().out)["rows"]
+    assert (row["block_x"], row["status"]) == (32, "ok")
+    monkeypatch.setattr(ABTest, "slower", True)
     assert main([*words, "--fail-on-regression"]) == 1
 
 
@@ -405,7 +411,7 @@ def test_what_cannot_be_is_told_in_one_sentence(
     given: dict[str, Any], sentence: str, place: Path, device: dict[str, Any]
 ) -> None:
     with pytest.raises(ConfigError) as told:
-        versus(place / "mine" / "copies", **{**device, **given}, progress=False)
+        ab(place / "mine" / "copies", **{**device, **given}, progress=False)
     assert sentence in str(told.value)
     assert "\n" not in str(told.value)
 
@@ -418,4 +424,4 @@ def test_types_of_which_none_is_common_are_named(place: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"^dtypes: A has float and B float4; name what both have"
     ):
-        versus(place / "mine" / "copies", place / "wide" / "copies", variant_a="one")
+        ab(place / "mine" / "copies", place / "wide" / "copies", variant_a="one")

@@ -2,8 +2,8 @@
 
     export PYTHONPATH=workflow/scripts:kernels:reports/chapters G=experiments/gpu
     python $G/record_pairs.py plan --plan pairs.json
-    python $G/versus_planted.py measure --plan pairs.json --out samples.json --limit-s 60
-    python $G/versus_planted.py judge --samples samples.json --out planted.json
+    python $G/ab_planted.py measure --plan pairs.json --out samples.json --limit-s 60
+    python $G/ab_planted.py judge --samples samples.json --out planted.json
 
 It measures the cells of `record_pairs`, alternately in one process, so that what that plants is
 known by its true size; beside itself, what nothing is planted in must cost nothing. The second

@@ -1,0 +1,131 @@
+"""What a run has found, read from its folder; a sweep of this program holds the same."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..analysis.best import Limits
+
+
+@dataclass(eq=False, repr=False)
+class Run:
+    """The cells of a run and what follows from them.
+
+    `cells` has a row for each combination, with the columns of the data set (docs/data.md) and one
+    of whole numbers for each axis: times in seconds, bandwidths in GB/s. `provenance` has device,
+    versions and settings of each shard. `folder` is that of a finished run; `limits` say how far
+    axes can go.
+    """
+
+    name: str
+    cells: pd.DataFrame
+    provenance: Sequence[Mapping[str, Any]]
+    folder: Path | None = None
+    limits: Limits | None = None
+
+    @property
+    def statuses(self) -> dict[str, int]:
+        """How many cells ended in which way."""
+        return dict(Counter(self.cells["status"]))
+
+    @cached_property
+    def best(self) -> pd.DataFrame:
+        """The cells of each group that are statistically tied with its fastest, the fastest first.
+
+        A group is what competes: one element type, variant, size, cache state and timing mode.
+        """
+        import pandas as pd
+
+        from ..analysis.best import ANY, best_table
+        from ..storage.dataset import as_frame
+
+        kept = self.folder and self.folder / "summary" / "best.parquet"
+        if kept and kept.is_file():
+            return pd.read_parquet(kept)
+        return as_frame(best_table(self.cells, limits=self.limits or ANY))
+
+    @property
+    def peak(self) -> pd.DataFrame:
+        """The most that the device loads and stores, where a finished run has measured it."""
+        import pandas as pd
+
+        from ..analysis.peak import PeakRow, read_peak
+
+        kept = self.folder and self.folder / "summary" / "peak.json"
+        rows = read_peak(kept) if kept and kept.is_file() else []
+        return pd.DataFrame(rows, columns=[*PeakRow.__dataclass_fields__])
+
+    @property
+    def figures(self) -> dict[str, Path]:
+        """The SVG files that a finished run has drawn, by name."""
+        drawn = sorted((self.folder / "figures").glob("*.svg")) if self.folder else []
+        return {path.stem: path for path in drawn}
+
+    @property
+    def searches(self) -> pd.DataFrame:
+        """How the search of each group ended, a row each; none with the search mode ``all``.
+
+        `better_probability` is the model's, that a cell that was left out is faster than the best
+        by more than the tolerance; NaN for a race.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(
+            [
+                {"dtype": shard["params"]["dtype"], **search}
+                for shard in self.provenance
+                for search in shard.get("searches", ())
+            ]
+        )
+
+    def __repr__(self) -> str:
+        counted = ", ".join(f"{n} {status}" for status, n in sorted(self.statuses.items()))
+        return f"<{type(self).__name__} of {self.name}: {counted}>"
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it: how the cells ended, and the best of them."""
+        shown = self.best.drop(columns=["kernel", "device_name", "cell_key"])
+        title = repr(self).strip("<>")
+        return f"<p>{title}</p>{shown.to_html(index=False, float_format='{:.4g}'.format)}"
+
+
+def open_run(folder: str | os.PathLike[str]) -> Run:
+    """Read what a run has found; nothing is measured.
+
+    Parameters
+    ----------
+    folder : path
+        A run's folder (``results/local``; of one that goes on, what is finished), that of a data
+        set, or one of recorded shards, which are checked and put together.
+
+    Returns
+    -------
+    Run
+        With `cells`, `best`, `peak`, `figures`, `searches`, `statuses` and `provenance`.
+
+    Raises
+    ------
+    OpenedError
+        A ValueError of one sentence: there is no such folder, or what it holds is damaged.
+    """
+    from ..analysis.opened import OpenedError, opened
+    from ..analysis.run_quality import dataset_provenance
+    from ..storage.dataset import read_cells
+    from ..storage.store import BadParquetError
+
+    place = Path(folder).expanduser()
+    try:
+        with opened(place) as found:
+            cells, provenance = read_cells(found.dataset).copy(), dataset_provenance(found.dataset)
+    except BadParquetError as err:
+        raise OpenedError(str(err)) from err
+    return Run(found.name, cells, provenance, place if found.finished else None)

@@ -72,13 +72,17 @@ def _sectors(block_x: int, element_bytes: int) -> float:
 
 
 def _grid_columns(candidates: Sequence[Candidate]) -> list[Floats]:
-    """Elements of a thread, how even they are, and how full multiprocessors and waves are."""
+    """Elements of a thread, how even they are, and how full multiprocessors and waves are.
+
+    Also turns on the busiest multiprocessor: where blocks persist, time has cliffs as that has.
+    """
     facts = [
         (c.blocks, c.threads, c.multiprocessors, max(1, c.height * c.width)) for c in candidates
     ]
     blocks, threads, multiprocessors, elements = np.array(facts, dtype=np.float64).T
     columns = [np.log2(np.maximum(1.0, blocks)), np.log2(blocks * threads / elements)]
-    columns += [_fill(blocks / multiprocessors), _fill(elements / (blocks * threads))]
+    each, turns = blocks / multiprocessors, elements / (blocks * threads)
+    columns += [_fill(each), _fill(turns), np.log2(np.ceil(turns) * np.ceil(each))]
     if all(c.resident_blocks for c in candidates):
         resident = np.array([c.resident_blocks for c in candidates], dtype=np.float64)
         columns += [np.log2(resident * threads), _fill(blocks / (multiprocessors * resident))]

@@ -23,8 +23,8 @@ from pathlib import Path
 from gpushmoo.core.paths import ROOT
 from gpushmoo.storage.wholefile import write_json
 
-SHELL = [sys.executable, "-m", "gpushmoo", "sweep", "kernels/copy2d_coalesced", "--dtype=float"]
-SHELL += ["--size=2048", "--axis=block_x=32,64", "--axis=block_y=8", "--variant=element,tile32"]
+SHELL = [sys.executable, "-m", "gpushmoo", "sweep", "kernels/copy2d_coalesced", "--dtypes=float"]
+SHELL += ["--sizes=2048", "--axes=block_x=32,64", "--axes=block_y=8", "--variants=element,tile32"]
 # What a new Python does; it prints the seconds of two calls.
 CALLS = """
 import time

@@ -241,10 +241,10 @@ def run_gpushmoo(asked: Asked, scratch: Path) -> Sweep:
     """A whole sweep from the shell, with the defaults."""
     folder = Path(tempfile.mkdtemp(dir=scratch)) / "kept"
     command = [sys.executable, "-m", "gpushmoo", "sweep", str(ROOT / "kernels" / asked.kernel)]
-    command += ["--variant", SPACES[asked.kernel].variant, "--dtype", "float"]
-    command += ["--size", str(asked.size), "--save", str(folder)]
+    command += ["--variants", SPACES[asked.kernel].variant, "--dtypes", "float"]
+    command += ["--sizes", str(asked.size), "--out", str(folder)]
     for axis, values in asked.axes.items():
-        command += ["--axis", f"{axis}={','.join(map(str, values))}"]
+        command += ["--axes", f"{axis}={','.join(map(str, values))}"]
     wall_s = timed(command, ROOT, scratch)
     return read_shards(folder / "cells", asked.axes, wall_s)
 

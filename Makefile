@@ -123,4 +123,4 @@ dist:
 	sh requirements/dist.sh
 
 clean:
-	rm -rf results .snakemake dist
+	rm -rf results .snakemake dist docs/_build

@@ -57,11 +57,12 @@ def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
             "backend: auto asks the host on which Snakemake starts, and the jobs run elsewhere; "
             f"name what the nodes have, as --config {named} does."
         )
+    results = _results(workflow)
     try:
         if asks and _plans_jobs(workflow):
             # Runtimes keep there what they compile.
-            refuse_unwritable(_results(workflow))
-        flow = Flow(plain, _plans_jobs(workflow), _results(workflow))
+            refuse_unwritable(results)
+        flow = Flow(plain, _plans_jobs(workflow), results)
     except NoDeviceError as err:
         raise ValueError(f"backend: {err}") from err
     if workflow.is_main_process and flow.measures:

@@ -192,6 +192,7 @@ def shard_metadata(params: Mapping[str, Any], info: DeviceInfo) -> dict[str, Any
         "host": {"cores": 16, "system": "Linux", "python": "3.12"},
         "kernel_digest": params["kernel_digest"],
         "machine_code": None,
+        "measuring": {"seconds": 1.0, "budget": None},
         "params": dict(params),
         "protocol_version": 1,
         "codes": {},

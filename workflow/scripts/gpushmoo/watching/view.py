@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pyarrow as pa
@@ -112,12 +113,22 @@ class RunState:
 
 @dataclass(frozen=True)
 class _Finished:
-    """The contents of a shard's file: the job's parameters, its cells, when each was measured."""
+    """A shard's file: the job's parameters and seconds, its cells, when each was measured."""
 
     params: Any
+    seconds: float
     cells: list[LiveCell]
     measured_at: list[float]
     written_at: float
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A shard's cells that this start has `done` in so many seconds, and those that are `left`."""
+
+    done: float
+    seconds: float
+    left: float
 
 
 class Watched:
@@ -155,12 +166,13 @@ class Watched:
         plan, started = self._plan()
         now = time.time() if now is None else now
         state = RunState(self._folder.name, now - started)
-        fresh, begun_at = 0.0, list[float]()
+        works, begun_at = list[list[_Work]](), list[float]()
         for name, dtype, sweep in _planned_sweeps(plan):
             space = space_of(sweep.shard_params(0, 1))
             axes = (a for a, spec in space.axes.items() if most_values(spec, TYPICAL) > 1)
             here = SweepState(name, dtype, tuple(axes))
             state.sweeps.append(here)
+            works.append([])
             for file, repeat in sweep.shards():
                 path = self._folder / "cells" / name / dtype / file
                 state.shards[1] += 1
@@ -171,27 +183,29 @@ class Watched:
                     heard, planned, ended = finished.written_at, len(finished.cells), finished.cells
                     measured = [at for at in finished.measured_at if at >= started]
                     begun_at += measured
-                    taken, work, done = 0, float(len(measured)), float(planned)
+                    taken, done = 0, float(planned)
+                    works[-1].append(_Work(len(measured), finished.seconds, 0.0))
                 elif live is not None and now - live.told_at < QUIET_S:
                     state.labels.append(live.label)
                     heard, planned = live.told_at, live.cells + live.taken
                     ended = [cell for cell in live.known if cell.status is not None]
-                    taken, work = live.taken, live.share * live.cells
-                    done = taken + work
+                    taken, done = live.taken, live.taken + live.share * live.cells
+                    spent = live.told_at - live.begun_at
+                    works[-1].append(_Work(done - taken, spent, planned - done))
                     here.latest = live.known[-1] if live.known else here.latest
                     here.begun += [cell for cell in live.known if cell.status is None]
                 else:
                     here.planned += space.planned_cells / sweep.parts
+                    works[-1].append(_Work(0.0, 0.0, space.planned_cells / sweep.parts))
                     continue
                 here.planned += planned
                 here.ended += taken + len(ended)
                 here.done += done
                 here.cells += ended if repeat == 1 else []
-                fresh += work
                 state.quiet_s = min(state.quiet_s, now - heard)
             state.statuses.update(str(cell.status) for cell in here.cells)
         state.begun_at = min(begun_at, default=None)
-        state.left_s = _left_s(state, plan, fresh, now)
+        state.left_s = _left_s(state, plan, works, now)
         return state
 
     def _finished(self, path: Path) -> _Finished | None:
@@ -211,7 +225,7 @@ def _read_shard(path: Path, written_at: float) -> _Finished:
     """Read a shard's file. Raises OSError, ArrowException, LookupError, ValueError."""
     schema = pq.read_schema(path)
     axes = [name for name in schema.names if is_axis(name)]
-    params = json.loads((schema.metadata or {})[METADATA_KEY])["params"]
+    metadata = json.loads((schema.metadata or {})[METADATA_KEY])
     names = [*_COLUMNS, "cell_key", "bandwidth_gbs", "measured_at", *axes]
     table = pq.read_table(path, columns=names, partitioning=None)
     moments = pc.cast(table.column("measured_at"), pa.int64()).to_pylist()
@@ -224,7 +238,9 @@ def _read_shard(path: Path, written_at: float) -> _Finished:
         )
         for row in table.drop_columns(["measured_at"]).to_pylist()
     ]
-    return _Finished(params, cells, [ms / 1e3 for ms in moments], written_at)
+    measured_at = [ms / 1e3 for ms in moments]
+    seconds = metadata["measuring"]["seconds"]
+    return _Finished(metadata["params"], seconds, cells, measured_at, written_at)
 
 
 def _planned_sweeps(plan: RunPlan) -> Iterator[tuple[str, str, SweepPlan]]:
@@ -233,12 +249,27 @@ def _planned_sweeps(plan: RunPlan) -> Iterator[tuple[str, str, SweepPlan]]:
             yield name, dtype, sweep
 
 
-def _left_s(state: RunState, plan: RunPlan, fresh: float, now: float) -> float | None:
-    """Seconds for the rest, by the speed since the first cell, before by the backend's usual."""
+def _left_s(
+    state: RunState, plan: RunPlan, works: Sequence[Sequence[_Work]], now: float
+) -> float | None:
+    """Seconds for the rest, by what cells of each sweep took, before by the backend's usual.
+
+    `works` has the shards of each sweep. Cells of a sweep that has none yet take the mean of the
+    sweeps that have. Seconds of shards become those of the run by how long both took so far.
+    """
+    fresh = [[w for w in shards if w.done > 0] for shards in works]
+    done, spent = (sum(getattr(w, n) for s in fresh for w in s) for n in ("done", "seconds"))
+    telling = done > _TELLING * state.planned and state.quiet_s < QUIET_S
+    if telling and spent > 0 and state.begun_at is not None:
+        rates = [sum(w.seconds for w in s) / sum(w.done for w in s) if s else None for s in fresh]
+        usual = fmean(rate for rate in rates if rate is not None)
+        left_s = sum(
+            w.left * (usual if rate is None else rate)
+            for rate, shards in zip(rates, works, strict=True)
+            for w in shards
+        )
+        return left_s * (now - state.begun_at) / spent
     left = state.planned - state.done
-    telling = fresh > _TELLING * state.planned and state.quiet_s < QUIET_S
-    if telling and state.begun_at is not None:
-        return left * (now - state.begun_at) / fresh
     backend = next((str(sweep.params["backend"]) for _, _, sweep in _planned_sweeps(plan)), "")
     if not state.labels or backend not in BACKENDS:
         return None

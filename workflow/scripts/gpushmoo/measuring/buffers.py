@@ -96,7 +96,6 @@ def first_difference(
         if (found == wanted).all():
             continue
         word = int(np.argmax(found != wanted))
-        unwritten = " (nothing was written there)" if found[word] == POISON else ""
         # An element may be a part of a word, or several words.
         per_word = max(1, 4 // scalar.itemsize)
         first = word * 4 // scalar.itemsize
@@ -105,8 +104,26 @@ def first_difference(
         element = first + int(np.argmax(is_wrong))
         place = np.unravel_index(begin * 4 // scalar.itemsize + element, shape)
         got, due = found.view(scalar)[element], wanted.view(scalar)[element]
-        return f"the first at {[int(i) for i in place]}: expected {due!s}, found {got!s}{unwritten}"
+        hint = " (never written)" if found[word] == POISON else _hint(got, due)
+        return f"the first at {[int(i) for i in place]}: expected {due!s}, found {got!s}{hint}"
     return "none when it was looked for"
+
+
+# Last bits in which a sum of another order or a fused multiply-add may differ.
+_LAST_BITS = 16
+_ROUNDED = " (rounding? fused multiply-add?)"
+
+
+def _hint(got: Any, due: Any) -> str:
+    """What a wrong value looks like, in brackets; "" where it looks like nothing."""
+    if np.issubdtype(due.dtype, np.floating):
+        with np.errstate(invalid="ignore"):
+            return _ROUNDED if abs(got - due) <= _LAST_BITS * np.spacing(abs(due)) else ""
+    less = int(due) - int(got)
+    if due.itemsize < 4:
+        return _ROUNDED if abs(less) == 1 else ""
+    # The poison is -1.
+    return " (added to an output that nothing had cleared?)" if less == 1 else ""
 
 
 # Streams of the copy of host data that is timed for comparison, and elements at a time.

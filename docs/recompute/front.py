@@ -6,9 +6,10 @@ from typing import Any
 
 from gpushmoo.analysis.best import Advice, advice, best_table
 from gpushmoo.core.display import percent, significant
+from gpushmoo.report.tables import cost_cell
 
 from .record import Record
-from .words import Claims, shape, signed, whole
+from .words import Claims, shape, whole
 
 KERNEL = "copy2d_coalesced"
 TYPES = ("float", "double", "float4")
@@ -20,7 +21,8 @@ def values(record: Record, claims: Claims) -> dict[str, Any]:
     told = {a.group["dtype"]: a for a in advice(cells, best_table(cells).to_pandas())}
     wide = told["float4"]
     claims.hold("float's shape matters.", told["float"].tied == 1)
-    claims.hold("float4 has many.", wide.tied > 5 and max(wide.defaults.values()) < 0.01)
+    costly = any(cost.sure for cost in wide.defaults.values())
+    claims.hold("float4 has many.", wide.tied > 5 and not costly)
     claims.hold("Of the same problem.", len({a.group["width"] for a in told.values()}) == 1)
     return {
         "size": f"{wide.group['height']} × {wide.group['width']}",
@@ -34,9 +36,7 @@ def values(record: Record, claims: Claims) -> dict[str, Any]:
 def _row(dtype: str, a: Advice) -> list[str]:
     fast = a.cell["bandwidth_gbs"]
     half = (a.cell["bandwidth_high_gbs"] - a.cell["bandwidth_low_gbs"]) / (2 * fast)
-    costs = [
-        signed(cost, 0 if cost >= 0.1 else 1) if abs(cost) >= 0.005 else "none"
-        for cost in (a.defaults["16 × 16"], a.defaults["32 × 8"])
-    ]
-    slowest = f"{significant(1 + a.worst, 2)} × the time"
+    told = (cost_cell(a.defaults[block]) for block in ("16 × 16", "32 × 8"))
+    costs = [f"{cell['text']} {cell['half']}".strip().replace("\u00a0", " ") for cell in told]
+    slowest = f"{significant(a.worst, 2)} × the time"
     return [dtype, shape(a.cell), f"{fast:.0f} ± {percent(half, 1)}", str(a.tied), *costs, slowest]

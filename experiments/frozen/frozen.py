@@ -28,7 +28,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 FROZEN = HERE / "frozen.json"
 GROUP = ["kernel", "dtype", "variant", "height", "width", "cache_state", "timing_mode"]
-PAGES = ("first_page", "findings", "peaks", "contrasts", "curves", "sureness", "energy")
+PAGES = ("first_page", "findings", "peaks", "curves", "sureness", "energy")
 # The same thing twice, and two amounts of planted work.
 PAIRS = {
     "same": ("nvidia-h200-repeated/r00", "nvidia-h200-repeated/r01"),

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from cells import cell
-from gpushmoo.analysis.best import Advice, advice, best_table, place
+from gpushmoo.analysis.best import Advice, Cost, advice, best_table, place
 from gpushmoo.analysis.peak import PeakRow
 from gpushmoo.report.findings import MOST, Finding, advice_findings, ranked
 from gpushmoo.report.tables import (
@@ -67,7 +67,8 @@ def test_of_a_tied_set_the_launch_that_loses_least_elsewhere_is_told() -> None:
     [kept] = advised(group(far), group(SMALL, side=1024))
     assert launch_words(kept.cell, kept.axes) == "16 × 16"
     assert kept.in_cache is not None
-    assert kept.in_cache.cost == pytest.approx(1.0)
+    assert kept.in_cache.cost is not None
+    assert kept.in_cache.cost.value == pytest.approx(1.0)
     assert launch_words(kept.in_cache.best, kept.axes) == "64 × 4"
 
 
@@ -91,21 +92,29 @@ def test_the_fastest_variant_and_the_largest_warm_problem_are_told() -> None:
 
 def test_costs_of_usual_blocks_are_those_of_the_cells() -> None:
     [found] = advised(group(LARGE))
-    assert found.defaults == {
+    assert {name: cost.value for name, cost in found.defaults.items()} == {
         "256 × 1": pytest.approx(1.0),
         "16 × 16": pytest.approx(0.0),
         "32 × 8": pytest.approx(0.1),
     }
-    assert found.worst == pytest.approx(8.0)
+    # From the far ends of both intervals.
+    usual = found.defaults["32 × 8"]
+    assert (usual.low, usual.high) == pytest.approx(
+        (1.1 * 0.999 / 1.001 - 1, 1.1 * 1.001 / 0.999 - 1)
+    )
+    assert [cost.sure for cost in found.defaults.values()] == [True, False, True]
+    assert (found.worst, found.typical) == pytest.approx((9.0, 1.1))
+    # The usual block that costs most, or what a typical launch costs.
+    assert found.stake == pytest.approx(1.0)
     [few] = advised(group({(8, 8): 1.0, (4, 4): 2.0}))
-    assert few.defaults == {}
+    assert (few.defaults, few.stake) == ({}, pytest.approx(0.5))
     flat = group({(64, 1): 1.0, (256, 2): 1.5, (256, 1): 1.2, (16, 1): 4.0})
     flat = flat.rename(columns={"block_y": "unroll"})
     [found] = advised(flat)
     assert launch_words(found.cell, found.axes) == "64, unroll 1"
     assert launch_words(found.cell, found.axes, named=False) == "64, 1"
     assert axes_words(found.axes) == "block_x, unroll"
-    assert found.defaults == {"256 × 1": pytest.approx(0.2)}
+    assert found.defaults["256 × 1"].value == pytest.approx(0.2)
 
 
 TIMES = st.dictionaries(
@@ -133,15 +142,15 @@ def test_where_data_lie(share: float | None, expected: str) -> None:
     ("cost", "text", "bad"),
     [
         (None, "—", False),
-        (0.0004, "0 %", False),
-        (-0.002, "−0.20 %", False),
-        (0.068, "+6.8 %", True),
-        (1.0, "2.0 ×", True),
-        (9.0, "10 ×", True),
+        (Cost(0.01, -0.001, 0.021), "none", False),
+        (Cost(0.01, 0.008, 0.012), "+1.0 % ±\u00a00.2 %", False),
+        (Cost(0.068, 0.06, 0.076), "+6.8 % ±\u00a00.8 %", True),
+        (Cost(1.0, 0.8, 1.2), "+100 % ±\u00a020 %", True),
     ],
 )
-def test_costs_are_read_at_a_glance(cost: float | None, text: str, bad: bool) -> None:
-    assert cost_cell(cost) == {"text": text, "bad": bad}
+def test_costs_are_read_at_a_glance(cost: Cost | None, text: str, bad: bool) -> None:
+    cell = cost_cell(cost)
+    assert (f"{cell['text']} {cell['half']}".strip(), cell["bad"]) == (text, bad)
 
 
 def at(**seconds: float) -> list[pd.DataFrame]:
@@ -151,7 +160,7 @@ def at(**seconds: float) -> list[pd.DataFrame]:
 
 def page_of(groups: Sequence[pd.DataFrame], gbs: float, is_cpu: bool) -> dict[str, Any]:
     told = advised(*groups, peak=peaks(gbs))
-    return first_page(told, pd.concat(groups), {"k": {"title": "K"}}, is_cpu)
+    return first_page(told, pd.concat(groups), is_cpu)
 
 
 def test_a_share_of_the_peak_that_is_none_is_a_dash_and_said_why() -> None:
@@ -171,7 +180,7 @@ def test_a_share_of_the_peak_that_is_none_is_a_dash_and_said_why() -> None:
     assert page_of(at(double=1.0, float=0.499), gbs, True)["above_peak"] == ""
     # Without a measured peak a dash needs no reason.
     [cells] = at(float=1.0)
-    page = first_page(advised(cells), cells, {"k": {"title": "K"}}, True)
+    page = first_page(advised(cells), cells, True)
     assert page["kernels"][0]["rows"][0]["share"] == "—"
     assert (page["has_peak"], page["above_peak"]) == (False, "")
 
@@ -193,14 +202,12 @@ def test_where_all_launches_are_tied_none_of_them_stands_out() -> None:
     noisy = group({(4, 4): 1.0, (8, 8): 1.1, (16, 16): 1.2, (32, 8): 1.3})
     noisy["own_low_s"], noisy["own_high_s"] = 0.5 * noisy["median_s"], 2 * noisy["median_s"]
     told = advised(noisy, group(LARGE, dtype="double"))
-    page = first_page(told, noisy, {"k": {"title": "K"}}, False)
+    page = first_page(told, noisy, False)
     decided, undecided = page["kernels"][0]["rows"]
     assert (decided["undecided"], decided["tied"]) == (False, "2 of 5")
-    assert (undecided["undecided"], undecided["tied"]) == (True, "4 of 4")
-    costs = [*undecided["defaults"].values(), undecided["worst"]]
-    assert any(cost["text"].startswith("+2") for cost in costs)
-    assert not any(cost["bad"] for cost in costs)
-    assert decided["worst"]["bad"]
+    assert (undecided["use"], undecided["tied"]) == ("any of the 4", "4 of 4")
+    assert {cost["text"] for cost in undecided["defaults"].values()} == {"none", "—"}
+    assert (decided["rank"], undecided["rank"], decided["worst"]) == (0, 1, "9.00 ×")
     [_, *lines] = closing_lines(page, "report.pdf")
     assert [line.endswith("4 of 4 tied: no difference shown") for line in lines] == [False, True]
     assert advice_findings(told[1:]) == []
@@ -227,6 +234,22 @@ def test_findings_say_what_limits_and_what_the_cache_is_worth() -> None:
     many = [Finding(str(worth), worth) for worth in (0.1, 0.5, 0.2, 0.4, 0.3, float("inf"))]
     assert [f.sentence for f in ranked(many)] == ["inf", "0.5", "0.4", "0.3", "0.2"]
     assert len(ranked(many)) == MOST
+
+
+def test_what_the_intervals_do_not_show_is_no_finding() -> None:
+    def noisy(seconds: dict[tuple[int, int], float], **other: Any) -> pd.DataFrame:
+        cells = group(seconds, **other)
+        own = {"own_low_s": 0.99 * cells["median_s"], "own_high_s": 1.4 * cells["median_s"]}
+        speed = cells["bandwidth_gbs"]
+        return cells.assign(**own, bandwidth_low_gbs=0.7 * speed, bandwidth_high_gbs=1.4 * speed)
+
+    # 30 % of a usual block, a type and the cache; and a clear loser, so that all is decided.
+    times = {(64, 4): 1.0, (16, 16): 1.3, (32, 8): 1.2, (4, 4): 9.0}
+    small = {(64, 4): 0.0125, (16, 16): 0.011, (32, 8): 0.0126, (4, 4): 0.9}
+    slower = {launch: 1.3 * seconds for launch, seconds in times.items()}
+    cells = noisy(times), noisy(slower, dtype="double"), noisy(small, side=1024)
+    assert not any(a.undecided for a in advised(*cells))
+    assert findings_of(*cells) == []
 
 
 def findings_of(*groups: pd.DataFrame) -> list[Finding]:

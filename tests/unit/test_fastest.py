@@ -11,11 +11,10 @@ from gpushmoo.analysis.fastest import (
     CacheEnd,
     cache_bytes,
     cache_ends,
-    double_over_float,
     fall_interval,
     steps,
 )
-from gpushmoo.report.findings import contrast_findings
+from gpushmoo.report.findings import step_findings
 from gpushmoo.report.tables import Namer
 from hypothesis import given
 from hypothesis import strategies as st
@@ -116,7 +115,7 @@ def test_the_largest_loss_is_found_and_noise_or_mixed_sizes_are_none() -> None:
     flat = [block("float", n, 1000.0) for n in (1, 2)]
     other = [block("float", n, 600.0, height=256, width=1024) for n in (1, 2)]
     slower = [block("float", 2, 100.0, block_x=8)]
-    assert told(pd.DataFrame(flat + other), ["k"], []) == []
+    assert step_findings(pd.DataFrame(flat + other), ["k"], NAMES) == []
     assert steps(pd.DataFrame(slower + flat)) == []
 
 
@@ -129,32 +128,11 @@ def test_step_is_recovered_wherever_it_is(last: int, lost: float) -> None:
     assert found.lost.low < lost < found.lost.high
 
 
-def test_double_over_float_is_taken_at_floats_best_launch() -> None:
-    cells = pd.concat([CELLS, pd.DataFrame([block("double", 40, 900.0)])], ignore_index=True)
-    found, at = double_over_float(cells, ["num_partition"])
-    assert (at["dtype"], at["blocks"]) == ("float", 12)
-    assert found.value == pytest.approx(1.5)
-    assert (found.low, found.high) == pytest.approx((1.5 * 0.99 / 1.01, 1.5 * 1.01 / 0.99))
-    with pytest.raises(ValueError, match="no launch"):
-        double_over_float(CELLS[CELLS["dtype"] == "float"], ["num_partition"])
-
-
 def test_sentences_name_the_kernel_and_the_size() -> None:
     small = CELLS.assign(height=4, width=4, bandwidth_gbs=1.0, cell_key=CELLS["cell_key"] + "s")
-    found = contrast_findings(pd.concat([small, CELLS]), ["k", "absent"], [], NAMES)
-    assert [f.sentence for f in found] == [
+    [found] = step_findings(pd.concat([small, CELLS]), ["k", "absent"], NAMES)
+    assert found.sentence == (
         "k, exact, 512²: one block more than 12 (4 × 3 resident) costs 25 % with double, 25 % with "
-        "float.",
-        "k, 512²: where float is fastest, double moves 1.50 × (1.47 to 1.53) (exact, "
-        "num_partition=12) what float does.",
-    ]
-    assert [f.worth for f in found] == [pytest.approx(0.25), 0.0]
-    assert {f.kernel for f in found} == {"k"}
-    assert told(CELLS[CELLS["dtype"] == "float"], [], ["k"]) == []
-    # Within the noise there is nothing to tell.
-    alike = pd.DataFrame([block(t, n, 100.0 + n) for t, n in (("float", 2), ("double", 2))])
-    assert told(alike, [], ["k"]) == []
-
-
-def told(cells: pd.DataFrame, persistent: list[str], others: list[str]) -> list[str]:
-    return [f.sentence for f in contrast_findings(cells, persistent, others, NAMES)]
+        "float."
+    )
+    assert (found.worth, found.kernel) == (pytest.approx(0.25), "k")

@@ -251,16 +251,14 @@ def several() -> tuple[pd.DataFrame, list[Advice]]:
 
 def test_each_kind_has_its_launch_and_what_loses_in_another_is_a_finding() -> None:
     cells, told = several()
-    page = first_page(told, cells, {"k": {"title": "K"}}, False)
+    page = first_page(told, cells, False)
     assert [(k["name"], [r["use"] for r in k["rows"]]) for k in page["kernels"]] == [
         ("k, batched", ["32 × 8"]),
         ("k, isolated", ["16 × 16"]),
     ]
     usual = of_one_kind(cells)
     one = advice(usual, best_table(usual).to_pandas())
-    assert [k["name"] for k in first_page(one, usual, {"k": {"title": "K"}}, False)["kernels"]] == [
-        "k"
-    ]
+    assert [k["name"] for k in first_page(one, usual, False)["kernels"]] == ["k"]
     names = Namer(cells)
     assert names.size(told[1].group) == "8192², isolated"
     assert Namer(usual).size(told[0].group) == "8192²"

@@ -24,7 +24,7 @@ from ..core.schema import (
     best_schema,
     is_axis,
 )
-from ..core.space import CACHE_STATES
+from ..core.space import BLOCK_AXES, CACHE_STATES
 from ..storage.dataset import as_frame, matching, partitions, read_cells, with_axes_noted
 from ..storage.store import read_table, write_parquet
 from .fastest import INSIDE, OUTSIDE, axes_of, params_texts
@@ -36,8 +36,6 @@ _COLUMNS = frozenset(BEST_COLUMNS) | {
 }
 # An axis with so many values is a range with two boundaries.
 _RANGE = 3
-# The axes of a block, in the order in which its shape is said.
-BLOCK_AXES = ("block_x", "block_y", "block_z")
 # Blocks that programs use where nobody has measured; a side that is not named has one thread.
 DEFAULT_BLOCKS = {
     "256 × 1": {"block_x": 256},
@@ -215,11 +213,37 @@ def launch_to_use(members: Sequence[Contest], groups: Sequence[Contest]) -> Laun
 
 
 @dataclass(frozen=True)
+class Cost:
+    """The share of the time by which a launch takes longer than another: 0.1 is 10 % slower.
+
+    `low` to `high` are from the far ends of the intervals by which launches are tied.
+    """
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def sure(self) -> bool:
+        """Whether it is a cost at all."""
+        return self.low > 0.0
+
+
+def cost_of(cell: Mapping[str, Any], than: Mapping[str, Any]) -> Cost:
+    """The cost of a row of a group against another one of it."""
+    return Cost(
+        cell["median_s"] / than["median_s"] - 1.0,
+        cell["own_low_s"] / than["own_high_s"] - 1.0,
+        cell["own_high_s"] / than["own_low_s"] - 1.0,
+    )
+
+
+@dataclass(frozen=True)
 class InCache:
     """The best row where the bytes fit the cache, and what the launch for memory costs there."""
 
     best: Mapping[str, Any]
-    cost: float | None
+    cost: Cost | None
 
 
 @dataclass(frozen=True)
@@ -233,9 +257,10 @@ class Advice:
     not tell its cache's size. `of_peak` is what that launch reaches there of what loading and
     storing its bytes allow; None where that is not known.
 
-    `tied` of `candidates` launches are statistically tied with the fastest. `defaults` has the cost
-    of each of DEFAULT_BLOCKS that was swept, `worst` that of the slowest valid launch. Costs are
-    shares of the time: 0.1 is 10 % slower. `in_cache` is of the largest size that fits the cache.
+    `tied` of `candidates` launches are statistically tied with the fastest. `boundary` has the ends
+    of axes at which all of these lie. `defaults` has the cost of each of DEFAULT_BLOCKS that was
+    swept; `worst` and `typical` are how many times as long the slowest and the median launch take.
+    `in_cache` is of the largest size that fits the cache.
     """
 
     group: Mapping[str, Any]
@@ -246,14 +271,23 @@ class Advice:
     candidates: int
     of_peak: PeakShare | None
     boundary: str
-    defaults: Mapping[str, float]
+    defaults: Mapping[str, Cost]
     worst: float
+    typical: float
     in_cache: InCache | None = None
 
     @property
     def undecided(self) -> bool:
         """Whether all launches are tied, so that none of them is the best."""
         return self.tied == self.candidates > 1
+
+    @property
+    def stake(self) -> float:
+        """What one loses who does not know: by the worst usual block, else by a typical launch."""
+        if self.undecided:
+            return 0.0
+        sure = [cost.value for cost in self.defaults.values() if cost.sure]
+        return max(sure, default=0.0 if self.defaults else self.typical - 1.0)
 
 
 def advice(cells: pd.DataFrame, best: pd.DataFrame, peak: Sequence[PeakRow] = ()) -> list[Advice]:
@@ -303,21 +337,22 @@ def _advice(
     # No other is larger than the main one.
     members = [contests[key] for key in alike if key != main] + [contests[main]]
     launch = launch_to_use(members, list(contests.values()))
-    times = contests[main].times
-    own = group[(group[axes] == list(launch)).all(axis=1)]
-    cell = own.loc[own["median_s"].idxmin()].to_dict()
-    fastest = cell["median_s"]
+    cell = _row(group, axes, launch)
+    assert cell is not None
     in_cache = None
     kind = GROUP.index("timing_mode")
     if (cached := _cached([k for k in contests if k[kind] == main[kind]], groups)) is not None:
         there = groups[cached]
         best_there = there.loc[there["median_s"].idxmin()].to_dict()
-        in_cache = InCache(best_there, contests[cached].slower(launch))
+        same = _row(there, axes, launch)
+        in_cache = InCache(best_there, None if same is None else cost_of(same, best_there))
     defaults = {
-        name: times[default] / fastest - 1.0
+        name: cost_of(usual, cell)
         for name, block in DEFAULT_BLOCKS.items()
-        if (default := default_launch(launch, axes, block)) is not None and default in times
+        if (default := default_launch(launch, axes, block)) is not None
+        and (usual := _row(group, axes, default)) is not None
     }
+    among = group[group["cell_key"].isin(tied[main])]
     return Advice(
         group=dict(zip(GROUP, main, strict=True)),
         cell=cell,
@@ -326,11 +361,22 @@ def _advice(
         tied=int(top["tied"]),
         candidates=int(top["candidates"]),
         of_peak=None if pd.isna(top["share_of_peak"]) else told_share(peak, cell),
-        boundary=str(top["boundary"]),
+        boundary=", ".join(
+            part
+            for part in str(top["boundary"]).split(", ")
+            if part and among[part.split(" ")[0]].nunique() == 1
+        ),
         defaults=defaults,
-        worst=float(group["median_s"].max() / fastest - 1.0),
+        worst=float(group["median_s"].max() / cell["median_s"]),
+        typical=float(group["median_s"].median() / cell["median_s"]),
         in_cache=in_cache,
     )
+
+
+def _row(group: pd.DataFrame, axes: Sequence[str], launch: Launch) -> dict[str, Any] | None:
+    """The row of a launch; None where it is not in the group."""
+    own = group[(group[list(axes)] == list(launch)).all(axis=1)]
+    return None if own.empty else own.loc[own["median_s"].idxmin()].to_dict()
 
 
 def place(working_set_over_cache: float | None) -> str:

@@ -1,4 +1,4 @@
-"""What series of cells show: each group's fastest, a cache's end, a step, double over float."""
+"""What series of cells show: each group's fastest, a cache's end, a step."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ..core.schema import DERIVED, Status, is_axis
+from ..core.space import in_order
 from ..storage.dataset import of_one_kind
 
 # In units of the last cache level: up to the first a working set counts as inside, from the second
@@ -26,7 +27,7 @@ WORTH_TELLING = 0.02
 
 def axes_of(cells: pd.DataFrame) -> list[str]:
     """Names of the launch-parameter columns that hold a value for these cells."""
-    return [c for c in cells.columns if is_axis(c) and cells[c].notna().any()]
+    return in_order(c for c in cells.columns if is_axis(c) and cells[c].notna().any())
 
 
 def params_text(cell: Mapping[str, Any], axes: Sequence[str]) -> str:
@@ -165,20 +166,3 @@ def steps(cells: pd.DataFrame) -> list[Step]:
             place = int(row["multiprocessors"]), int(row["resident_blocks"])
             losses.append(Step(str(dtype), blocks, *place, lost))
     return losses
-
-
-def double_over_float(cells: pd.DataFrame, axes: Sequence[str]) -> tuple[Ratio, Mapping[str, Any]]:
-    """Where float is fastest: the bandwidth of double over float at the same launch.
-
-    `cells` are those of one kernel, variant, problem and cache state. Raises ValueError when no
-    launch was measured in both types.
-    """
-    ok = cells[cells["status"] == Status.OK]
-    single = ok[ok["dtype"] == "float"].set_index(list(axes))
-    double = ok[ok["dtype"] == "double"].set_index(list(axes))
-    shared = single.index.intersection(double.index)
-    if shared.empty:
-        raise ValueError("no launch was measured in float and in double")
-    at = single.loc[shared, "bandwidth_gbs"].idxmax()
-    top = single.loc[at]
-    return ratio(double.loc[at], top), {**ok.loc[ok["cell_key"] == top["cell_key"]].iloc[0]}

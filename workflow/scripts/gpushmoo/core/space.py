@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +32,15 @@ COVERING = ("waves", 0)
 
 # Made once: to make it takes longer than to use it.
 _encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+# The axes of a block, in the order in which its shape is said.
+BLOCK_AXES = ("block_x", "block_y", "block_z")
+
+
+def in_order(axes: Iterable[str]) -> list[str]:
+    """Axes as a reader finds them everywhere: the block's, then the others by name."""
+    return sorted(axes, key=lambda axis: (axis not in BLOCK_AXES, axis))
 
 
 @dataclass(frozen=True, order=True)

@@ -21,10 +21,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from ..analysis.best import tied_best
-from ..analysis.fastest import params_text
+from ..analysis.fastest import axes_of, params_text
 from ..analysis.run_quality import dataset_provenance
 from ..comparing.history import BEST, COPY, History, read_history
-from ..core.schema import GROUP, PARAMS, Status, is_axis
+from ..core.schema import GROUP, PARAMS, Status
 from ..model.stage import DEVICE_MODEL_SCHEMA
 from ..storage.dataset import partitions, read_cells
 from ..storage.store import read_table
@@ -207,7 +207,7 @@ def payload(source: Source, prefix: str = "a") -> Payload:
         predicted = read_table(source.device, DEVICE_MODEL_SCHEMA).to_pandas()
     for number, where in enumerate(partitions(source.dataset)):
         cells = read_cells(source.dataset, where)
-        axes = [name for name in sorted(cells) if is_axis(name) and cells[name].notna().any()]
+        axes = axes_of(cells)
         # By group and then by launch parameters: gzip makes alike neighbours small.
         cells = cells.sort_values([*GROUP, *axes, "cell_key"], ignore_index=True)
         cells[MODEL] = _predicted(cells, predicted)

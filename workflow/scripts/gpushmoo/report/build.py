@@ -159,15 +159,13 @@ def report_facts(
     is_control = [v in spec["kernels"][k]["controls"] for k, v in variants]
     own_best = own_best[~pd.Series(is_control, own_best.index, bool)]
     to_use = advice(own_cells, own_best, peak)
-    others = [k for k in sorted(set(own_cells["kernel"])) if k not in spec["persistent"]]
-    contrasts = findings.contrast_findings(own_cells, spec["persistent"], others, names)
     notes = [figures[name] for named in spec["sections"].values() for name in named]
     candidates = [
         *findings.fault_findings(own_cells, notes),
         *(Finding(page.findings[0], float("inf")) for page in pages.values() if page.fault),
         *findings.advice_findings(findings.of_first_kind(to_use)),
         *findings.kind_findings(to_use, own_cells),
-        *contrasts,
+        *findings.step_findings(own_cells, spec["persistent"], names),
         *(finding for table in energy for finding in study_pages.energy_findings(table)),
         *(finding for found in history for finding in study_pages.history_findings(found)),
         *(
@@ -183,6 +181,7 @@ def report_facts(
         return _named(figures, spec["sections"].get(title, []))
 
     is_cpu = provenance[0]["device"]["kind"] == "cpu"
+    steady = steadiness(provenance, spec["host_fed"])
     return {
         "run": spec["run"],
         "recorded": spec["recorded"],
@@ -190,15 +189,16 @@ def report_facts(
         "measured": method.measured_words(provenance),
         "date": method.measured_date(provenance),
         "is_cpu": is_cpu,
-        "first_page": tables.first_page(to_use, own_cells, spec["kernels"], is_cpu),
+        "first_page": tables.first_page(to_use, own_cells, is_cpu),
         "findings": [
             {"sentence": f.sentence, "figure": f.figure or _first_figure(f.kernel, spec)}
             for f in first
         ],
         "more_faults": sum(f.worth == float("inf") for f in candidates if f not in first),
         "clock_warning": method.clock_warning(provenance),
+        "unsteady": method.unsteady_words(steady),
         "machine": [
-            method.steadiness_finding(steadiness(provenance, spec["host_fed"])),
+            method.steadiness_finding(steady),
             *method.budget_finding(provenance, best),
             *method.locked_clause(provenance),
             *method.searched_findings(provenance),
@@ -208,7 +208,6 @@ def report_facts(
         "peaks": tables.peak_table(peak),
         "heatmaps": in_section(BLOCK_SHAPE),
         "curves": in_section(ONE_PARAMETER),
-        "contrasts": [f.sentence for f in contrasts if f not in first],
         "best": tables.best_rows(to_use, own_best, names),
         "why": why_parts(models, names, read_counted(files["counted"])),
         "gain": percent(GAIN - 1),

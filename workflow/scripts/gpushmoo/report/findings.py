@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pandas as pd
 
-from ..analysis.best import Advice
-from ..analysis.fastest import Step, axes_of, double_over_float, params_text, steps
+from ..analysis.best import Advice, Cost
+from ..analysis.fastest import Step, ratio, steps
 from ..core.display import gbs, joined, kind_words, percent, significant
 from ..core.schema import GROUP, Status
 from ..core.space import CACHE_STATES, TIMING_MODES
@@ -43,8 +43,8 @@ class Finding:
 
 
 def ranked(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings for the first page, the one worth most first."""
-    return sorted(findings, key=lambda f: -f.worth)[:MOST]
+    """The findings for the first page, the one worth most first; none that is worth nothing."""
+    return sorted((f for f in findings if f.worth > 0), key=lambda f: -f.worth)[:MOST]
 
 
 def advice_findings(advice: Sequence[Advice]) -> list[Finding]:
@@ -74,8 +74,8 @@ def _defaults(advice: Sequence[Advice]) -> Iterator[Finding]:
     """The usual blocks: the one that loses least at its worst, and the one that loses most."""
     costs: dict[str, list[tuple[float, Advice]]] = {}
     for a in advice:
-        for name, cost in a.defaults.items():
-            costs.setdefault(name, []).append((cost, a))
+        for name, usual in a.defaults.items():
+            costs.setdefault(name, []).append((_sure(usual), a))
     # Blocks that few kernels were swept with look safe.
     swept = max(map(len, costs.values()), default=0)
     worst = [
@@ -87,15 +87,14 @@ def _defaults(advice: Sequence[Advice]) -> Iterator[Finding]:
         least, b, safest = min(worst, key=lambda each: each[0])
         sentence = f"A block of {riskiest} costs up to {_slower(cost)} ({_who(a)})"
         if safest != riskiest:
-            sentence += (
-                f"; of the usual blocks {safest} loses least, at most {_slower(least)} ({_who(b)})"
-            )
+            most = f"at most {_slower(least)} ({_who(b)})" if least else "nothing that is shown"
+            sentence += f"; of the usual blocks {safest} loses least, {most}"
         yield Finding(f"{sentence}.", cost, kernel=a.group["kernel"])
 
 
 def _in_cache(advice: Sequence[Advice]) -> Iterator[Finding]:
     """A launch chosen for memory that is a bad one inside the cache."""
-    losing = ((a.in_cache.cost or 0.0, (a.in_cache.best, a)) for a in advice if a.in_cache)
+    losing = ((_sure(a.in_cache.cost), (a.in_cache.best, a)) for a in advice if a.in_cache)
     for cost, (best, a) in _largest(losing):
         sentence = (
             "The best launch for memory need not be the best in cache: "
@@ -115,7 +114,7 @@ def _types(advice: Sequence[Advice]) -> Iterator[Finding]:
         tuple(f(several, key=lambda a: a.cell["bandwidth_gbs"]) for f in (min, max))
         for several in by_problem.values()
     ]
-    gains = ((b.cell["bandwidth_gbs"] / a.cell["bandwidth_gbs"] - 1.0, (a, b)) for a, b in pairs)
+    gains = ((_gain(b.cell, a.cell), (a, b)) for a, b in pairs)
     for gain, (slow, fast) in _largest(gains):
         sentence = (
             f"The element type matters: {fast.group['kernel']} moves "
@@ -129,7 +128,7 @@ def _types(advice: Sequence[Advice]) -> Iterator[Finding]:
 def _faster_in_cache(advice: Sequence[Advice]) -> Iterator[Finding]:
     """What keeping data in the cache is worth at most."""
     gains = (
-        (a.in_cache.best["bandwidth_gbs"] / a.cell["bandwidth_gbs"] - 1.0, (a.in_cache.best, a))
+        (_gain(a.in_cache.best, a.cell), (a.in_cache.best, a))
         for a in advice
         if a.in_cache is not None and a.place == "memory"
     )
@@ -146,7 +145,7 @@ def _far_below(advice: Sequence[Advice]) -> Iterator[Finding]:
     bound = [(a.of_peak.share, a) for a in _in_memory(advice) if a.of_peak is not None]
     lacking = ((1.0 - share, (share, a)) for share, a in bound if share is not None)
     for lost, (share, a) in _largest(lacking):
-        if share <= FAR_BELOW:
+        if share * a.cell["bandwidth_high_gbs"] / a.cell["bandwidth_gbs"] <= FAR_BELOW:
             sentence = (
                 f"No launch brings {_who(a)} near what the device can do: its best reaches "
                 f"{percent(share)} of the measured peak, so something else than memory limits it."
@@ -160,10 +159,21 @@ def _boundaries(advice: Sequence[Advice]) -> Iterator[Finding]:
     if at_boundary:
         axes = sorted({part.split(" ")[0] for a in at_boundary for part in a.boundary.split(", ")})
         sentence = (
-            f"For {len(at_boundary)} of {len(advice)} the fastest launch lies on the boundary of "
-            f"the sweep (arrows in the table): sweep {joined(axes)} further."
+            f"For {len(at_boundary)} of {len(advice)} the tied launches lie on the boundary of the "
+            f"sweep (arrows): sweep {joined(axes)} further."
         )
         yield Finding(sentence, WORTH_TELLING)
+
+
+def _sure(cost: Cost | None) -> float:
+    """A cost; 0 where its interval holds 0, or it is unknown."""
+    return cost.value if cost is not None and cost.sure else 0.0
+
+
+def _gain(cell: Mapping[str, Any], over: Mapping[str, Any]) -> float:
+    """By what share a cell's bandwidth is higher; 0 where the interval of that holds 0."""
+    gain = ratio(cell, over)
+    return gain.value - 1.0 if gain.low > 1.0 else 0.0
 
 
 def _slower(cost: float) -> str:
@@ -188,43 +198,32 @@ def fault_findings(cells: pd.DataFrame, notes: Sequence[Mapping[str, str]]) -> l
     return [Finding(sentence, float("inf")) for sentence in sentences]
 
 
-def contrast_findings(
-    cells: pd.DataFrame, persistent: Sequence[str], others: Sequence[str], names: Namer
-) -> list[Finding]:
-    """Findings on each kernel's largest problem, on the first device and in the first cache state.
+def step_findings(cells: pd.DataFrame, persistent: Sequence[str], names: Namer) -> list[Finding]:
+    """What one block too many costs `persistent` kernels.
 
-    For `persistent` kernels: what one block too many costs. For these and `others`: how much more
-    double moves than float.
+    On each kernel's largest problem, on the first device and in the first cache state.
     """
     found = []
-    for kernel in [*persistent, *others]:
+    for kernel in persistent:
         series = _series(cells, kernel)
-        losses = steps(series[0]) if series and kernel in persistent else []
-        if losses:
-            sentence = _steps_sentence(series[0], losses, names)
+        if losses := steps(series):
+            sentence = _steps_sentence(series, losses, names)
             worth = max(step.lost.value for step in losses)
             found.append(Finding(sentence, worth, kernel=kernel))
-        gaps = [gap for gap in map(_gap, series) if gap]
-        if gaps:
-            sentence = (
-                f"{kernel}, {names.size(series[0].iloc[0])}: where float is fastest, double moves "
-                f"{'; '.join(gaps)} what float does."
-            )
-            found.append(Finding(sentence, 0.0, kernel=kernel))
     return found
 
 
-def _series(cells: pd.DataFrame, kernel: str) -> list[pd.DataFrame]:
-    """The cells of each variant of `kernel`."""
+def _series(cells: pd.DataFrame, kernel: str) -> pd.DataFrame:
+    """The cells of the first variant of `kernel`."""
     own = of_one_kind(cells[cells["kernel"] == kernel])
     if own.empty:
-        return []
+        return own
     own = own[own["device_name"] == own["device_name"].min()]
     problems = own[["height", "width"]].drop_duplicates()
     height, width = max(problems.itertuples(index=False), key=lambda p: (p[0] * p[1], p[0]))
     own = own[(own["height"] == height) & (own["width"] == width)]
     own = own[own["cache_state"] == next(s for s in CACHE_STATES if s in set(own["cache_state"]))]
-    return [variant for _, variant in own.groupby("variant", sort=True, observed=True)]
+    return own[own["variant"] == own["variant"].min()]
 
 
 def _steps_sentence(cells: pd.DataFrame, losses: Sequence[Step], names: Namer) -> str:
@@ -243,20 +242,6 @@ def _steps_sentence(cells: pd.DataFrame, losses: Sequence[Step], names: Namer) -
         clauses.append(f"one block more than {blocks}{held} costs {', '.join(of_types)}")
     first = cells.iloc[0]
     return f"{first['kernel']}, {first['variant']}, {names.size(first)}: {'; '.join(clauses)}."
-
-
-def _gap(cells: pd.DataFrame) -> str | None:
-    """Bandwidth of double over float, in words; None without a significant difference."""
-    axes = axes_of(cells)
-    try:
-        gap, at = double_over_float(cells, axes)
-    except ValueError:
-        return None
-    if gap.low <= 1.0 <= gap.high:
-        return None
-    low, high = significant(gap.low), significant(gap.high)
-    where = f"{at['variant']}, {params_text(at, axes)}"
-    return f"{significant(gap.value)} × ({low} to {high}) ({where})"
 
 
 _ALIKE = ("device_name", "kernel", "dtype", "height", "width", "cache_state")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import groupby
+from math import prod
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -71,9 +72,18 @@ def steadiness_finding(run: Steadiness) -> str:
         changes += f"; those from the host {host}"
     if seen.steady:
         return f"{word} The machine was steady: {changes}."
+    return f"{word} The machine was not steady: {changes}."
+
+
+def unsteady_words(run: Steadiness) -> str:
+    """What may still be concluded on a machine that was not steady; "" where it was."""
+    seen = run.device if run.device.copies else run.host
+    if seen.steady:
+        return ""
     return (
-        f"{word} The machine was not steady: {changes}; compare figures of different sweeps as "
-        "multiples of the memcpy baseline."
+        "The same copies changed speed while this was measured. Which launch is faster still "
+        "holds, and so do ties and costs: they compare launches of the same rounds. GB/s of "
+        "different kernels, sizes or runs do not compare, but multiples of the memcpy baseline do."
     )
 
 
@@ -410,13 +420,21 @@ def fault_rows(cells: pd.DataFrame) -> list[Json]:
             "status": s,
             "message": m or "no message",
             "cells": str(len(some)),
-            "at": "; ".join(
-                params_text(cell, axes_of(some)) for cell in some.head(_NAMED).to_dict("records")
-            )
-            + ("; …" if len(some) > _NAMED else ""),
+            "at": _launches_words(some),
         }
         for (k, d, v, s, m), some in groups
     ]
+
+
+def _launches_words(cells: pd.DataFrame) -> str:
+    """The launches of some cells: all combinations of values as such, others one by one."""
+    axes = axes_of(cells)
+    values = {axis: sorted(map(str, cells[axis].dropna().unique()), key=int) for axis in axes}
+    launches = cells[axes].drop_duplicates()
+    if len(launches) > _NAMED and len(launches) == prod(map(len, values.values())):
+        return ", ".join(f"{axis}={'|'.join(of_axis)}" for axis, of_axis in values.items())
+    named = [params_text(cell, axes) for cell in launches.head(_NAMED).to_dict("records")]
+    return "; ".join(named) + "; …" * (len(launches) > _NAMED)
 
 
 def device_numbers(provenance: Sequence[Json]) -> dict[str, int]:

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 import pandas as pd
 
-from ..analysis.best import BLOCK_AXES, DEFAULT_BLOCKS, Advice
+from ..analysis.best import DEFAULT_BLOCKS, Advice, Cost
 from ..analysis.fastest import INSIDE, OUTSIDE
 from ..analysis.peak import PeakRow
 from ..analysis.run_quality import COLUMNS, write_verdict
@@ -23,7 +23,7 @@ from ..core.display import (
     size_words,
 )
 from ..core.schema import GROUP, Status
-from ..core.space import CONDITIONS
+from ..core.space import BLOCK_AXES, CONDITIONS
 from ..storage.dataset import matching, read_cells
 from ..storage.wholefile import read_json
 
@@ -171,36 +171,30 @@ def thumbnail(a: Advice, cells: pd.DataFrame) -> dict[str, Any] | None:
 
 # A cost below this is no reason to choose another launch.
 GOOD_ENOUGH = 0.02
+# Rows of the first page that stand first and large.
+MOST_LARGE = 5
 _PLACES = {"cache": "cache", "memory": "memory", "between": "partly cache", "unknown": "—"}
 
 
-def first_page(
-    advice: Sequence[Advice],
-    cells: pd.DataFrame,
-    kernels: Mapping[str, Mapping[str, Any]],
-    is_cpu: bool,
-) -> Json:
-    """The table of launches to use, a block of rows for each kernel, as display strings.
+def first_page(advice: Sequence[Advice], cells: pd.DataFrame, is_cpu: bool) -> Json:
+    """The launches to use, a block of rows for each kernel, as display strings.
 
-    `kernels` has the title of each, `is_cpu` says what the device is. The template leaves out
+    The MOST_LARGE rows of the highest stake are ``large``, one of each kernel before a second one
+    of any; their ``rank`` is their order. `is_cpu` says what the device is. The template leaves out
     columns of which no row has a value.
     """
     blocks: dict[str, Json] = {}
     several_devices = len({a.group["device_name"] for a in advice}) > 1
     several_kinds = len({a.group["timing_mode"] for a in advice}) > 1
+    ranks = {id(a): rank for rank, a in enumerate(_by_stake(advice)[:MOST_LARGE])}
     for a in advice:
-        kernel = str(a.group["kernel"])
-        name = kernel + (f", {kind_words(a.group['timing_mode'])}" if several_kinds else "")
+        name = str(a.group["kernel"])
+        name += f", {kind_words(a.group['timing_mode'])}" if several_kinds else ""
         name += f", {a.group['device_name']}" if several_devices else ""
-        if name not in blocks:
-            blocks[name] = {
-                "name": name,
-                "title": kernels[kernel]["title"],
-                "axes": axes_words(a.axes),
-                "rows": [],
-                "thumbnail": thumbnail(a, matching(cells, a.group)),
-            }
-        blocks[name]["rows"].append(_row(a))
+        rank = ranks.get(id(a))
+        small = None if rank is None else thumbnail(a, matching(cells, a.group))
+        block = blocks.setdefault(name, {"name": name, "axes": axes_words(a.axes), "rows": []})
+        block["rows"].append(_row(a) | {"rank": rank, "thumbnail": small})
     used = {name for a in advice for name in a.defaults}
     return {
         "kernels": list(blocks.values()),
@@ -208,8 +202,15 @@ def first_page(
         "has_peak": any(a.of_peak is not None for a in advice),
         "above_peak": above_peak(advice, is_cpu),
         "has_cached": any(a.in_cache is not None for a in advice),
-        "has_places": any(a.place != "unknown" for a in advice),
     }
+
+
+def _by_stake(advice: Sequence[Advice]) -> list[Advice]:
+    """The advice of the highest stake first, but one of each kernel before a second one of any."""
+    ranked = sorted(advice, key=lambda a: -a.stake)
+    kernels = [a.group["kernel"] for a in ranked]
+    places = sorted(range(len(ranked)), key=lambda i: kernels[:i].count(kernels[i]))
+    return [ranked[i] for i in places]
 
 
 def above_peak(advice: Sequence[Advice], is_cpu: bool) -> str:
@@ -253,7 +254,7 @@ def closing_lines(page: Json, report: str) -> list[str]:
             kernel["name"],
             row["dtype"],
             row["variant"],
-            f"{row['use']} ({kernel['axes']})" if kernel["axes"] else row["use"],
+            row["use"] + f" ({kernel['axes']})" * bool(kernel["axes"] and not row["undecided"]),
             f"{row['bandwidth']} GB/s ± {row['half_width']}",
             f"{row['tied']} tied" + (": no difference shown" if row["undecided"] else ""),
         )
@@ -268,19 +269,15 @@ def closing_lines(page: Json, report: str) -> list[str]:
 
 def _row(a: Advice) -> Json:
     cell = a.cell
-
-    def cost(share: float | None) -> Json:
-        # A launch that is indistinguishable from the fastest is no worse.
-        return cost_cell(share) | ({"bad": False} if a.undecided else {})
-
     boundary = [part.split(" ") for part in a.boundary.split(", ") if part and not a.undecided]
     half = (cell["bandwidth_high_gbs"] - cell["bandwidth_low_gbs"]) / 2 / cell["bandwidth_gbs"]
     in_cache = cost_cell(a.in_cache.cost if a.in_cache else None) | {"instead": ""}
     if a.in_cache and in_cache["bad"]:
         in_cache["instead"] = launch_words(a.in_cache.best, a.axes, named=False)
+    use = launch_words(cell, a.axes, named=False)
     return {
         "dtype": a.group["dtype"],
-        "use": launch_words(cell, a.axes, named=False),
+        "use": f"any of the {a.candidates}" if a.undecided else use,
         "undecided": a.undecided,
         "boundary": " ".join(
             f"{axis.removeprefix('block_')}\u00a0{ARROWS[way]}" for axis, way in boundary
@@ -292,17 +289,18 @@ def _row(a: Advice) -> Json:
         "half_width": percent(half),
         "share": "—" if a.of_peak is None else a.of_peak.text,
         "tied": f"{a.tied} of {a.candidates}",
-        "defaults": {name: cost(a.defaults.get(name)) for name in DEFAULT_BLOCKS},
-        "worst": cost(a.worst if a.candidates > 1 else None),
+        "defaults": {name: cost_cell(a.defaults.get(name)) for name in DEFAULT_BLOCKS},
+        "worst": f"{significant(a.worst)} ×" if a.candidates > 1 else "—",
         "in_cache": in_cache,
     }
 
 
-def cost_cell(cost: float | None) -> Json:
-    """``{"text": "+6.8 %", "bad": True}``; from the double time on ``2.3 ×``; unknown is a dash."""
-    if cost is None:
-        return {"text": "—", "bad": False}
-    if cost >= 1:
-        return {"text": f"{significant(1 + cost, 2)} ×", "bad": True}
-    text = "0 %" if abs(cost) < 5e-4 else f"{'+' if cost > 0 else '−'}{percent(abs(cost))}"
-    return {"text": text, "bad": cost >= GOOD_ENOUGH}
+def cost_cell(cost: Cost | None) -> Json:
+    """``+6.8 %`` and ``± 0.2 %``; ``none`` where the interval holds 0, a dash if unknown."""
+    if cost is None or not cost.sure:
+        return {"text": "—" if cost is None else "none", "half": "", "bad": False}
+    return {
+        "text": f"+{percent(cost.value)}",
+        "half": f"±\u00a0{percent((cost.high - cost.low) / 2, 1)}",
+        "bad": cost.value >= GOOD_ENOUGH,
+    }

@@ -9,6 +9,7 @@ import pandas as pd
 
 from ..analysis.fastest import params_text
 from ..core.display import joined, number, percent, seconds, significant
+from ..core.space import in_order
 from ..model.form import PARAMETERS
 from ..model.limits import CountedCells, CountedLimit
 from ..model.partition import fit_partitions
@@ -84,7 +85,7 @@ def _row(why: Json, device: str, names: Namer, counted: CountedLimit | None) -> 
     return {
         "kernel": why["kernel"],
         "type": why["dtype"],
-        "launch": f"{params_text(why['params'], sorted(why['params']))}, {why['variant']}",
+        "launch": f"{params_text(why['params'], in_order(why['params']))}, {why['variant']}",
         "size": names.size({**why, "device_name": device}),
         "measured": significant(why["measured_gbs"]),
         "predicted": significant(why["predicted_gbs"]),

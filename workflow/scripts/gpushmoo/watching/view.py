@@ -29,7 +29,7 @@ from ..core.errors import UserError
 from ..core.paths import RESULTS
 from ..core.run_plan import PLAN_FILE, RunPlan, SweepPlan
 from ..core.schema import METADATA_KEY, is_axis
-from ..core.space import TIMING_MODES, TYPICAL, most_values, space_of
+from ..core.space import TIMING_MODES, TYPICAL, in_order, most_values, space_of
 from ..measuring.progress import LiveCell, duration, live_path, read_live
 from ..storage.wholefile import DamagedFileError, read_json
 
@@ -257,18 +257,18 @@ def _left_s(
     `works` has the shards of each sweep. Cells of a sweep that has none yet take the mean of the
     sweeps that have. Seconds of shards become those of the run by how long both took so far.
     """
-    fresh = [[w for w in shards if w.done > 0] for shards in works]
-    done, spent = (sum(getattr(w, n) for s in fresh for w in s) for n in ("done", "seconds"))
-    telling = done > _TELLING * state.planned and state.quiet_s < QUIET_S
-    if telling and spent > 0 and state.begun_at is not None:
-        rates = [sum(w.seconds for w in s) / sum(w.done for w in s) if s else None for s in fresh]
+    done = [sum(work.done for work in shards) for shards in works]
+    spent = [sum(work.seconds for work in shards) for shards in works]
+    telling = sum(done) > _TELLING * state.planned and state.quiet_s < QUIET_S
+    if telling and sum(spent) > 0 and state.begun_at is not None:
+        rates = [s / n if n else None for s, n in zip(spent, done, strict=True)]
         usual = fmean(rate for rate in rates if rate is not None)
         left_s = sum(
-            w.left * (usual if rate is None else rate)
+            work.left * (usual if rate is None else rate)
             for rate, shards in zip(rates, works, strict=True)
-            for w in shards
+            for work in shards
         )
-        return left_s * (now - state.begun_at) / spent
+        return left_s * (now - state.begun_at) / sum(spent)
     left = state.planned - state.done
     backend = next((str(sweep.params["backend"]) for _, _, sweep in _planned_sweeps(plan)), "")
     if not state.labels or backend not in BACKENDS:
@@ -381,7 +381,8 @@ def _sweeps(state: RunState, shown: SweepState | None, room: int, width: int) ->
 
 
 def _launch(cell: LiveCell) -> str:
-    return ", ".join(f"{axis}={value}" for axis, value in cell.params.items()) or "no parameter"
+    named = (f"{axis}={cell.params[axis]}" for axis in in_order(cell.params))
+    return ", ".join(named) or "no parameter"
 
 
 def _group_words(cell: LiveCell) -> str:

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.space import Problem
+from ..core.space import BLOCK_AXES, Problem
 from .user_code import guard_methods, instance_fault
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ EACH = frozenset({"dtype", "size", "cache_state"})
 
 # With fewer sizes a table shows as much as a figure of bandwidth over the bytes touched.
 FEWEST_SIZES = 4
-_BLOCK_AXES = frozenset({"block_x", "block_y", "block_z"})
 
 
 @dataclass(frozen=True)
@@ -147,12 +146,12 @@ class HeatMap(View):
 
     def is_block_shape(self) -> bool:
         """Whether the axes are two sides of a block."""
-        return {self.x, self.y} <= _BLOCK_AXES
+        return {self.x, self.y} <= set(BLOCK_AXES)
 
     def units(self) -> tuple[str | None, str | None]:
         """The units of `x` and `y`, in the plural; None if unknown."""
         named = ((self.x, self.x_unit), (self.y, self.y_unit))
-        x, y = (unit or ("threads" if axis in _BLOCK_AXES else None) for axis, unit in named)
+        x, y = (unit or ("threads" if axis in BLOCK_AXES else None) for axis, unit in named)
         return x, y
 
 

@@ -14,16 +14,20 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import PercentFormatter
 
-from ..analysis.best import BLOCK_AXES, DEFAULT_BLOCKS, tied_best
-from ..core.display import joined, percent, percent_range
+from ..analysis.best import DEFAULT_BLOCKS, cost_of, tied_best
+from ..core.display import gbs, percent, percent_range
 from ..core.schema import FAULTS, LIMITS, Status
+from ..core.space import BLOCK_AXES
 from ..model.form import LIMITS as MODEL_LIMITS
 from ..workloads.views import FigureData, HeatMap
 from .style import OKABE_ITO, PAGE_WIDTH, apply_style, save, sns, subject
 
 _LIMIT, _FAULT = "#d9d9d9", "#D55E00"
 _MAP = "viridis"
+# Shares of a panel's best between which its colours lie; what is below is as dark.
+_SCALE = Normalize(0.5, 1.0)
 # Panels side by side, and inches of a row of them, of which all must leave room for the caption.
 # With the maps of limits rows are lower, so that a page has room for two figures.
 _MOST_COLUMNS = 4
@@ -47,8 +51,8 @@ Panels = Mapping[str, pd.DataFrame]
 def draw(view: HeatMap, data: FigureData, svg: Path) -> None:
     """Draw the view `HeatMap`: a map for each element type, of its fastest variant.
 
-    The maps share one colour scale in GB/s. Variants in ``controls`` move other bytes than the
-    rest and are not ranked with it. With a model of the device, maps of what binds stand below.
+    Each map is scaled to its own best. Variants in ``controls`` move other bytes than the rest and
+    are not ranked with it. With a model of the device, maps of what binds stand below.
     """
     apply_style()
     panels = fastest_variants(data.cells, data.dtypes, data.controls)
@@ -100,8 +104,8 @@ def draw_panels(
     """Draw maps on an empty `figure`, without a title, in the current style.
 
     Cells over a limit are grey, faults carry a cross, tied best cells a dot (or, where they are
-    many, an outline) and the fastest a ring. The usual blocks are marked where they were swept.
-    `limits` are cells with the column ``limit``: as many maps of that follow.
+    many, an outline) and the fastest a ring. The usual blocks are marked where they were swept,
+    with what they cost. `limits` are cells with the column ``limit``: as many maps of that follow.
     """
     every = pd.concat(list(panels.values()))
     columns = min(_MOST_COLUMNS, len(panels))
@@ -113,11 +117,9 @@ def draw_panels(
     figure.set_size_inches(width, 0.75 + min(inches * all_rows, _MOST_HEIGHT))
     axes = figure.subplots(all_rows, columns, squeeze=False, sharex=True, sharey=True)
     above, below = axes[:rows], axes[rows:]
-    top = every.loc[every["status"] == Status.OK, "bandwidth_gbs"].max()
-    norm = Normalize(0.0, 1.0 if pd.isna(top) else float(top))
     for ax, (title, cells) in zip(above.flat, panels.items(), strict=False):
-        _panel(ax, cells, view.x, view.y, norm)
-        ax.set_title(title.replace(", ", "\n"), fontsize=8)
+        _panel(ax, cells, view.x, view.y)
+        ax.set_title(_title(title, cells, view), fontsize=8)
     if limits is not None:
         for ax, cells in zip(below.flat, panels.values(), strict=False):
             _limits_panel(ax, cells, limits, view.x, view.y)
@@ -133,25 +135,28 @@ def draw_panels(
         ax.tick_params(labelbottom=True)
     for ax in axes[:, 0]:
         ax.set_ylabel(y_label)
-    colours = plt.cm.ScalarMappable(norm, _MAP)
-    bar = figure.colorbar(colours, ax=above, shrink=0.9, pad=0.02, aspect=25)
-    bar.set_label("GB/s, read + written", fontsize=8)
+    colours = plt.cm.ScalarMappable(_SCALE, _MAP)
+    bar = figure.colorbar(
+        colours, ax=above, shrink=0.9, pad=0.02, aspect=25, extend="min", format=PercentFormatter(1)
+    )
+    bar.set_label("of the panel's best", fontsize=8)
     handles = _legend(every, view.x, view.y, limits)
     ncols = min(len(handles), _MOST_HANDLES) if columns > 1 else 2
     figure.legend(handles=handles, loc="outside lower center", ncols=ncols, fontsize=7.5)
 
 
-def _panel(ax: Axes, cells: pd.DataFrame, x: str, y: str, norm: Normalize) -> None:
-    """Bandwidth over `x` and `y`, with marks."""
+def _panel(ax: Axes, cells: pd.DataFrame, x: str, y: str) -> None:
+    """Bandwidth over `x` and `y` as a share of the best, with marks."""
     xs, ys = (np.sort(cells[axis].unique()) for axis in (x, y))
     ok = cells[cells["status"] == Status.OK]
-    left_out = cells[cells["status"] == Status.UNPROPOSED].assign(bandwidth_gbs=0.0)
+    ok = ok.assign(share=ok["bandwidth_gbs"] / ok["bandwidth_gbs"].max())
+    left_out = cells[cells["status"] == Status.UNPROPOSED].assign(share=0.0)
     ax.set_facecolor(_LIMIT)
     ax.set(xlim=(0, len(xs)), ylim=(len(ys), 0))
     for part, colours in ((ok, _MAP), (left_out, ["white"])):
         if len(part):
-            grid = part.pivot_table(values="bandwidth_gbs", index=y, columns=x, aggfunc="max")
-            _shade(ax, grid.reindex(index=ys, columns=xs), colours, norm)
+            grid = part.pivot_table(values="share", index=y, columns=x, aggfunc="max")
+            _shade(ax, grid.reindex(index=ys, columns=xs), colours, _SCALE)
     ax.invert_yaxis()
     # The middle of each value's row or column.
     column, row = ({v: k + 0.5 for k, v in enumerate(values)} for values in (xs, ys))
@@ -161,10 +166,45 @@ def _panel(ax: Axes, cells: pd.DataFrame, x: str, y: str, norm: Normalize) -> No
     places = [(column[px], row[py]) for px, py in zip(tied[x], tied[y], strict=True)]
     _mark_tied(ax, places, (len(ys), len(xs)))
     for at in _usual(cells, x, y).values():
-        _mark(ax, [(column[at[0]], row[at[1]])], marker="P", s=26, c="white")
+        place = column[at[0]], row[at[1]]
+        _mark(ax, [place], marker="P", s=26, c="white")
+        here = ok[(ok[x] == at[0]) & (ok[y] == at[1])]
+        if len(here):
+            cost = cost_of(here.loc[here["median_s"].idxmin()], tied.iloc[0])
+            if cost.sure:
+                _write(ax, f"+{percent(cost.value)}", place, len(xs))
     for face, size, line in (("white", 70, 2.6), ("black", 70, 1.1)):
         _mark(ax, places[:1], s=size, facecolors="none", edgecolors=face, linewidths=line)
     _ticks(ax, xs, ys)
+
+
+def _title(title: str, cells: pd.DataFrame, view: HeatMap) -> str:
+    """A panel's title with the fastest launch, or any where all are tied, and its GB/s."""
+    lines = title.split(", ")
+    tied, measured = tied_best(cells), int((cells["status"] == Status.OK).sum())
+    if len(tied):
+        best = tied.iloc[0]
+        launch = f"{int(best[view.x])} × {int(best[view.y])}"
+        use = f"any of the {measured}" if len(tied) == measured > 1 else launch
+        lines.append(f"{use}: {gbs(best['bandwidth_gbs'])}")
+    return "\n".join(lines)
+
+
+def _write(ax: Axes, words: str, place: tuple[float, float], columns: int) -> None:
+    """Write beside a mark, on the side that has more room."""
+    left = place[0] > 0.7 * columns
+    ax.annotate(
+        words,
+        place,
+        (-5 if left else 5, 3),
+        textcoords="offset points",
+        ha="right" if left else "left",
+        fontsize=6.5,
+        bbox={"facecolor": "white", "alpha": 0.8, "pad": 0.8, "linewidth": 0},
+        zorder=4,
+        # Panels keep their widths.
+        in_layout=False,
+    )
 
 
 def _limits_panel(ax: Axes, cells: pd.DataFrame, limits: pd.DataFrame, x: str, y: str) -> None:
@@ -237,7 +277,7 @@ def _legend(
         dot("o", 3.5, "white", "tied with it"),
     ]
     if usual := _usual(cells, x, y):
-        handles.append(dot("P", 5, "white", ", ".join(usual)))
+        handles.append(dot("P", 5, "white", f"{', '.join(usual)}, and its cost"))
     statuses = set(cells["status"])
     if statuses & {s.value for s in LIMITS}:
         handles.append(Patch(fc=_LIMIT, ec="#999999", label="not possible"))
@@ -251,24 +291,21 @@ def _legend(
 
 
 def _caption(panels: Panels, view: HeatMap, limits: pd.DataFrame | None) -> str:
-    """The finding: where the fastest lie, how many come close, what the slowest reach."""
-    fastest, close, slowest = [], [], []
-    for title, cells in panels.items():
+    """The finding: how many come close to the fastest, what the slowest reach."""
+    close, slowest = [], []
+    for cells in panels.values():
         ok = cells[cells["status"] == Status.OK]
         if ok.empty:
             continue
-        best = ok.loc[ok["bandwidth_gbs"].idxmax()]
-        share = ok["bandwidth_gbs"] / best["bandwidth_gbs"]
-        fastest.append(f"{int(best[view.x])} × {int(best[view.y])} ({title})")
+        share = ok["bandwidth_gbs"] / ok["bandwidth_gbs"].max()
         close.append(float((share >= 1 / (1 + CLOSE)).mean()))
         slowest.append(float(share.min()))
-    if not fastest:
+    if not close:
         return "No valid cell."
     points = "shapes" if "shape" in over_words(view) else "points"
     text = (
-        f"Fastest: {joined(fastest)}. {percent_range(close)} of the {points} take at most "
-        f"{percent(CLOSE)} more time, and the slowest reach {percent_range(slowest)} of the "
-        "bandwidth"
+        f"{percent_range(close)} of the {points} take at most {percent(CLOSE)} more time than the "
+        f"fastest, and the slowest reach {percent_range(slowest)} of its bandwidth"
     )
     if limits is None:
         return f"{text}."

@@ -42,4 +42,5 @@ def opened(context: Any, file: Path, fragment: str = "") -> Any:
     tab = context.new_page()
     tab.goto(f"{file.as_uri()}{fragment}")
     tab.wait_for_selector("html[data-ready]:not([data-busy])")
+    tab.evaluate("document.getElementById('more')?.setAttribute('open', '')")
     return tab

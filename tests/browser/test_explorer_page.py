@@ -348,8 +348,8 @@ def test_machine_code_is_that_of_the_version_that_the_compiled_axes_name(
 ) -> None:
     recorded = ROOT / "reports" / "reference" / "nvidia-h200-gallery" / "transpose" / "float"
     tab = opened(context, explore(recorded, out=place / "recorded.html"))
-    go(tab, "#variant=tile&kernel=transpose&cell=PAD:1,ROWS:4,TILE:32,block_x:32")
-    assert tab.inner_text("#cell .params") == "PAD 1, ROWS 4, TILE 32, block_x 32"
+    go(tab, "#variant=tile&kernel=transpose&cell=block_x:32,PAD:1,ROWS:4,TILE:32")
+    assert tab.inner_text("#cell .params") == "block_x 32, PAD 1, ROWS 4, TILE 32"
     facts = tab.inner_text("#cell .code")
     assert "-DPAD=1 -DROWS=4 -DTILE=32" in facts
     assert re.search("transpose_tile: [0-9]+ registers, no spills; .* shared load", facts)

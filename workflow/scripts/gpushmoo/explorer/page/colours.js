@@ -1,8 +1,8 @@
-// Colours of the map: cividis, which readers of any colour vision see as one rising scale.
+// Colours of the map: viridis, as in the report's figures.
 
 const STOPS = [
-  [0, 34, 78], [8, 51, 112], [53, 69, 108], [79, 87, 108], [102, 105, 112], [125, 124, 120],
-  [148, 142, 119], [174, 163, 113], [200, 184, 102], [229, 207, 82], [254, 232, 56],
+  [68, 1, 84], [72, 36, 117], [65, 68, 135], [53, 95, 141], [42, 120, 142], [33, 145, 140],
+  [34, 168, 132], [68, 191, 112], [122, 209, 81], [189, 223, 38], [253, 231, 37],
 ];
 
 /** The colour at `share` of the scale, 0 to 1, as red, green and blue. */

@@ -98,13 +98,18 @@ function filterFields(seen, choice, update) {
 /** Draw the controls anew, with the focus where it was. `update(change)` is told of choices. */
 export function drawControls(form, sets, seen, choice, update) {
   const focused = form.contains(document.activeElement) ? document.activeElement.id : null;
-  const rows = [["Group", groupFields(sets, choice, update)]];
-  if (seen !== null) {
-    rows.push(["Axes and colour", [...axisFields(seen, choice, update), ...colourFields(seen, choice, update)]]);
-    rows.push(["Only show", filterFields(seen, choice, update)]);
-  }
-  form.replaceChildren(
-    ...rows.map(([legend, fields]) => make("fieldset", {}, make("legend", { class: "unseen" }, legend), ...fields)),
-  );
+  const row = (legend, fields) => make("fieldset", {}, make("legend", { class: "unseen" }, legend), ...fields);
+  // What is folded stays as the reader left it; a filter that is set is seen.
+  const open = document.getElementById("more")?.open || Boolean(choice.threads || choice.only || choice.near || choice.fix);
+  const more = seen === null ? [] : [
+    make(
+      "details",
+      { id: "more", open },
+      make("summary", {}, "Axes, colour, filters"),
+      row("Axes and colour", [...axisFields(seen, choice, update), ...colourFields(seen, choice, update)]),
+      row("Only show", filterFields(seen, choice, update)),
+    ),
+  ];
+  form.replaceChildren(row("Group", groupFields(sets, choice, update)), ...more);
   if (focused) document.getElementById(focused)?.focus();
 }

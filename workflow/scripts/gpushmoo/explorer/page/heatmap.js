@@ -10,11 +10,15 @@ const FONT = "12px system-ui, sans-serif";
 // Cells that a filter leaves out stay as a shade.
 const FAINT = 0.16;
 
-/** The map's range of values: of all verified cells of the group, so that filters move no colour. */
+/**
+ * The map's range of values: of all verified cells of the group, so that filters move no colour. Where more
+ * is better it begins at half of the best, as in the report; what is less is as dark.
+ */
 export function rangeOf(map) {
   const values = map.rows().map((row) => map.values[row]).filter(Number.isFinite);
   if (values.length === 0) return [NaN, NaN];
-  return [Math.min(...values), Math.max(...values)];
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  return [map.fromHalf && map.scale === "linear" ? Math.max(least, most / 2) : least, most];
 }
 
 /** One map. `onPoint(row, event)` is told what the pointer is over, `onPick(row)` what is clicked. */
@@ -30,7 +34,7 @@ export class HeatMap {
     this.over.addEventListener("click", (event) => at(event) !== null && onPick(at(event)));
   }
 
-  /** Show `map`: seen, points (a Grid), values, scale. */
+  /** Show `map`: seen, points (a Grid), values, scale, fromHalf. */
   draw(map) {
     this.map = map;
     map.rows = () => map.seen.all.filter((row) => map.seen.part.status(row) === "ok");

@@ -10,6 +10,7 @@ export function scaleBar(map, quantity, choice) {
   const middle = choice.scale === "log" && map.low > 0 ? Math.sqrt(map.low * map.high) : (map.low + map.high) / 2;
   const label = `${quantity.label}${quantity.unit ? `, ${quantity.unit}` : ""}`;
   const ends = [map.low, middle, map.high].map((v) => make("span", {}, quantity.bare(v)));
+  if (map.fromHalf && choice.scale === "linear") ends[0].prepend("≤ ");
   return make(
     "div",
     { class: "scale" },

@@ -211,6 +211,7 @@ function drawMap(frame, figure, seen, i) {
     points: page.points[i],
     values: quantity.of(seen),
     scale: choice.scale,
+    fromHalf: quantity.fromHalf,
   });
   figure.append(scaleBar(map.map, quantity, choice));
   page.maps[i] = map;

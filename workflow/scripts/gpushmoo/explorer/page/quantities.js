@@ -2,11 +2,12 @@
 
 import * as numbers from "explorer/numbers.js";
 
-/** Name, heading, the value of a row, and its text. Greater is brighter. */
+/** Name, heading, the value of a row, and its text. Greater is brighter; `fromHalf`: see `rangeOf`. */
 export const QUANTITIES = {
   bandwidth: {
     label: "Bandwidth",
     unit: "GB/s",
+    fromHalf: true,
     of: (seen) => seen.part.numbers("bandwidth_gbs"),
     text: numbers.gbs,
     bare: (v) => numbers.significant(v, 4),
@@ -21,6 +22,7 @@ export const QUANTITIES = {
   best: {
     label: "Share of the best",
     unit: "%",
+    fromHalf: true,
     of: (seen) => {
       const speed = seen.part.numbers("bandwidth_gbs");
       const shares = new Float64Array(speed.length).fill(NaN);
@@ -33,6 +35,7 @@ export const QUANTITIES = {
   copy: {
     label: "Over the runtime’s own copy",
     unit: "×",
+    fromHalf: true,
     of: (seen) => seen.part.numbers("vs_memcpy"),
     text: (v) => `${numbers.significant(v)} ×`,
     bare: (v) => numbers.significant(v, 3),

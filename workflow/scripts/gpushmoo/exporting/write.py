@@ -160,7 +160,7 @@ def _about(run: str, measured_by: Mapping[str, Any]) -> list[str]:
         f"Measured with {requirements}.",
         "Of launches statistically tied with the fastest, one that is as fast at all sizes was",
         "taken, where there is one. GB/s = 10^9 bytes read and written in a second, with the 95 %",
-        "interval of what another run may find, or of one run where there was one repeat. Longer by",
+        "interval of what another run may find, or of that run where it has one repeat. Longer by",
         "how much: with an interval, and how sure that is at least. In cache: all bytes fit the",
         "device's last cache; in memory: they are at least four times as many. Made by a program:",
         "change the measurement, not this file.",

@@ -32,6 +32,7 @@ from gpushmoo.core.errors import DeviceLostError
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import USUAL, Cell, Problem, ShardSpace
 from gpushmoo.devices.base import Reading
+from gpushmoo.measuring.buffers import _hint
 from gpushmoo.measuring.builds import build_variants, plan_cells
 from gpushmoo.measuring.events import (
     Began,
@@ -582,3 +583,17 @@ def test_a_wrong_word_is_named_with_its_place_and_values() -> None:
     lazy = measure_cells(FakeDevice(faults=[Fault(cell_tag(FIRST), "run", 0, "lazy")]), [FIRST])
     said = r"the first at \[0, 0\]: .* found nan \(never written\)$"
     assert re.search(said, str(lazy[FIRST].message))
+
+
+@pytest.mark.parametrize(
+    ("due", "got", "hint"),
+    [
+        (np.float32(249.47139), np.float32(249.47137), "rounding? fused multiply-add?"),
+        (np.float32(1.0), np.float32(1.1), ""),
+        (np.float64(1.0), np.float64("nan"), ""),
+        (np.int32(1034), np.int32(1033), "added to an output that nothing had cleared?"),
+        (np.uint8(7), np.uint8(8), "rounding? fused multiply-add?"),
+    ],
+)
+def test_a_wrong_value_says_what_it_looks_like(due: Any, got: Any, hint: str) -> None:
+    assert _hint(got, due).strip(" ()") == hint

@@ -407,7 +407,7 @@ def dots(record: Record, claims: Claims) -> dict[str, Any]:
 
 def _printed(claims: Claims) -> dict[str, Any]:
     """Our variant over the document's own program, within one process: logarithms of the ratios."""
-    text = (REFERENCE / "nvidia-h200/benchmarks/printed.json").read_text(encoding="utf-8")
+    text = (REFERENCE / "speed/nvidia-h100/printed.json").read_text(encoding="utf-8")
     read = json.loads(text)
     pairs: dict[tuple[str, str], list[Any]] = {}
     for group in read["compared"]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import importlib
+import runpy
 from importlib.util import find_spec
 
 from conftest import ROOT
+from gpushmoo.interactive.shell import _parser
 
 
 def test_what_instruments_import_from_the_library_is_there() -> None:
@@ -22,3 +24,8 @@ def test_what_instruments_import_from_the_library_is_there() -> None:
                 ]
                 missing += [f"{path.name}: {node.module}.{name}" for name in names]
     assert missing == []
+
+
+def test_the_command_that_is_timed_is_one() -> None:
+    timed = runpy.run_path(str(ROOT / "experiments/benchmarks/fixed_cost.py"))["SHELL"]
+    assert _parser().parse_args(timed[3:]).sizes == [2048]

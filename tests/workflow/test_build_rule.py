@@ -75,6 +75,6 @@ def test_a_run_loads_what_it_built_and_a_changed_kernel_measures(bare: Project) 
     assert read_shard(next(cells.rglob("*.parquet")))[1].keys().isdisjoint({"compiled_here"})
 
     source = bare.root / "kernels/copy2d_coalesced/kernel.cl"
-    source.write_text(source.read_text() + "\n// A remark.\n")
+    source.write_text(source.read_text() + "\n#define NEW 1\n")
     jobs = bare.plan("cells", config=config)
     assert (jobs["build_kernel"], jobs["measure"]) == (1, 1)

@@ -36,8 +36,9 @@ def test_changed_code_remakes_what_it_is_behind_and_docstrings_nothing(project: 
         file = project.root / module
         assert file.read_text().startswith('"""')
         file.write_text(file.read_text().replace('"""', '"""Mended. ', 1) + "\n# A remark.\n")
+    append(project, kernel / "kernel.cl", "\n// A remark.\n")
     # Measured by OpenCL.
-    append(project, kernel / "kernel.cu", "\n// A remark.\n")
+    append(project, kernel / "kernel.cu", "\n#define NEW 1\n")
     assert project.plan() == {}
     # Each change on top of those before.
     ends = {"report", "verdict", "all"}
@@ -48,7 +49,7 @@ def test_changed_code_remakes_what_it_is_behind_and_docstrings_nothing(project: 
     jobs = project.plan()
     assert {"peak", "best", "figure", "explorer", *ends} <= set(jobs)
     assert not {"measure", "repeat", "simulate"} & set(jobs)
-    append(project, kernel / "kernel.cl", "\n// A remark.\n")
+    append(project, kernel / "kernel.cl", "\n#define NEW 1\n")
     assert project.plan()["measure"] == 2
     append(project, ROUNDS, "\n_NEW = 1\n")
     assert project.plan()["measure"] == 4

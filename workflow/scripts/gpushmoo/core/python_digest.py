@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 # Where a name stands in a statement tells whether it is read or bound; `u""` is `""`.
 _TELLS_NOTHING = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
 
 
-def python_digest(source: bytes, left_out: Collection[str] = ()) -> bytes:
+@lru_cache
+def python_digest(source: bytes, left_out: frozenset[str] = frozenset()) -> bytes:
     """SHA-256 of a module's code, see `tree_digest`; of what is no Python as it stands.
 
     Attributes of classes that are called as in `left_out`, set by a plain assignment and read
@@ -21,7 +23,7 @@ def python_digest(source: bytes, left_out: Collection[str] = ()) -> bytes:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return hashlib.sha256(source).digest()
-    names = set(left_out) - set(_read_names(tree))
+    names = left_out.difference(_read_names(tree))
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             node.body = [item for item in node.body if not _sets(item) & names]

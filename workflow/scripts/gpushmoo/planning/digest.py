@@ -107,9 +107,9 @@ def _module_files(name: str, folders: Folders) -> list[Path]:
     for folder in folders:
         if _names_in(folder).isdisjoint((parts[0], f"{parts[0]}.py")):
             continue
-        bases = [folder.joinpath(*parts[:n]) for n in range(1, len(parts) + 1)]
-        files = [path for b in bases for path in (b / "__init__.py", b.with_suffix(".py"))]
-        if present := [path for path in files if path.is_file()]:
+        bases = (os.path.join(folder, *parts[:n]) for n in range(1, len(parts) + 1))
+        files = (name for base in bases for name in (f"{base}/__init__.py", f"{base}.py"))
+        if present := [Path(name) for name in files if os.path.isfile(name)]:
             return present
     return []
 

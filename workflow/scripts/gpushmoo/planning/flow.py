@@ -15,8 +15,6 @@ from ..core.paths import RESULTS, ROOT, cache_folder
 from ..core.run_plan import PLAN_FILE, RunPlan
 from ..devices.select import DeviceChoice, resolve
 from ..storage.packed import unpacked
-from ..studies.counters import sampled_kernels
-from ..studies.sample import designed_sample
 from ..workloads.contract import Workload
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder
@@ -249,6 +247,9 @@ class Flow:
 
     def counters_params(self, wildcards: Any) -> dict[str, Any]:
         """What the job of the hardware counters depends on besides its code."""
+        from ..studies.counters import sampled_kernels
+        from ..studies.sample import designed_sample
+
         folders = sampled_kernels(designed_sample())
         return {"device": self.job_device, "kernels": self._digests(folders)}
 

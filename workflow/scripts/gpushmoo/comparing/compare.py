@@ -16,7 +16,7 @@ import pyarrow as pa
 from ..analysis.best import tied_best
 from ..analysis.fastest import params_texts
 from ..analysis.statistics import ChangeEstimate, Spreads
-from ..core.display import significant
+from ..core.display import number_of, significant
 from ..core.errors import UserError
 from ..core.schema import GROUP, PARAMS, Flag, Group, Number, Small, Status, Table, Text, Whole
 from ..storage.store import read_table, write_parquet
@@ -209,7 +209,7 @@ class Comparison:
         if slow:
             whose = "group's best" if n == 1 else "groups' bests"
             return f"{slow} of {n} {whose} got slower by more than {bound}."
-        return f"Of {n} groups no best surely got slower by more than {bound}."
+        return f"Of {number_of(n, 'group')} no best surely got slower by more than {bound}."
 
     def counts(self) -> list[tuple[str, list[int]]]:
         """How many groups' bests, groups and cells have each of VERDICTS."""

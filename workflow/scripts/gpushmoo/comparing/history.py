@@ -24,7 +24,7 @@ import pandas as pd
 import pyarrow as pa
 
 from ..analysis.fastest import params_texts
-from ..core.display import kind_words, significant
+from ..core.display import kind_words, number_of, significant
 from ..core.paths import NoOtavaError, find_otava
 from ..core.schema import GROUP, PARAMS, Group, Number, Small, Text, Time
 from ..storage.store import read_metadata, read_table, write_parquet
@@ -146,7 +146,7 @@ class History:
         changed = len(self.bests.drop_duplicates(list(GROUP)))
         bound = percent(self.delta, sign=False)
         if not changed:
-            return f"Of {n} groups no best changed by {bound} or more."
+            return f"Of {number_of(n, 'group')} no best changed by {bound} or more."
         counts = self.bests["cause"].value_counts()
         causes = ", ".join(f"{cause}: {count}" for cause, count in counts.items())
         whose = "group's best" if n == 1 else "groups' bests"

@@ -7,6 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 
+def number_of(n: int, what: str) -> str:
+    """``1 group``, ``2 groups``."""
+    return f"{n} {what}{'s' * (n != 1)}"
+
+
 def gbs(value: float) -> str:
     """``12.3 GB/s``: three significant digits, without an exponent."""
     return f"{significant(value)} GB/s"

@@ -19,7 +19,7 @@ import pandas as pd
 from .. import __name__ as library
 from ..comparing.verdicts import LEAST_BLOCKS, block_changes, judged, paired_change
 from ..core.backends import AUTO
-from ..core.display import one_line
+from ..core.display import number_of, one_line
 from ..core.schema import Status
 from ..core.space import TYPICAL, asks_the_device, most_values
 from ..devices.base import DeviceInfo
@@ -306,7 +306,8 @@ class ABTest:
         counted += [f"{n} {status}" for status, n in sorted(failed.items())]
         beyond = int(self.cells["beyond"].sum())
         more = f"; of {beyond} pairs B is slower by more than that" if beyond else ""
-        return f"{len(self.cells)} pairs: {', '.join(counted)} (at {self.threshold:.3g}){more}."
+        pairs = number_of(len(self.cells), "pair")
+        return f"{pairs}: {', '.join(counted)} (at {self.threshold:.3g}){more}."
 
     def _group_lines(self) -> Iterator[str]:
         for group in self.groups.to_dict("records"):

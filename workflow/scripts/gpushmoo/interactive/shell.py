@@ -213,26 +213,37 @@ def report(result: Sweep) -> str:
     best = result.best
     parts = [repr(result).strip("<>") + "."]
     several = best["timing_mode"].nunique() > 1
+    # Then an interval says nothing of another run.
+    alone = result.cells["repeat_medians_s"].str.len().max() < 2
     for _, group in best.groupby(list(GROUP), sort=False):
         top = group.iloc[0]
         kind = f"{kind_words(top['timing_mode'])}, " if several else ""
         parts.append(
             f"\n{top['dtype']}, {top['variant']}, {top['height']} x {top['width']}, "
             f"{top['cache_state']}, {kind}{top['device_name']}: "
-            f"{top['tied']} of {top['candidates']} are statistically tied with the fastest"
+            f"{_tied_words(top['tied'], top['candidates'])}"
         )
-        parts.append(_table(group.head(_MOST_ROWS)))
+        parts.append(_table(group.head(_MOST_ROWS), alone))
     if best.empty:
         parts += dict.fromkeys(result.cells["message"].dropna())
     return "\n".join(parts)
 
 
-def _table(group: DataFrame) -> str:
+def _tied_words(tied: int, candidates: int) -> str:
+    if tied == candidates > 1:
+        return f"any of the {candidates} will do, all are statistically tied"
+    if tied == 1:
+        return f"the fastest of {candidates}, statistically tied with none"
+    return f"{tied} of {candidates} are statistically tied with the fastest"
+
+
+def _table(group: DataFrame, alone: bool) -> str:
     place = list(group.columns).index("threads_per_block")
     shown = group[list(group.columns)[len(GROUP) : place]].copy()
     bounds = zip(group["bandwidth_low_gbs"], group["bandwidth_high_gbs"], strict=True)
     shown["GB/s"] = [f"{value:.4g}" for value in group["bandwidth_gbs"]]
-    shown["95 % interval"] = [f"{low:.4g} to {high:.4g}" for low, high in bounds]
+    heading = "95 %, this run" if alone else "95 % interval"
+    shown[heading] = [f"{low:.4g} to {high:.4g}" for low, high in bounds]
     shown["of the copy"] = [
         f"{100 * share:.0f} %" if share == share else "" for share in group["vs_memcpy"]
     ]

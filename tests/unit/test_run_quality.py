@@ -195,10 +195,11 @@ def test_what_was_measured_once_says_so() -> None:
 
 
 def test_a_budget_says_what_it_bought_and_whether_more_would_help() -> None:
-    bands = {"gbs": [100.0], "low_gbs": [96.0], "high_gbs": [104.0]}
+    bands = {"gbs": [100.0, 1.0], "low_gbs": [96.0, 0.1], "high_gbs": [104.0, 1.9]}
     best = pd.DataFrame(bands).add_prefix("bandwidth_")
+    best = best.assign(is_fastest=True, kernel=["k", "fed"])
     jobs = [{"measuring": {"seconds": s, "budget": 10.0}} for s in (4.0, 12.0)]
-    (said,) = budget_finding(jobs, best)
+    (said,) = budget_finding(jobs, best, ["fed"])
     assert "took 16 s; measure.budget allows 20 s, and 1 of 2 jobs spent" in said
     assert "known to ± 4.0 %" in said
     assert "more would change nothing" in budget_finding(jobs[:1], best)[0]

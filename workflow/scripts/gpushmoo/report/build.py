@@ -199,7 +199,7 @@ def report_facts(
         "unsteady": method.unsteady_words(steady),
         "machine": [
             method.steadiness_finding(steady),
-            *method.budget_finding(provenance, best),
+            *method.budget_finding(provenance, best, spec["host_fed"]),
             *method.locked_clause(provenance),
             *method.searched_findings(provenance),
             *method.earlier_finding(provenance),

@@ -193,10 +193,13 @@ def _grouped(number: int) -> str:
     return f"{number:,}".replace(",", "\u202f")
 
 
-def budget_finding(provenance: Sequence[Json], best: pd.DataFrame) -> list[str]:
+def budget_finding(
+    provenance: Sequence[Json], best: pd.DataFrame, host_fed: Collection[str] = ()
+) -> list[str]:
     """What the budget of seconds bought, and what more would; nothing without a budget.
 
-    `best` are the tied cells of all groups. Of independent repeats, n times as many narrow an
+    `best` are the tied cells of all groups. Those of `host_fed` kernels are left out where there
+    are others: they are as noisy as the host. Of independent repeats, n times as many narrow an
     interval by the root of n.
     """
     jobs = [m for p in provenance if (m := p.get("measuring", {})).get("budget") is not None]
@@ -207,10 +210,12 @@ def budget_finding(provenance: Sequence[Json], best: pd.DataFrame) -> list[str]:
     words = f"Measuring took {took:.0f} s; measure.budget allows {budget:.0f} s"
     if not spent:
         return [f"{words}; no job needed its whole share, so more would change nothing."]
-    half = (best["bandwidth_high_gbs"] - best["bandwidth_low_gbs"]) / (2 * best["bandwidth_gbs"])
+    on_device = best[best["is_fastest"] & ~best["kernel"].isin(host_fed)]
+    known = best if on_device.empty else on_device
+    half = (known["bandwidth_high_gbs"] - known["bandwidth_low_gbs"]) / known["bandwidth_gbs"] / 2
     return [
         f"{words}, and {spent} of {len(jobs)} jobs spent their share. The fastest cells are known "
-        f"to ± {percent(half.median())}; four times the budget would about halve that."
+        f"to ± {percent(half.median())} (median); four times the budget would about halve that."
     ]
 
 

@@ -192,9 +192,9 @@ def test_a_race_keeps_the_fastest_and_drops_the_rest(seed: int) -> None:
     verdict = trial.planner.verdict()
     assert verdict.best == best
     assert RULE[0] <= trial.asked[best] <= RULE[1]
-    assert sorted(trial.asked.values())[count // 2] == SearchSettings().fewest
-    # Witnesses of the spread, both times below and above 0.1 ms.
-    assert 2 * WITNESSES <= sum(n >= RULE[0] for n in trial.asked.values()) < 3 * WITNESSES
+    assert sorted(trial.asked.values())[count // 4] == SearchSettings().fewest
+    # Witnesses of the spread.
+    assert sum(n >= RULE[0] for p, n in trial.asked.items() if times_s[p] > 1e-4) == WITNESSES
     assert (verdict.mode, verdict.better_probability) == ("race", None)
 
 

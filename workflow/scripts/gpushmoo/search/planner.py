@@ -35,7 +35,7 @@ LEAST_SPREAD = 1e-4
 # other processes may find them in another order. One recorded tied cell in 600 lies behind.
 NEAR = 0.03
 # In a race whose cells are measured in other processes, too.
-WITNESSES = 64
+WITNESSES = 128
 # When a cell is full: its fewest and most samples, and half of a narrow interval's relative width.
 FullRule = tuple[int, int, float]
 

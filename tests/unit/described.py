@@ -65,6 +65,11 @@ def workloads() -> dict[str, Workload]:
     return {name: load_kernel(ROOT / "kernels" / name).workload for name in AXES}
 
 
+@cache
+def describer() -> Describer:
+    return Describer(workloads(), code_paths(), FACTS)
+
+
 def cells() -> list[Cell]:
     """Every kernel's cells that a block has threads for."""
     variants = sorted({(kernel, variant) for kernel, _, variant, _ in code_paths()})
@@ -80,10 +85,10 @@ def cells() -> list[Cell]:
 
 def rows_of(cells: Iterable[Cell]) -> pd.DataFrame:
     """A row for each of `cells`: the group, the launch parameters and what the model takes."""
-    describer, rows = Describer(workloads(), code_paths(), FACTS), []
+    rows = []
     for cell in cells:
         warps = -(-workloads()[cell.kernel].launch(cell).threads // 32)
-        asked = describer.launch(cell, min(MOST_RESIDENT, RESIDENT_WARPS // warps), 20)
+        asked = describer().launch(cell, min(MOST_RESIDENT, RESIDENT_WARPS // warps), 20)
         assert not isinstance(asked, str), asked
         problem = {"height": cell.problem.height, "width": cell.problem.width}
         names = {n: getattr(cell, n) for n in (*GROUP[:3], "cache_state", "timing_mode")}

@@ -46,7 +46,7 @@ from gpushmoo.measuring.events import (
 from gpushmoo.measuring.process import WorkerGoneError, WorkerKilledError, WorkerSilentError
 from gpushmoo.measuring.rounds import ShardRun
 from gpushmoo.measuring.settings import TOGETHER, MeasureSettings, StoppingRule
-from gpushmoo.measuring.supervise import Supervisor
+from gpushmoo.measuring.supervise import LAUNCH_GRACE_S, Supervisor
 from gpushmoo.measuring.verify import CellSteps
 from gpushmoo.workloads.contract import BufferRef, CopyWorkload, Launch
 from gpushmoo.workloads.loader import KernelFolder
@@ -406,6 +406,8 @@ class FakeWorker:
     end: BaseException | None = None
 
     def hear(self, limit_s: float) -> Message:
+        # A launch has its own limit, and the way of its news this grace.
+        assert limit_s > LAUNCH_GRACE_S
         if self.told:
             return self.told.pop(0)
         raise self.end or AssertionError("asked after the end")

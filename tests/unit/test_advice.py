@@ -175,8 +175,9 @@ def test_a_share_of_the_peak_that_is_none_is_a_dash_and_said_why() -> None:
     )
     on_a_gpu = page_of(at(double=1.0, float=0.4), gbs, False)["above_peak"]
     assert "(a cache does both at once). In memory (1 of these)" in on_a_gpu
-    small = [group({(32, 8): 0.001}, side=1024)]
-    assert "In memory" not in page_of(small, 1.0, False)["above_peak"]
+    page = page_of([group({(32, 8): 0.001}, side=1024)], 1.0, False)
+    assert "In memory" not in page["above_peak"]
+    assert page["kernels"][0]["rows"][0]["worst"] == "—"
     assert page_of(at(double=1.0, float=0.499), gbs, True)["above_peak"] == ""
     # Without a measured peak a dash needs no reason.
     [cells] = at(float=1.0)
@@ -224,6 +225,9 @@ def test_findings_say_what_limits_and_what_the_cache_is_worth() -> None:
         "No launch brings k, float near what the device can do: its best reaches 50 % of the "
         "measured peak, so something else than memory limits it."
     )
+    # Four times as fast, and half of the gain counts.
+    [worth] = [f.worth for f in said if "type" in f.sentence]
+    assert worth == pytest.approx(1.5)
     said = advice_findings(advised(*at(double=0.5), peak=peaks(gbs)))
     assert not any("peak" in f.sentence for f in said)
     far = LARGE | {(64, 4): 1.05}

@@ -204,6 +204,7 @@ def test_a_page_that_fails_leaves_the_report_and_a_sentence_in_its_place(
     broken = {chapter["name"]: chapter["fault"] for chapter in found.facts["broken_chapters"]}
     assert set(broken) == set(faults)
     # As many as page one has room for.
+    assert found.facts["more_faults"] == len(broken) - len(found.facts["findings"])
     assert broken[f"{NAME}_0"] in found.facts["findings"][0]["sentence"]
     for name, fault in faults.items():
         assert found.chapter(name) is None

@@ -72,6 +72,8 @@ def test_values_are_in_base_units_by_cell_and_what_is_no_number_or_unknown_is_no
         "a": {"read": 268.5e6, "time": 1234.5e3, "new": None},
         "c": {"read": None, "time": None, "new": None},
     }
+    larger, _ = counters.parse_report(MADE_UP.replace("Mbyte", "Gbyte"))
+    assert larger.values["dram__bytes_read.sum"] == 268.5e9
     assert counters.parse_report("==ERROR== nothing\n") == []
 
 
@@ -123,7 +125,8 @@ def test_an_unknown_metric_costs_itself_and_a_dead_profiler_is_named(tmp_path: P
     )
     rows = counted(program, tmp_path, ["dram__bytes_read.sum", "lts__new.sum"])
     assert len(rows) == 2
-    first, again = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
+    assert counters.version_of(program) == "Version 1.2"
+    first, again, _ = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
     assert "--cache-control all" in first
     assert again.endswith("--metrics dram__bytes_read.sum true")
     with pytest.raises(counters.NotCountedError, match="status 3"):

@@ -32,6 +32,7 @@ from gpushmoo.measuring.process import NotOpenedError, WorkerProcess
 from gpushmoo.measuring.starting import StartedProgram
 from gpushmoo.planning.config import load_config, merged
 from gpushmoo.storage.dataset import read_cells
+from gpushmoo.workloads.views import Curve
 from matplotlib.figure import Figure
 
 SHORT = {"min_samples": 6, "max_samples": 6, "warmup": 0}
@@ -410,6 +411,7 @@ class Defined(CopyWorkload):
     variants = ("good", "bad")
     sizes = (64,)
     axes: Any = {"block_x": [32]}  # noqa: RUF012
+    views = (Curve("block_x", unit="threads"),)
 
     def launch(self, cell: Any) -> Launch:
         n, block = cell.problem.height * cell.problem.width, cell["block_x"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 from gpushmoo.search.guided import FEWEST_GUIDED, expected_of, improvement, normal, planner_for
-from gpushmoo.search.model import Posterior, Process, _sectors, features_of, minimised
+from gpushmoo.search.model import Posterior, Process, _fill, _sectors, features_of, minimised
 from gpushmoo.search.planner import (
     WITNESSES,
     Candidate,
@@ -293,7 +293,7 @@ def test_what_was_fast_elsewhere_is_measured_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("block_x", "element_bytes"), [(1, 16), (3, 4), (4, 4), (32, 4), (33, 4), (20, 12)]
+    ("block_x", "element_bytes"), [(1, 16), (3, 4), (4, 4), (32, 4), (33, 4), (20, 12), (1, 1)]
 )
 def test_sectors_are_those_that_counting_finds(block_x: int, element_bytes: int) -> None:
     period = math.lcm(block_x, 32)
@@ -304,6 +304,7 @@ def test_sectors_are_those_that_counting_finds(block_x: int, element_bytes: int)
     }
     least = period * element_bytes / 32
     assert _sectors(block_x, element_bytes) == pytest.approx(len(found) / least)
+    assert _fill(np.array([0.5, 1.5, 2.0])).tolist() == [0.5, 0.75, 1.0]
 
 
 def process_of(count: int = 40) -> tuple[Process, np.ndarray, np.ndarray, np.ndarray]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -15,6 +17,7 @@ from gpushmoo.core.errors import LaunchRefusedError
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import TIMING_MODES, USUAL, Cell, Condition, Problem
 from gpushmoo.devices.cuda.timing import CudaLaunch, CudaLibraryCall, EventTimer
+from gpushmoo.devices.opencl.backend import OpenCLLaunch
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring.rounds import MAX_ISOLATED
 from gpushmoo.planning.config import load_config
@@ -26,7 +29,7 @@ from gpushmoo.storage.dataset import of_one_kind
 from synthetic import write_shard
 from test_advice import group
 
-ISOLATED = Condition("warm", "isolated")
+ISOLATED, STREAM = Condition("warm", "isolated"), Condition("warm", "stream")
 AXES = {"block_x": [8, 16], "block_y": [4]}
 COPY = {"sizes": [64], "dtypes": ["float"], "variants": ["element"], "axes": AXES}
 TWO = ("batched", "isolated")
@@ -194,11 +197,7 @@ ALONE = ["wait", "spin", "event", "launch", "event", "wait"]
         (1, ISOLATED, ALONE),
         (2, ISOLATED, ["launch", *ALONE] * 2),
         (2, Condition("flushed", "isolated"), ["flush", *ALONE] * 2),
-        (
-            3,
-            Condition("warm", "stream"),
-            ["spin", "launch", "event", *["launch"] * 3, "event", "wait"],
-        ),
+        (3, STREAM, ["spin", "launch", "event", *["launch"] * 3, "event", "wait"]),
         (4, Condition("warm", "graph"), ["spin", "launch", "event", "graph of 4", "event", "wait"]),
         (1, Condition("warm", "graph"), ["spin", "event", "graph of 1", "event", "wait"]),
         (
@@ -212,9 +211,25 @@ def test_cuda_times_each_kind(launches: int, met: Condition, asked: list[str]) -
     assert timed(launches, met) == asked
 
 
+@pytest.mark.parametrize(
+    ("met", "asked"),
+    [
+        (USUAL, ["launch", "launch", "wait"]),
+        (Condition("flushed"), ["flush", "launch", "wait"] * 2),
+        (ISOLATED, ["launch", "wait"] * 4),
+    ],
+)
+def test_opencl_times_each_kind(met: Condition, asked: list[str]) -> None:
+    log: list[str] = []
+    device: Any = SimpleNamespace(translated=nullcontext, flush=lambda: log.append("flush"))
+    profile = SimpleNamespace(start=1000, end=4000)
+    event = SimpleNamespace(profile=profile, wait=lambda: log.append("wait"))
+    assert OpenCLLaunch(device, lambda: log.append("launch") or event).sample(2, met) == 3e-6
+    assert log == asked
+
+
 def test_calls_of_a_library_are_queued_and_no_graph_holds_them() -> None:
-    usual, stream = USUAL, Condition("warm", "stream")
-    assert timed(3, usual, CudaLibraryCall) == timed(3, stream, CudaLibraryCall)
+    assert timed(3, USUAL, CudaLibraryCall) == timed(3, STREAM, CudaLibraryCall)
     assert timed(2, ISOLATED, CudaLibraryCall) == timed(2, ISOLATED)
     with pytest.raises(LaunchRefusedError, match="CuPy does not let a graph hold"):
         timed(2, Condition("warm", "graph"), CudaLibraryCall)

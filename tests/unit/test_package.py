@@ -27,9 +27,9 @@ print(gpushmoo.__file__, sorted(loaded))
 print(*[name for name in gpushmoo.__all__ if getattr(gpushmoo, name) is not None])
 """
 COMMANDS = f"""{ALONE}
-from gpushmoo.__main__ import main
+import runpy
 sys.argv = ["gpushmoo", *sys.argv[1:]]
-sys.exit(main())
+runpy.run_module("gpushmoo", run_name="__main__")
 """
 
 

@@ -347,7 +347,7 @@ def test_pairs_that_differ_in_their_parameters_alone_are_known_better_together()
     assert "All 2 of float" in repr(judged_as([1.05] * 2, 0.05))
     assert "All 40 of float, a, a, 4, 8, warm, batched: +" in repr(result)
     assert "10 more pairs, which changed less, are in `cells`." in repr(result)
-    assert "Both were compiled into the same machine code." in repr(result)
+    assert "Both were compiled into the same machine code" in repr(result)
     same = judged_as([1.0] * 4, 0.001)
     assert (same.slower, same.groups["verdict"].tolist()) == (False, ["same"])
 

@@ -295,7 +295,10 @@ class ABTest:
         a, b = self.sides
         parts = [f"A: {a}", f"B: {b}", f"{self.device.name}, {self.rounds} rounds of A B B A"]
         if self.same_code:
-            parts.append("Both were compiled into the same machine code.")
+            parts.append(
+                "Both were compiled into the same machine code, so what differs below is not the "
+                "code but, say, where it lies."
+            )
         if any(self.alone):
             parts.append("Cells without one to stand beside: {} of A, {} of B.".format(*self.alone))
         return "\n".join([*parts, self._summary(), *self._group_lines(), "", self._table()])

@@ -226,8 +226,7 @@ def test_findings_say_what_limits_and_what_the_cache_is_worth() -> None:
         "measured peak, so something else than memory limits it."
     )
     # Four times as fast, and half of the gain counts.
-    [worth] = [f.worth for f in said if "type" in f.sentence]
-    assert worth == pytest.approx(1.5)
+    assert [f.worth for f in said if "type" in f.sentence] == [pytest.approx(1.5)]
     said = advice_findings(advised(*at(double=0.5), peak=peaks(gbs)))
     assert not any("peak" in f.sentence for f in said)
     far = LARGE | {(64, 4): 1.05}

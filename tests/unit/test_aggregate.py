@@ -348,15 +348,19 @@ def test_what_a_later_repeat_finds_wrong_counts(tmp_path: Path, status: Status) 
 def test_a_repeat_that_could_not_measure_takes_nothing_away(tmp_path: Path, status: Status) -> None:
     times = {x: float(x) for x in range(1, 40)}
     again = {x: t * (1.01 if x % 2 else 0.99) for x, t in times.items()}
-    first = write_repeat(tmp_path, 1, times)
-    second = write_repeat(tmp_path, 2, again, statuses={2: status})
-    row = cells_of([first, second], tmp_path).loc[2]
+    later = write_repeat(tmp_path, 2, again, statuses={2: status})
+    row = cells_of([write_repeat(tmp_path, 1, times), later], tmp_path).loc[2]
     assert row["status"] == "ok"
     # But for what its rounds share: the others drifted by one per cent from the first repeat on.
     assert row["median_s"] == pytest.approx(2.0 * np.sqrt(1.01))
     assert list(row["repeat_samples"]) == [len(SAMPLES)]
     # What cells of its class vary by is known from the others.
     assert 1.005 < row["median_high_s"] / 2.0 < 1.1
+    # Each of three repeats slows another third of the cells: as a whole none of them drifted.
+    thirds = [{x: t * 1.03 ** (x % 3 == i) for x, t in times.items()} for i in range(3)]
+    told = [{"repeats": 3, "statuses": bad} for bad in ({}, {}, {2: status})]
+    files = [write_repeat(tmp_path, 1 + i, thirds[i], **told[i]) for i in range(3)]
+    assert cells_of(files, tmp_path).loc[2, "median_s"] == pytest.approx(2.0)
 
 
 def test_a_cell_that_lost_its_race_stands_beside_the_mean_of_all_repeats(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ MOST_LINES_BELOW = {
     "workflow/": 31_271,
     "reports/chapters/": 9_990,
     "kernels/": 2_800,
-    "tests/": 28_941,
+    "tests/": 28_944,
     "experiments/": 5_000,
     "docs/": 1_930,
 }

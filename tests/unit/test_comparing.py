@@ -372,11 +372,10 @@ def test_a_guard_ends_with_1_where_a_group_got_slower(shell: Any, tmp_path: Path
     status, text = shell("r00", "slow", "--fail-on-regression", *SAME)
     assert status == 1
     assert "**1 of 6 groups' bests got slower by more than 1.00 %.**" in text
-    out, file = tmp_path / "out", tmp_path / "told.md"
-    status, text = shell("r00", "slow", "--out", str(out), "--markdown", str(file), *SAME)
+    out = tmp_path / "out"
+    status, text = shell("r00", "slow", "--out", str(out), *SAME)
     assert status == 0
-    assert file.read_text(encoding="utf-8") == text
-    assert (out / "summary.md").is_file()
+    assert (out / "summary.md").read_text(encoding="utf-8").startswith(text)
     assert shell("r00", "r01", "--fail-on-regression", *SAME)[0] == 0
     assert shell("r00", "slow", "--fail-on-regression", "--threshold", "0.5", *SAME)[0] == 0
     several = ["--before", "r00", "r01", "--after", "slow", "slow"]

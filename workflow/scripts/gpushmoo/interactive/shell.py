@@ -30,7 +30,6 @@ from ..core.errors import DeviceError, UserError
 from ..core.paths import ROOT
 from ..core.schema import GROUP, Status
 from ..planning.config_schema import ConfigError
-from ..storage.wholefile import write_whole
 from .measure import Sweep, sweep
 from .tables import CSV, JSON, aligned, found_devices, found_kernels, print_table
 
@@ -273,7 +272,6 @@ def _compare(
     noise_runs: Sequence[str] = (),
     fail_on_regression: bool = False,
     out: str | None = None,
-    markdown: Path | None = None,
     form: str | None = None,
     **threshold: float,
 ) -> int:
@@ -300,8 +298,6 @@ def _compare(
             found.save(out)
         text, rows = found.markdown(), found.groups
     print_table("compare", form, rows, text.rstrip)
-    if markdown is not None:
-        write_whole(markdown, text.encode())
     return _VERDICT if fail_on_regression and rows["alarm"].any() else 0
 
 

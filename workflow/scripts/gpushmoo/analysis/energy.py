@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -132,12 +133,8 @@ def energy_cells(cells: pd.DataFrame, best: pd.DataFrame) -> list[ChosenCell]:
         # What is chosen twice keeps the first reason.
         for one in reversed(list(_of_group(a, moving, best)))
     }
-    return sorted(found.values(), key=_order)
-
-
-def _order(one: ChosenCell) -> tuple[Any, ...]:
-    cell = one.cell
-    return cell.kernel, cell.dtype, cell.variant, cell.problem, cell.params
+    order = attrgetter("kernel", "dtype", "variant", "problem", "params")
+    return sorted(found.values(), key=lambda one: order(one.cell))
 
 
 def _of_group(a: Advice, cells: pd.DataFrame, best: pd.DataFrame) -> Iterator[ChosenCell]:

@@ -77,7 +77,8 @@ def _shards(place: Path) -> tuple[list[Path], RunPlan | None]:
     """The finished shards in `place`, and the plan of the run, if it is a run's folder."""
     plan_file = place / PLAN_FILE
     if not plan_file.is_file():
-        found = sorted(p for p in place.rglob("*.parquet") if not _hidden(p, place))
+        inside = ((path, path.relative_to(place).parts) for path in place.rglob("*.parquet"))
+        found = sorted(p for p, parts in inside if not any(x[0] in "._" for x in parts))
         if not found:
             raise OpenedError(
                 f"'{place}' holds neither a data set nor shards; name a run's folder, such as "
@@ -93,10 +94,6 @@ def _shards(place: Path) -> tuple[list[Path], RunPlan | None]:
     if not shards:
         raise OpenedError(f"'{place}' has no finished shard yet; try again when one is there.")
     return shards, plan
-
-
-def _hidden(path: Path, place: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in path.relative_to(place).parts)
 
 
 def _is_of(plan: RunPlan, path: Path) -> bool:

@@ -186,26 +186,22 @@ class History:
         lines = list(self.left_out)
         copied = self.changes[self.changes["quantity"] == COPY]
         for (_, run), of_run in copied.groupby(["number", "run"], observed=True):
-            lines.append(
-                f"The machine: the memcpy baseline changed from {run} on in "
-                f"{_groups(len(of_run))}, by {percent(of_run['change'].median())} in the median."
-            )
+            n, typical = number_of(len(of_run), "group"), percent(of_run["change"].median())
+            told = f"changed from {run} on in {n}, by {typical} in the median."
+            lines.append(f"The machine: the memcpy baseline {told}")
         hidden = sum(_is_hidden(row, self.bests) for row in self.changes.to_dict("records"))
         if hidden:
-            lines.append(
-                f"Only relative to memcpy {_groups(hidden)} changed: see change_points.parquet."
-            )
+            n = number_of(hidden, "group")
+            lines.append(f"Only relative to memcpy {n} changed: see change_points.parquet.")
         groups = self.rows.groupby(list(GROUP), observed=True)
         uncopied = int(groups[COPY].apply(lambda values: values.isna().any()).sum())
         if uncopied:
-            lines.append(
-                f"In {_groups(uncopied)} a run has no memcpy baseline to tell the machine by."
-            )
+            n = number_of(uncopied, "group")
+            lines.append(f"In {n} a run has no memcpy baseline to tell the machine by.")
         few = int((groups.size() < FEWEST_RUNS).sum())
         if few:
-            lines.append(
-                f"{_groups(few)} in fewer than {FEWEST_RUNS} runs: too few for a change point."
-            )
+            n = number_of(few, "group")
+            lines.append(f"{n} in fewer than {FEWEST_RUNS} runs: too few for a change point.")
         return lines
 
     def markdown(self, pictures: Sequence[str] = ()) -> str:
@@ -242,10 +238,6 @@ class History:
 
 def _listed(lines: Sequence[str]) -> str:
     return "\n".join(f"* {line}" for line in lines)
-
-
-def _groups(n: int) -> str:
-    return f"{n} group" + ("s" if n != 1 else "")
 
 
 def _is_hidden(row: Mapping[str, Any], bests: pd.DataFrame) -> bool:

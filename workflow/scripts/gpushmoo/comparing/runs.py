@@ -436,7 +436,11 @@ def sample_shift(first: pd.DataFrame, second: pd.DataFrame) -> Floats:
     """
     if first.empty:
         return np.empty(0)
-    sides = [_repeat_samples(side) for side in (first, second)]
+    # Logarithms of all samples in a row, and how many each repeat of each cell has.
+    sides = [
+        (np.log(np.concatenate([*side["samples_s"]])), [*map(list, side["repeat_samples"])])
+        for side in (first, second)
+    ]
     numbers = {len(counts) for _, cells in sides for counts in cells}
     if len(numbers) != 1:
         sides = [(logs, [[sum(counts)] for counts in cells]) for logs, cells in sides]
@@ -447,12 +451,6 @@ def sample_shift(first: pd.DataFrame, second: pd.DataFrame) -> Floats:
         found.append(shifts(x, n, y, m))
     mean: Floats = np.mean(found, axis=0)
     return mean
-
-
-def _repeat_samples(cells: pd.DataFrame) -> tuple[Floats, list[list[int]]]:
-    """Logarithms of all samples in a row, and how many each repeat of each cell has."""
-    logs = np.log(np.concatenate([*cells["samples_s"]]))
-    return logs, [list(counts) for counts in cells["repeat_samples"]]
 
 
 def _part(logs: Floats, counts: Places, repeat: int) -> tuple[Floats, Places]:

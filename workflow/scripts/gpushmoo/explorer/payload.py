@@ -36,7 +36,6 @@ SAMPLE_STEP = 1e-4
 _NO_EXPONENT = -(2**15)
 # Level 9 takes twice as long and saves a hundredth.
 _LEVEL = 6
-_UNSIGNED = (np.uint8, np.uint16, np.uint32)
 
 
 class Block:
@@ -55,7 +54,7 @@ class Block:
             listed.append(None)
         self._columns.append({"name": name, "kind": "codes", "values": listed})
         if len(listed) > 1:
-            self._keep(codes.astype(_narrowest(len(listed) - 1)))
+            self._keep(codes.astype(np.min_scalar_type(len(listed) - 1)))
 
     def add_decimals(self, name: str, values: npt.ArrayLike) -> None:
         """Numbers rounded to DIGITS significant digits, each as mantissa and power of ten."""
@@ -64,14 +63,9 @@ class Block:
         self._keep(mantissas)
         self._keep(exponents)
 
-    def add_exact(self, name: str, values: npt.ArrayLike) -> None:
-        """Numbers that are compared with each other, all bits of them."""
+    def add_exact(self, name: str, values: npt.NDArray[Any]) -> None:
+        """Numbers in the type that they have, all bits of them."""
         self._columns.append({"name": name, "kind": "exact"})
-        self._keep(np.asarray(values, dtype="<f8"))
-
-    def add_steps(self, name: str, values: npt.NDArray[np.integer[Any]]) -> None:
-        """Whole numbers without nulls, in the type that they have: the values of lists."""
-        self._columns.append({"name": name, "kind": "steps"})
         self._keep(values)
 
     def add_lengths(self, name: str, lists: pd.Series) -> None:
@@ -127,11 +121,7 @@ def sample_steps(
 
 def narrowed(values: npt.NDArray[np.int64]) -> npt.NDArray[np.unsignedinteger[Any]]:
     """Counts in the smallest type that holds them."""
-    return values.astype(_narrowest(int(values.max(initial=0))))
-
-
-def _narrowest(largest: int) -> Any:
-    return next(t for t in _UNSIGNED if largest <= np.iinfo(t).max)
+    return values.astype(np.min_scalar_type(int(values.max(initial=0))))
 
 
 def _byte_planes(array: npt.NDArray[Any]) -> bytes:
@@ -261,7 +251,7 @@ def _figures(cells: pd.DataFrame, axes: Sequence[str]) -> Block:
     same = cells.groupby([*GROUP, "median_s"], observed=True)["cell_key"]
     block.add_codes(ORDER, same.rank("first").sub(1).fillna(0).astype("Int64"))
     for name in EXACT:
-        block.add_exact(name, cells[name])
+        block.add_exact(name, cells[name].to_numpy("<f8", na_value=np.nan))
     for name in (*DECIMAL, MODEL):
         block.add_decimals(name, cells[name])
     for name in ("repeat_medians_s", "repeat_memcpy_gbs"):
@@ -275,9 +265,9 @@ def _samples(cells: pd.DataFrame) -> Block:
     samples, repeats = cells["samples_s"], cells["repeat_samples"]
     medians = np.repeat(cells["median_s"].to_numpy(np.float64, na_value=np.nan), samples.map(len))
     block.add_lengths("#samples_s", samples)
-    block.add_steps("samples_s", sample_steps(_flat(samples), medians))
+    block.add_exact("samples_s", sample_steps(_flat(samples), medians))
     block.add_lengths("#repeat_samples", repeats)
-    block.add_steps("repeat_samples", narrowed(_flat(repeats).astype(np.int64)))
+    block.add_exact("repeat_samples", narrowed(_flat(repeats).astype(np.int64)))
     return block
 
 

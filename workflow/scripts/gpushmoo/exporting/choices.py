@@ -17,6 +17,7 @@ from ..analysis.best import (
     DEFAULT_BLOCKS,
     VERSION,
     Contest,
+    cost_of,
     default_launch,
     launch_to_use,
     place,
@@ -222,15 +223,10 @@ def margins(group: ExportGroup, point: Point) -> list[Margin]:
         others[NEXT] = beaten
     others[SLOWEST] = launches[-1]
     chosen = group.ok[point]
+    found = [(name, p, group.ok[p]) for name, p in others.items() if p != point and p in group.ok]
+    sure = [max(0.0, float(row["coverage"] + chosen["coverage"] - 1.0)) for *_, row in found]
+    costs = [cost_of(row, chosen) for *_, row in found]
     return [
-        Margin(
-            name,
-            p,
-            slower=float(other["median_s"] / chosen["median_s"] - 1.0),
-            low=float(other["own_low_s"] / chosen["own_high_s"] - 1.0),
-            high=float(other["own_high_s"] / chosen["own_low_s"] - 1.0),
-            confidence=max(0.0, float(other["coverage"] + chosen["coverage"] - 1.0)),
-        )
-        for name, p in others.items()
-        if p != point and (other := group.ok.get(p)) is not None
+        Margin(name, p, cost.value, cost.low, cost.high, confidence)
+        for (name, p, _), cost, confidence in zip(found, costs, sure, strict=True)
     ]

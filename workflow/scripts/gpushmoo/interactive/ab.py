@@ -94,15 +94,9 @@ def ab(
         An argument is wrong, which is a ValueError; no device can be used.
     """
     refuse_unknown("measure", measure, _MEASURE)
-    what = {
-        "axes": axes,
-        "dtypes": dtypes,
-        "sizes": sizes,
-        "cache": cache,
-        "timing_modes": timing_modes,
-    }
+    what = {"axes": axes, "dtypes": dtypes, "sizes": sizes, "cache": cache}
     where = {"backend": backend, "device": device, "opencl_runtime": opencl_runtime}
-    own = {"rounds": rounds, "threshold": threshold}
+    own = {"timing_modes": timing_modes, "rounds": rounds, "threshold": threshold}
     values = checked({**what, **where, **own, **measure}, **_OWN)
     options = _options("options_a", options_a), _options("options_b", options_b)
     folders = _load(a, a if b is None else b)
@@ -262,9 +256,10 @@ class ABTest:
         self.sides, self.rounds, self.threshold, self.log = sides, rounds, threshold, log
         self.device: DeviceInfo = next(iter(measured.values())).opened.info
         self.alone = tuple(sum(m.opened.alone[who] for m in measured.values()) for who in (0, 1))
-        self.same_code = sides[0].variants == sides[1].variants and all(
-            map(_same_code, measured.values())
-        )
+        codes = [[sorted(c.values()) for c in m.opened.codes] for m in measured.values()]
+        # A runtime that does not show its code gives none, or "".
+        is_same = all(a == b and a and all(a) for a, b in codes)
+        self.same_code = sides[0].variants == sides[1].variants and is_same
         cells = pd.DataFrame([row for dtype, m in measured.items() for row in _rows(dtype, m)])
         ok = cells[cells["status"] == Status.OK]
         changes = [block_changes(*samples) for samples in ok[SAMPLE_COLUMNS].to_numpy()]
@@ -344,12 +339,6 @@ def _interval(row: Mapping[str, Any]) -> str:
     if pd.isna(row["change"]):
         return ""
     return f"{row['change']:+.2%} ({row['change_low']:+.2%} to {row['change_high']:+.2%})"
-
-
-def _same_code(measured: MeasuredPairs) -> bool:
-    """Whether both have the same machine code; False where the runtime does not show it."""
-    a, b = (sorted(codes.values()) for codes in measured.opened.codes)
-    return a == b and all(a) and bool(a)
 
 
 def _rows(dtype: str, measured: MeasuredPairs) -> Iterator[dict[str, Any]]:

@@ -65,7 +65,9 @@ def fit_devices(
         shards = [shard for shard in provenance if shard["device"]["name"] == name]
         describer = Describer(workloads, codes, device_facts(shards))
         told, predicted = fit_cells(str(name), mine, describer)
-        devices.append(told | {"arch": _arch(shards)})
+        # None where no machine code was looked at.
+        arches = (code["arch"] for shard in shards if (code := shard["machine_code"]))
+        devices.append(told | {"arch": next(arches, None)})
         rows.append(predicted)
     write_json(fits, {"devices": devices})
     found = pd.concat(rows) if rows else pd.DataFrame(columns=DEVICE_MODEL_SCHEMA.names)
@@ -73,12 +75,6 @@ def fit_devices(
         found[DEVICE_MODEL_SCHEMA.names], DEVICE_MODEL_SCHEMA, preserve_index=False
     )
     write_parquet(content.replace_schema_metadata(None), table, {})
-
-
-def _arch(shards: Sequence[Mapping[str, Any]]) -> str | None:
-    """What the kernels were compiled for; None where no machine code was looked at."""
-    codes = (shard["machine_code"] for shard in shards)
-    return next((str(code["arch"]) for code in codes if code), None)
 
 
 def fit_cells(device: str, cells: pd.DataFrame, describer: Describer) -> tuple[Json, pd.DataFrame]:

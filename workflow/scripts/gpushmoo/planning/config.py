@@ -182,14 +182,8 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
     refuse_impossible(sweeps)
     memory = raw["device_memory_gib"]
     dataset = _dataset(raw["dataset"], root)
-    chapters = plan_chapters(
-        raw,
-        schema,
-        root,
-        results / raw["run"],
-        dataset,
-        {s.folder.name: s.folder for s in sweeps.values()},
-    )
+    kernels = {s.folder.name: s.folder for s in sweeps.values()}
+    chapters = plan_chapters(raw, schema, root, results / raw["run"], dataset, kernels)
     if raw["studies"] and dataset is not None:
         raise ConfigError(
             "studies: nothing of a recorded dataset is measured; leave one of both out."
@@ -297,20 +291,11 @@ def read_compared(raw: Mapping[str, Any]) -> dict[str, Any] | None:
         raise ConfigError(
             "noise_runs: one run does not tell how far runs lie apart; name two or more."
         )
-    for key, folders in (
-        ("before", sides[0]),
-        ("after", sides[1]),
-        ("noise_runs", raw["noise_runs"]),
-    ):
-        for folder in folders:
+    for key in ("before", "after", "noise_runs"):
+        for folder in _several(raw[key]):
             if not unpacked(Path(folder)).is_dir():
                 raise ConfigError(f"{key}: '{folder}' is not the folder of a run or of shards.")
-    return {
-        "a": sides[0],
-        "b": sides[1],
-        "noise_runs": raw["noise_runs"],
-        "threshold": raw["threshold"],
-    }
+    return {"a": sides[0], "b": sides[1], **{n: raw[n] for n in ("noise_runs", "threshold")}}
 
 
 def _several(value: Any) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -235,12 +235,8 @@ def refuse_shared_cells(sweeps: Mapping[str, SweepConfig]) -> None:
 
 def _apart(one: SweepConfig, other: SweepConfig) -> bool:
     """Whether two sweeps of a kernel have no cell in common, whatever the device."""
-    parts: list[tuple[Collection[Any], Collection[Any]]] = [
-        (one.problems, other.problems),
-        (one.dtypes, other.dtypes),
-        (one.variants, other.variants),
-        (one.met, other.met),
-    ]
+    names = ("problems", "dtypes", "variants", "met")
+    parts = [(getattr(one, name), getattr(other, name)) for name in names]
     values, other_values = one.known_values, other.known_values
     parts += [(values[axis], other_values[axis]) for axis in values if axis in other_values]
     return any(frozenset(ours).isdisjoint(theirs) for ours, theirs in parts)

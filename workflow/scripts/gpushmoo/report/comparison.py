@@ -64,10 +64,11 @@ def _caption(found: Comparison) -> str:
 
 def comparison_facts(found: Comparison) -> dict[str, Any]:
     """The content of the page, as strings."""
-    year, month, day = map(int, found.day.split("-"))
+    left = len(found.differences) - _MOST_LINES
+    more = [f"and {left} more"] if left > 0 else []
     return {
         "title": found.title,
-        "date": [year, month, day],
+        "date": [int(part) for part in found.day.split("-")],
         "alarm": bool(len(found.slower)),
         "headline": found.headline,
         "verdicts": list(VERDICTS),
@@ -75,7 +76,7 @@ def comparison_facts(found: Comparison) -> dict[str, Any]:
         "heads": list(HEADS),
         "changed": changed_rows(changed_groups(found.groups).head(_MOST_ROWS)),
         "remarks": found.remarks(),
-        "differences": _few(list(found.differences)),
+        "differences": [*found.differences[:_MOST_LINES], *more],
         "method": found.method(),
         "figure": {
             "file": _FIGURE,
@@ -83,8 +84,3 @@ def comparison_facts(found: Comparison) -> dict[str, Any]:
             "caption": _caption(found),
         },
     }
-
-
-def _few(lines: list[str]) -> list[str]:
-    left = len(lines) - _MOST_LINES
-    return [*lines[:_MOST_LINES], *([f"and {left} more"] if left > 0 else [])]

@@ -95,17 +95,13 @@ def find_ncu(name: str) -> str:
     found = shutil.which(name)
     if found is None:
         spots = (Path("/").glob(f"{place[1:]}/{name}") for place in _PLACES)
-        installed = sorted((str(file) for some in spots for file in some), key=_by_version)
+        installed = sorted((str(file) for some in spots for file in some), key=_size)
         found = next((file for file in reversed(installed) if os.access(file, os.X_OK)), None)
     if found is None:
         raise NotCountedError(
             f"'{name}' (Nsight Compute) is neither on the PATH nor in {' or '.join(_PLACES)}."
         )
     return found
-
-
-def _by_version(path: str) -> list[int]:
-    return [int(digits) for digits in re.findall(r"\d+", path)]
 
 
 def version_of(ncu: str) -> str:
@@ -138,7 +134,8 @@ def count_launches(
         rows = parse_report(text)
         if rows:
             return rows
-        unknown = unknown_metrics(text, wanted)
+        complaints = " ".join(_COMPLAINT.findall(text))
+        unknown = [m for m in wanted if re.search(rf"{re.escape(m)}(?!\w)", complaints)]
         if not unknown or len(unknown) == len(wanted):
             break
         log.warning("%s does not know: %s", ncu, ", ".join(unknown))
@@ -183,7 +180,7 @@ def parse_report(text: str) -> list[CountedLaunch]:
 
 
 def _size(text: str) -> tuple[int, ...]:
-    """``(256, 1, 1)`` as numbers."""
+    """``(256, 1, 1)`` as numbers; of a path those of its version."""
     return tuple(int(digits) for digits in re.findall(r"\d+", text))
 
 
@@ -193,12 +190,6 @@ def _number(text: str | None, unit: str) -> float | None:
         value = float((text or "").replace(",", ""))
         return value * _SCALES.get(unit, 1.0) if value == value else None
     return None
-
-
-def unknown_metrics(text: str, metrics: Iterable[str]) -> list[str]:
-    """The metrics that the profiler's complaints name."""
-    complaints = " ".join(_COMPLAINT.findall(text))
-    return [metric for metric in metrics if re.search(rf"{re.escape(metric)}(?!\w)", complaints)]
 
 
 def reason_in(text: str) -> str:

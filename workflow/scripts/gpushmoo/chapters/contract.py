@@ -35,7 +35,7 @@ import yaml
 
 from ..core.display import one_line
 from ..core.space import Cell
-from ..workloads.loader import KernelFolder, is_folder, once
+from ..workloads.loader import KernelFolder, find_folders
 from ..workloads.user_code import blamed
 
 
@@ -126,18 +126,7 @@ class ChapterFolder:
 
 def find_chapters(folders: Iterable[Path]) -> dict[str, Path]:
     """Folders of chapters by name; a folder is a chapter when it holds ``chapter.py``."""
-    chapters: dict[str, Path] = {}
-    for folder in once(folders):
-        if not is_folder(folder):
-            raise ChapterFolderError(f"chapter_folders: '{folder}' is not a folder.")
-        for path in sorted(p.parent for p in folder.glob("*/chapter.py")):
-            if path.name in chapters:
-                raise ChapterFolderError(
-                    f"chapter_folders: chapter '{path.name}' exists twice, in "
-                    f"'{chapters[path.name].parent}' and '{folder}'; rename one."
-                )
-            chapters[path.name] = path
-    return chapters
+    return find_folders("chapter", "chapter.py", folders, ChapterFolderError)
 
 
 def load_chapter(path: Path) -> ChapterFolder:

@@ -77,7 +77,8 @@ class Table:
     @classmethod
     def fields(cls) -> list[pa.Field]:
         """The columns."""
-        named = [item for base in cls.__mro__[::-1] for item in _annotations(base).items()]
+        tables = cls.__mro__[-2::-1]
+        named = [item for one in tables for item in inspect.get_annotations(one).items()]
         return [_field(name, annotation) for name, annotation in named]
 
     @classmethod
@@ -97,10 +98,6 @@ class Table:
                 unit = found[name].unit if before else line[2] or ""
                 found[name] = Meaning(before + line[3], unit)
         return found
-
-
-def _annotations(table: type) -> dict[str, str]:
-    return {} if table is object else inspect.get_annotations(table)
 
 
 def _field(name: str, annotation: str) -> pa.Field:

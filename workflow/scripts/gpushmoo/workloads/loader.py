@@ -110,28 +110,31 @@ def _included(path: Path) -> Iterator[str]:
 
 def find_kernels(folders: Iterable[Path]) -> dict[str, Path]:
     """Kernel folders by name; a kernel folder holds ``workload.py``."""
+    return find_folders("kernel", "workload.py", folders, KernelFolderError)
+
+
+def find_folders(
+    what: str, file: str, folders: Iterable[Path], error: type[ValueError]
+) -> dict[str, Path]:
+    """What lies in `folders`, kernels or chapters, by name: each holds `file`. Raises `error`."""
     found: dict[str, Path] = {}
-    for folder in once(folders):
+    # Each once, whatever links and dots lead to it.
+    for folder in {os.path.realpath(folder): folder for folder in folders}.values():
         if not is_folder(folder):
-            raise KernelFolderError(f"kernel_folders: '{folder}' is not a folder.")
-        if (folder / "workload.py").is_file():
-            raise KernelFolderError(
-                f"kernel_folders: '{folder}' is a kernel's own folder; name the one that it lies "
+            raise error(f"{what}_folders: '{folder}' is not a folder.")
+        if (folder / file).is_file():
+            raise error(
+                f"{what}_folders: '{folder}' is a {what}'s own folder; name the one that it lies "
                 f"in, '{folder.parent}'."
             )
-        for path in sorted(p.parent for p in folder.glob("*/workload.py")):
+        for path in sorted(p.parent for p in folder.glob(f"*/{file}")):
             if path.name in found:
-                raise KernelFolderError(
-                    f"kernel_folders: kernel '{path.name}' exists twice, in "
+                raise error(
+                    f"{what}_folders: {what} '{path.name}' exists twice, in "
                     f"'{found[path.name].parent}' and '{folder}'; rename one."
                 )
             found[path.name] = path
     return found
-
-
-def once(folders: Iterable[Path]) -> list[Path]:
-    """The folders in their order, each once, whatever links and dots lead to it."""
-    return list({os.path.realpath(folder): folder for folder in folders}.values())
 
 
 def is_folder(path: Path) -> bool:

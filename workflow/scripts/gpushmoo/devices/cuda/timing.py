@@ -32,10 +32,6 @@ SPINS_US = (50, 200, 1000, 10000)
 log = logging.getLogger(__name__)
 
 
-def _nothing() -> None:
-    """No step before the timed ones."""
-
-
 @dataclass(frozen=True)
 class Steps:
     """How a sample is taken: `before` untimed, then `timed` between two events, `times` over.
@@ -187,7 +183,7 @@ class CudaLaunch:
         ones fills the L2 cache as they leave it.
         """
         kind = met.timing_mode
-        before = self.enqueue if launches > 1 else _nothing
+        before = self.enqueue if launches > 1 else lambda: None
         if met.flushed:
             timed = self._graph(1) if kind == "graph" else self.enqueue
             return Steps(self._timer.flush, timed, launches, 1, kind == "isolated")

@@ -21,6 +21,7 @@ from gpushmoo.comparing.compare import (
     DRIFT_SCHEMA,
     Comparison,
     SlowerError,
+    compare,
     compare_runs,
     regression,
 )
@@ -279,17 +280,20 @@ def test_other_protocols_are_refused_and_other_settings_told() -> None:
     cells = second.cells.assign(device_name="Other").set_index(
         ["cell_key", "device_name"], drop=False
     )
-    other = replace(second, cells=cells)
+    other, every = replace(second, cells=cells), list(second.cells["cell_key"])
     for words, sides in (
         ("different protocols", ([first], [machine.run("b", protocol_version=2)])),
         ("A was measured on Made and B on Other", ([first], [other])),
         ("the runs of the same thing on Other", ([first], [first], [other, other])),
         ("A has 1 runs and B 2", ([first], [first, first])),
         ("name two or more", ([first], [first], [first])),
-        ("no verified cell in common", ([first], [failed(second, list(second.cells["cell_key"]))])),
+        ("no verified cell in common", ([first], [failed(second, every)])),
+        ("noise runs have no verified", ([first], [second], [first, failed(second, every)])),
     ):
         with pytest.raises(CompareError, match=words):
             compare_runs(*sides)
+    with pytest.raises(CompareError, match="'c' is named twice"):
+        compare("a", "b", noise_runs=["c", "d", "./c"])
     machine = Machine(15)
     other = {"params": {"folder": "kernels/made", "dtype": "float", "measure": {"min_samples": 9}}}
     second = machine.run("b", kernel_digest="22", device={"driver": "13.1"}, **other)

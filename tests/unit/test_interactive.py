@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import re
@@ -142,17 +143,18 @@ def test_a_budget_buys_repeats(
 
 
 def test_an_interrupt_leaves_the_repeats_that_are_done(
-    folder: Path, device: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, device: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(task: ShardTask, terminal: TextIO) -> MeasuredShard:
-        if task.params["repeat"] == 5:
+        if (task.params["repeat"], task.params["dtype"]) == (5, "double"):
             raise KeyboardInterrupt
         return measure_shard(task, terminal)
 
     monkeypatch.setattr(measure, "measure_shard", interrupted)
-    options = {"dtypes": "float", "sizes": 64, "progress": False, "warmup": 0, **device}
+    options = {"dtypes": ["float", "double"], "sizes": 64, "progress": False, "warmup": 0, **device}
     result = sweep(folder, axes=AXES, budget=600, **options)
     assert set(result.cells["repeat_samples"].map(len)) == {4}
+    aggregate(sorted(result.save(tmp_path / "kept").rglob("*.parquet")), tmp_path / "dataset")
 
 
 def test_a_heat_map_is_a_figure_that_leaves_a_notebook_as_it_is(swept: Sweep) -> None:
@@ -255,6 +257,24 @@ def test_the_exit_status_tells_a_verdict_from_what_was_not_measured(
     monkeypatch.setattr(shell, "sweep", run)
     monkeypatch.setattr(Sweep, "statuses", ended)
     assert main(["sweep", "kernel"]) == status
+
+
+def test_a_sweep_names_its_faulty_cells(swept: Sweep) -> None:
+    cells = swept.cells.copy()
+    fault = ["wrong_result", "2 of 4096 words differ"]
+    cells.loc[0, ["status", "message"]] = fault
+    copied = copy.copy(swept)
+    copied.cells = cells
+    assert f"{cells.loc[0, 'cell_key']}: {', '.join(fault)}" in shell.report(copied)
+
+
+def test_where_a_sweep_is_kept_is_refused_before_it_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(shell, "sweep")
+    (tmp_path / "there").touch()
+    for taken in (tmp_path, tmp_path / "there"):
+        assert main(["sweep", "kernel", "--out", str(taken)]) == 2
 
 
 def test_each_command_helps_by_an_example(capsys: pytest.CaptureFixture[str]) -> None:

@@ -311,10 +311,12 @@ def compare(
     """
     if not 0.0 < threshold < 1.0:
         raise CompareError(f"threshold is {threshold}; it must be a share between 0 and 1.")
-    first, second = (
-        [read_run(place) for place in ([side] if isinstance(side, str | os.PathLike) else side)]
-        for side in (before, after)
-    )
+    sides = [[side] if isinstance(side, str | os.PathLike) else [*side] for side in (before, after)]
+    named = [os.path.realpath(place) for side in (*sides, noise_runs) for place in side]
+    for place in noise_runs:
+        if named.count(os.path.realpath(place)) > 1:
+            raise CompareError(f"'{place}' is named twice; noise runs are further runs.")
+    first, second = ([read_run(place) for place in side] for side in sides)
     return compare_runs(first, second, [read_run(place) for place in noise_runs], threshold)
 
 
@@ -368,6 +370,8 @@ def _basis(
         text = f"{len(same)} runs of one and the same thing"
         devices = len(device_uuids(same))
         usual = usual_spreads(levels_of(same))
+        if CELL not in usual:
+            raise CompareError("The noise runs have no verified cell in common.")
     elif (known := known_spreads(first[0])) is not None:
         text, devices, usual = known.words, known.devices, known.spreads
     if usual is not None:

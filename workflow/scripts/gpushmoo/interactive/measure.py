@@ -266,6 +266,9 @@ def _measure(
         except KeyboardInterrupt:
             if repeat == 1:
                 raise
+            # Each element type has the same repeats.
+            for file in made:
+                file.unlink(missing_ok=True)
             break
         shards |= made
         now = time.monotonic()
@@ -404,9 +407,7 @@ class Sweep(Run):
         The cells are files of the form that a run's jobs write, so ``dataset: folder`` has a
         report made of them; ``report.yaml`` is a configuration that does. Raises ConfigError.
         """
-        out = Path(folder).expanduser().absolute()
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise ConfigError(f"folder: '{folder}' exists already; name one that does not.")
+        out = empty_folder(folder)
         sweep = self._request.sweep
         shutil.copytree(self._path(CELLS), out / CELLS)
         shutil.copy(self._path(LOG), out / LOG)
@@ -435,3 +436,15 @@ class Sweep(Run):
         text = yaml.safe_dump(config, sort_keys=False)
         (out / "report.yaml").write_text(text, encoding="utf-8")
         return out
+
+
+def empty_folder(folder: str | Path) -> Path:
+    """The folder, which is made where it is missing. Raises ConfigError where it holds anything."""
+    out = Path(folder).expanduser().absolute()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if any(out.iterdir()):
+            raise ConfigError(f"out: '{folder}' exists already; name one that does not.")
+    except OSError as err:
+        raise ConfigError(f"out: '{folder}' cannot be written ({err.strerror}).") from err
+    return out

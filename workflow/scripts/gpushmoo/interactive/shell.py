@@ -28,9 +28,9 @@ from ..comparing import CompareError
 from ..core.display import kind_words
 from ..core.errors import DeviceError, UserError
 from ..core.paths import ROOT
-from ..core.schema import GROUP, Status
+from ..core.schema import FAULTS, GROUP, Status
 from ..planning.config_schema import ConfigError
-from .measure import Sweep, sweep
+from .measure import Sweep, empty_folder, sweep
 from .tables import CSV, JSON, aligned, found_devices, found_kernels, print_table
 
 if TYPE_CHECKING:
@@ -188,11 +188,14 @@ def _sweep(
     form: str | None = None,
     **asked: Any,
 ) -> int:
+    if out is not None:
+        # Said before anything is measured.
+        empty_folder(out)
     result = sweep(kernel, **{**(measure or {}), **asked})
+    config = None if out is None else result.save(out) / "report.yaml"
     statuses = result.statuses
     print_table("sweep", form, result.best, lambda: report(result), statuses=statuses)
-    if out is not None:
-        config = result.save(out) / "report.yaml"
+    if config is not None:
         said = (
             f"\nSaved in {config.parent}; its report:\n  {_typed()} run {shlex.quote(str(config))}"
         )
@@ -225,6 +228,10 @@ def report(result: Sweep) -> str:
         parts.append(_table(group.head(_MOST_ROWS), alone))
     if best.empty:
         parts += dict.fromkeys(result.cells["message"].dropna())
+    else:
+        faulty = result.cells[result.cells["status"].isin(FAULTS)]
+        rows = faulty[["cell_key", "status", "message"]].head(_MOST_ROWS)
+        parts += ["", *(f"{key}: {status}, {said}" for key, status, said in rows.to_numpy())]
     return "\n".join(parts)
 
 

@@ -225,7 +225,7 @@ class Cost:
 
     @property
     def sure(self) -> bool:
-        """Whether it is a cost at all."""
+        """Whether the interval lies above zero, so that the usual block surely loses time."""
         return self.low > 0.0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def number_of(n: int, what: str) -> str:
-    """``1 group``, ``2 groups``."""
+    """A number with its noun, whose plural ends in s: ``1 group``, ``2 groups``."""
     return f"{n} {what}{'s' * (n != 1)}"
 
 

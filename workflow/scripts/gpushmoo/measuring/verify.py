@@ -64,7 +64,7 @@ class CellSteps:
 
     @property
     def is_late(self) -> bool:
-        """Whether the budget is spent."""
+        """Whether `until` has passed: then no cell gets more than the fewest samples."""
         return self.until is not None and self.clock() >= self.until
 
     def version(self, cell: Cell) -> str:

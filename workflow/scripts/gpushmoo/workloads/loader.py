@@ -149,7 +149,7 @@ class _FreshLoader(SourceFileLoader):
     """Compiles a file anew: kept byte code has the same second and size after a quick edit."""
 
     def path_stats(self, path: Any) -> Mapping[str, Any]:
-        """No byte code fits."""
+        """Fail, so that Python reads the source: it would trust the time in the byte code."""
         raise OSError
 
 

@@ -33,6 +33,7 @@ class Chase(Workload):
     controls = variants
     cache_states = ("warm", "flushed")
     sizes = (2**20,)
+    reads_poison = True
     axes: ClassVar = {"chains": [1], "hops": [4096]}
 
     def problem(self, size: int) -> Problem:

@@ -41,6 +41,7 @@ class GlobalLoad(CopyWorkload):
     }
     views = (WorkingSet(),)
     peak = "load"
+    reads_poison = True
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
         """``STREAMING`` where loads are to be marked as used once."""

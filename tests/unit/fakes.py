@@ -24,15 +24,14 @@ from gpushmoo.core.space import USUAL, Cell, Condition, Problem, enumerate_cells
 from gpushmoo.devices.base import (
     DeviceInfo,
     PreparedLaunch,
-    ProofResult,
     Reading,
     Sample,
-    Witnesses,
     check_limits,
     each_or_error,
     prove_each,
 )
 from gpushmoo.devices.buffers import OutOfBoundsWrites, guard_word
+from gpushmoo.devices.witnesses import Deviation, Output, ProofResult, Witnesses
 from gpushmoo.measuring.builds import build_variants
 from gpushmoo.measuring.events import (
     CellRun,
@@ -237,15 +236,15 @@ class FakeDevice:
         self.alive()
         return buffer[begin : begin + count].copy()
 
-    def poison(self, buffer: npt.NDArray[np.uint32]) -> None:
+    def prepare(self, output: Output, poison: int = 0xFF) -> None:
         self.log.append(("poison",))
         self.alive()
-        buffer.fill(0xFFFFFFFF)
+        output.buffer.fill(0x01010101 * poison)
 
-    def mismatches(self, buffer: Any, expected: Any) -> int:
+    def compare(self, output: Output) -> Deviation:
         self.log.append(("compare",))
         self.alive()
-        return int((buffer != expected).sum())
+        return Deviation(int((output.buffer != output.expected).sum()))
 
     def bind(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> FakeLaunch:
         self.alive()

@@ -168,7 +168,7 @@ class MadeUpDevice(MadeUpMemory):
         return run
 
     def bind(
-        self, program: MadeUpProgram, launch: Launch, buffers: Mapping[str, Any]
+        self, program: MadeUpProgram, launch: Launch, buffers: Mapping[str, Any], renew: Any = None
     ) -> MadeUpLaunch:
         """Prepare `launch`. Raises LaunchRefusedError or BuildError."""
         command = self._prepare(program, launch, buffers)
@@ -185,8 +185,8 @@ class MadeUpDevice(MadeUpMemory):
         self.queue.queue(lambda: flush_bytes(self.info) / BYTES_PER_S)
         self.queue.wait()
 
-    def _queue_ones(self, words: Words) -> None:
-        words.fill(0xFFFFFFFF)
+    def _queue_fill(self, words: Words, byte: int, but: int) -> None:
+        words.view(np.uint8)[: words.nbytes - but] = byte
 
     def _finish(self) -> None:
         self.queue.wait()

@@ -55,8 +55,7 @@ class MadeUpMemory(Device):
             queue(buffer, row)
         return found
 
-    def queue_comparison(self, buffer: Words, expected: Words, found: Any) -> None:
-        """Words in which the two differ."""
+    def _queue_differing(self, buffer: Words, expected: Words, found: Any) -> None:
         found[0] += (buffer != expected).sum()
 
     def queue_strays(self, buffer: Words, found: Any, stride: int = STRIDE) -> None:

@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+# Types that NumPy has by ml_dtypes, and their names there.
+_OF_ML_DTYPES = {
+    "bfloat16": "bfloat16",
+    "float8_e4m3": "float8_e4m3fn",
+    "float8_e5m2": "float8_e5m2",
+}
+
 
 @dataclass(frozen=True)
 class DType:
-    """NumPy scalar times lanes, packed; a `normalised` byte b is read from images as b / 255."""
+    """A NumPy scalar times lanes, packed; a `normalised` byte b is read from images as b / 255.
+
+    `numpy_name` is the scalar's; `itemsize` are the bytes of one element, 12 for float3.
+    """
 
     name: str
-    scalar: np.dtype[Any]
-    lanes: int
+    numpy_name: str
+    itemsize: int
+    lanes: int = 1
     normalised: bool = False
 
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one element; 12 for float3."""
-        return int(self.scalar.itemsize) * self.lanes
+    @cached_property
+    def scalar(self) -> np.dtype[Any]:
+        """NumPy's type of a scalar."""
+        if self.name in _OF_ML_DTYPES:
+            # Imported when needed: few kernels have such types.
+            import_module("ml_dtypes")
+        found: np.dtype[Any] = np.dtype(self.numpy_name)
+        return found
 
     def shape(self, height: int, width: int) -> tuple[int, ...]:
         """Shape of the NumPy array holding height × width elements; lanes come last."""
@@ -30,12 +47,21 @@ class DType:
 DTYPES: dict[str, DType] = {
     d.name: d
     for d in (
-        DType("float", np.dtype(np.float32), 1),
-        DType("double", np.dtype(np.float64), 1),
-        DType("float2", np.dtype(np.float32), 2),
-        DType("float3", np.dtype(np.float32), 3),
-        DType("float4", np.dtype(np.float32), 4),
-        DType("unorm8", np.dtype(np.uint8), 1, normalised=True),
-        DType("unorm8x4", np.dtype(np.uint8), 4, normalised=True),
+        DType("float", "float32", 4),
+        DType("double", "float64", 8),
+        DType("float2", "float32", 8, 2),
+        DType("float3", "float32", 12, 3),
+        DType("float4", "float32", 16, 4),
+        DType("unorm8", "uint8", 1, normalised=True),
+        DType("unorm8x4", "uint8", 4, 4, normalised=True),
+        *(DType(f"{u}int{n}", f"{u}int{n}", n // 8) for n in (8, 16, 32, 64) for u in ("", "u")),
+        DType("half", "float16", 2),
+        *(DType(name, of, 2 if name == "bfloat16" else 1) for name, of in _OF_ML_DTYPES.items()),
     )
 }
+
+
+def dtype_name(scalar: np.dtype[Any]) -> str | None:
+    """The element type whose elements are this scalar; None if there is none."""
+    found = (d for d in DTYPES.values() if d.numpy_name == scalar.name and d.lanes == 1)
+    return next((d.name for d in found if not d.normalised), None)

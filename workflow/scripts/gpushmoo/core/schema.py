@@ -168,6 +168,7 @@ class Cells(Table):
     registers: Small | None  # registers of a thread; null if not told
     verified_words: Whole | None  # [words of four bytes] words of the output that were compared
     wrong_words: Whole | None  # [words of four bytes] those of them that were not as they should be
+    worst_error: Number | None  # largest error of an element over its limit; null if exact
     device_uuid: Text  # the device that measured; after repeats that of the first
     device_name: Text
     backend: Text  # by what the device was programmed: cuda, opencl or another

@@ -24,6 +24,15 @@ from ..workloads.loader import KernelFolder
 from .buffers import STRIDE, Image, OutOfBoundsWrites, WordPairs
 from .builds import BuildRequest, VersionBuild
 from .streams import FedInTurn, InTurn, Stream, StreamsInTurn
+from .witnesses import (
+    POISON_BYTES,
+    Deviation,
+    KeyBounds,
+    Output,
+    ProofResult,
+    Witnesses,
+    deviation,
+)
 
 
 @dataclass(frozen=True)
@@ -142,30 +151,6 @@ class Sample:
         return self.bound.sample(self.launches, self.met)
 
 
-@dataclass(frozen=True)
-class Witnesses:
-    """What a run must leave: its output as `expected`, the zones around `guarded`, the `inputs`."""
-
-    output: Any
-    expected: Any
-    guarded: Sequence[Any]
-    inputs: Sequence[Any]
-
-
-@dataclass(frozen=True)
-class ProofResult:
-    """The result of a run on poisoned output: its seconds and the state of its witnesses.
-
-    `wrong_words` of the output differ; `strays` belong to the guarded buffers, `sums` to the
-    inputs (see `Device.strays`, of which only a part of the far words is read, and `checksums`).
-    """
-
-    seconds: float
-    wrong_words: int
-    strays: Sequence[OutOfBoundsWrites]
-    sums: Sequence[int]
-
-
 class Device(ABC):
     """One open device. Buffers and images are opaque to the caller.
 
@@ -215,9 +200,23 @@ class Device(ABC):
     def _found(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> WordPairs:
         """The two words for each buffer to which the kernels that `queue` queues for it add."""
 
+    def queue_comparison(self, words: Any, output: Output, found: Any) -> None:
+        """Queue a kernel that writes to two words what `deviation` reads.
+
+        `words` is the output's buffer, or one with the texels of its image.
+        """
+        if output.bounds is None:
+            self._queue_differing(words, output.expected, found)
+        else:
+            self._queue_limits(words, output.bounds, found)
+
     @abstractmethod
-    def queue_comparison(self, buffer: Any, expected: Any, found: Any) -> None:
+    def _queue_differing(self, buffer: Any, expected: Any, found: Any) -> None:
         """Queue a kernel that adds the number of different words to `found`, of 64 bits."""
+
+    def _queue_limits(self, buffer: Any, bounds: KeyBounds, found: Any) -> None:
+        """Queue the kernel of `buffers.LIMITS` for this width; it writes to two words."""
+        raise LaunchRefusedError("This backend compares results bit by bit alone.")
 
     @abstractmethod
     def queue_strays(self, buffer: Any, found: Any, stride: int = STRIDE) -> None:
@@ -250,10 +249,15 @@ class Device(ABC):
 
         `expected` is no image; it holds the rows of an image without a gap.
         """
+        return self.compare(Output(buffer, expected)).wrong
+
+    def compare(self, output: Output) -> Deviation:
+        """How an output differs from what it must be, counted on the device."""
         found = self._found(
-            [self._linear(buffer)], lambda one, row: self.queue_comparison(one, expected, row)
+            [self._linear(output.buffer)],
+            lambda words, row: self.queue_comparison(words, output, row),
         )
-        return int(found.view(np.uint64)[0, 0])
+        return deviation(output, found[0])
 
     def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
         """`count` 32-bit words of `buffer` from the word `begin` on, on the host."""
@@ -265,15 +269,30 @@ class Device(ABC):
             self._queue_poison(buffer)
             self._finish()
 
-    def _queue_poison(self, buffer: Any) -> None:
+    def _queue_poison(self, buffer: Any, byte: int = POISON_BYTES[0], padding: int = 0) -> None:
         words = buffer.linear() if isinstance(buffer, Image) else buffer
-        self._queue_ones(words)
+        self._queue_fill(words, POISON_BYTES[0], 0)
+        if byte != POISON_BYTES[0]:
+            self._queue_fill(words, byte, padding)
         if isinstance(buffer, Image):
             buffer.copy_from(words)
 
+    def prepare(self, output: Output, poison: int = POISON_BYTES[0]) -> None:
+        """Write what a launch finds in an output: its content, or poison of this byte."""
+        with self.translated():
+            self.queue_preparation(output, poison)
+            self._finish()
+
+    def queue_preparation(self, output: Output, poison: int = POISON_BYTES[0]) -> None:
+        """Queue what `prepare` does."""
+        if output.content is None:
+            self._queue_poison(output.buffer, poison, output.padding)
+        else:
+            self._queue_copy(output.content, output.buffer)
+
     @abstractmethod
-    def _queue_ones(self, words: Any) -> None:
-        """Queue a command that fills a buffer with all-ones words."""
+    def _queue_fill(self, words: Any, byte: int, but: int) -> None:
+        """Queue a command that fills a buffer, `but` its last bytes, with this byte."""
 
     @abstractmethod
     def _finish(self) -> None:
@@ -323,10 +342,18 @@ class Device(ABC):
         return buffer.linear()
 
     @abstractmethod
-    def bind(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> PreparedLaunch:
+    def bind(
+        self,
+        program: Any,
+        launch: Launch,
+        buffers: Mapping[str, Any],
+        renew: Callable[[], None] | None = None,
+    ) -> PreparedLaunch:
         """Prepare a launch of a program that this device built.
 
-        Raises LaunchRefusedError when the block or grid is over a limit.
+        With `renew`, launches are timed one by one, and it is called before each to queue what
+        gives the buffers their content. Raises LaunchRefusedError when the block or grid is over a
+        limit.
         """
 
     def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> PreparedLaunch:
@@ -451,13 +478,14 @@ def prove_each(
     """`Device.prove_all` one by one, for a backend that cannot queue them."""
 
     def prove(proof: PreparedLaunch) -> ProofResult:
-        device.poison(witnesses.output)
+        for output in witnesses.outputs:
+            device.prepare(output, witnesses.poison)
         before = clock()
         proof.run()
         seconds = clock() - before
-        wrong = device.mismatches(witnesses.output, witnesses.expected)
+        deviations = [device.compare(output) for output in witnesses.outputs]
         strays, sums = device.strays(witnesses.guarded), device.checksums(witnesses.inputs)
-        return ProofResult(seconds, wrong, strays, sums)
+        return ProofResult(seconds, deviations, strays, sums)
 
     return each_or_error(prove, proofs)
 

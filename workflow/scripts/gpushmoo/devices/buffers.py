@@ -44,6 +44,15 @@ def zone_bytes(nbytes: int) -> int:
     return step * min(most, max(1, -(-nbytes // step)))
 
 
+def padded_words(array: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
+    """The array as 32-bit words; the rest of the last one holds ones."""
+    data = np.ascontiguousarray(array).reshape(-1)
+    if data.nbytes % 4:
+        rest = np.full(-data.nbytes % 4, 0xFF, np.uint8)
+        data = np.concatenate([data.view(np.uint8), rest])
+    return data.view(np.uint32)
+
+
 @dataclass(frozen=True)
 class OutOfBoundsWrites:
     """Words that were written in the zones before the beginning and past the end of a buffer."""
@@ -115,6 +124,67 @@ KERNEL void checksum(GLOBAL const WORD *words, const LONG n, GLOBAL WORD *found)
 }
 """
 )
+
+# Counts the ELEMs of `found` whose key (see `workloads.limits`) is not from `low` to `high`, and
+# keeps the largest error as a share of the limit, the bits of a float: both may be compared as
+# integers. `kind` 2 are floats of `mantissa` stored bits, `top` their largest magnitude but NaN.
+# Errors are differences of keys or, with `values`, of the REALs that they stand for.
+LIMITS = """
+#define SIGN ((ELEM)1 << (8 * sizeof(ELEM) - 1))
+FUNCTION ELEM key_of(const ELEM bits, const int kind, const ELEM top)
+{
+    if (kind < 2)
+        return kind == 1 ? bits ^ SIGN : bits;
+    const ELEM size = bits & (ELEM)~SIGN;
+    if (size > top)
+        return (ELEM)~(ELEM)0;
+    return bits & SIGN ? SIGN - size : SIGN + size;
+}
+
+FUNCTION REAL value_of(const ELEM key, const int mantissa, const int bias, const ELEM top)
+{
+    const ELEM size = key < SIGN ? SIGN - key : key - SIGN;
+    const ELEM one = (ELEM)1 << mantissa;
+    const int power = (int)(size >> mantissa);
+    if (size == top && !(size & (one - 1)))
+        return key < SIGN ? -INFINITY : INFINITY;
+    const ELEM digits = power ? one | (size & (one - 1)) : size;
+    const REAL value = ldexp((REAL)digits, (power ? power : 1) - bias - mantissa);
+    return key < SIGN ? -value : value;
+}
+
+KERNEL void limits(GLOBAL const ELEM *found, GLOBAL const ELEM *low, GLOBAL const ELEM *high,
+                   const LONG n, const int kind, const int values, const ELEM top,
+                   const int mantissa, const int bias, GLOBAL VOLATILE WORD *result)
+{
+    WORD wrong = 0;
+    float worst = 0;
+    for (LONG i = FIRST(n); i < END(n); i += STEP) {
+        const ELEM key = key_of(found[i], kind, top), a = low[i], b = high[i];
+        const int outside = key < a || key > b;
+        wrong += outside;
+        REAL below, above, width;
+        if (values) {
+            const REAL value = value_of(key, mantissa, bias, top);
+            const REAL first = value_of(a, mantissa, bias, top);
+            const REAL last = value_of(b, mantissa, bias, top);
+            below = value - first, above = last - value, width = last - first;
+        } else {
+            below = key < a ? -(REAL)(a - key) : (REAL)(key - a);
+            above = key > b ? -(REAL)(key - b) : (REAL)(b - key);
+            width = (REAL)(b - a);
+        }
+        if (a == b || key == (ELEM)~(ELEM)0)
+            worst = outside ? INFINITY : worst;
+        else
+            worst = fmax(worst, (float)(fabs(below - above) / width));
+    }
+    if (wrong)
+        ADD(result, wrong);
+    if (worst > 0)
+        MAX(result + 1, BITS(worst));
+}
+"""
 
 
 def named(argument: BufferRef | TextureRef | SurfaceRef, buffers: Mapping[str, Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -15,24 +16,30 @@ import numpy.typing as npt
 from ..core.dtypes import DTYPES
 from ..core.errors import OutOfDeviceMemoryError, TypedError, WorkloadError
 from ..core.space import Cell, Problem
-from ..devices.base import Device, PreparedLaunch, Program, Witnesses, fitted
+from ..devices.base import Device, PreparedLaunch, Program, fitted
 from ..devices.buffers import OutOfBoundsWrites
-from ..workloads.contract import ReducingWorkload, Workload
+from ..devices.witnesses import POISON_BYTES, Deviation, KeyBounds, Output, ProofResult, Witnesses
+from ..workloads.contract import ReducingWorkload, Workload, ceil_div
 from ..workloads.host_fed import HostFedWorkload, Pipeline, StreamSetup, cuts
+from ..workloads.limits import EXACT, FLOATING, KeyFormat, Limit, key_format
 from .host_pipeline import Feed, Pool
 
 Array = npt.NDArray[Any]
 
-# Words that are read back at a time to find the first wrong one; the content of unwritten ones.
-CHUNK, POISON = 2**20, 0xFFFFFFFF
+# Words that are read back at a time to find the first wrong one.
+CHUNK = 2**20
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The number of wrong words in the output and around buffers, and a sentence on all faults."""
+    """The number of wrong words in the output and around buffers, and a sentence on all faults.
+
+    Of an output with a limit elements are counted; `worst` is the largest error as a share of it.
+    """
 
     wrong_words: int
     message: str | None
+    worst: float | None = None
 
 
 # The seconds and verdict of a run on poisoned output, or its error.
@@ -85,45 +92,124 @@ def _count(words: int) -> str:
     return f"{words} word{'s' * (words != 1)}"
 
 
-def first_difference(
-    device: Device, buffer: Any, expected: Any, shape: tuple[int, ...], scalar: np.dtype[Any]
-) -> str:
-    """A clause on the first wrong element of `buffer`, an array of `shape` and `scalar`."""
-    total = int(np.prod(shape)) * scalar.itemsize // 4
-    for begin in range(0, total, CHUNK):
-        count = min(CHUNK, total - begin)
-        found, wanted = (device.words(b, begin, count) for b in (buffer, expected))
-        if (found == wanted).all():
-            continue
-        word = int(np.argmax(found != wanted))
-        # An element may be a part of a word, or several words.
-        per_word = max(1, 4 // scalar.itemsize)
-        first = word * 4 // scalar.itemsize
-        parts = slice(first, first + per_word)
-        is_wrong = found.view(scalar)[parts] != wanted.view(scalar)[parts]
-        element = first + int(np.argmax(is_wrong))
-        place = np.unravel_index(begin * 4 // scalar.itemsize + element, shape)
-        got, due = found.view(scalar)[element], wanted.view(scalar)[element]
-        hint = " (never written)" if found[word] == POISON else _hint(got, due)
-        return f"the first at {[int(i) for i in place]}: expected {due!s}, found {got!s}{hint}"
-    return "none when it was looked for"
+@dataclass(frozen=True)
+class CheckedOutput:
+    """An output on the device, and how its elements are compared.
+
+    `twice`: an element may be right with all bits of the poison, so another poison follows.
+    `expected` are the values of an output with a limit, of which the device has keys alone.
+    """
+
+    name: str
+    on_device: Output
+    shape: tuple[int, ...]
+    form: KeyFormat
+    scalar: np.dtype[Any]
+    limit: Limit
+    twice: bool
+    expected: Array | None = None
+
+    @classmethod
+    def upload(
+        cls, device: Device, name: str, expected: Array, limit: Limit, buffer: Any, content: Any
+    ) -> CheckedOutput:
+        """The output in `buffer`, where a launch finds `content`, or poison for None."""
+        form, flat = key_format(expected.dtype), np.ascontiguousarray(expected).reshape(-1)
+        bounds, padding = None, -expected.nbytes % 4
+        # NaN has many bits.
+        if not limit.exact or (form.kind == FLOATING and _has_nan(flat)):
+            low, high = limit.bounds(expected)
+            ones = form.keys(~np.zeros(1, form.unsigned))
+            twice = bool(((low <= ones) & (ones <= high)).any())
+            first, last = device.upload(low), device.upload(high)
+            bounds = KeyBounds(first, last, flat.size, form, limit.in_values)
+            on_device = Output(buffer, first, bounds, content, padding)
+        else:
+            ones = ~form.unsigned.type(0)
+            twice = form.kind != FLOATING and bool((flat.view(form.unsigned) == ones).any())
+            on_device = Output(buffer, device.upload(flat), None, content, padding)
+        values = expected if bounds else None
+        twice = twice and content is None
+        return cls(name, on_device, expected.shape, form, flat.dtype, limit, twice, values)
+
+    @property
+    def words(self) -> int:
+        """The 32-bit words that are compared."""
+        return ceil_div(math.prod(self.shape) * self.form.width, 4)
+
+    def fault(self, found: Deviation, place: str) -> str:
+        """A clause on a deviation; `place` says which of several outputs, and where."""
+        if self.on_device.bounds is None:
+            return f"{found.wrong} of {self.words} words{place} differ"
+        worst, many = found.worst or 0.0, math.prod(self.shape)
+        said = f"{found.wrong} of {many} elements{place} are off by more than {self.limit}"
+        if self.limit.exact:
+            return f"{found.wrong} of {many} elements{place} differ"
+        if math.isinf(worst):
+            return said
+        times = f"{worst * self.limit.ulp:.4g} ulp" if self.limit.ulp else f"{worst:.3g} times that"
+        return f"{said}, the worst by {times}"
+
+    def first(self, device: Device) -> str:
+        """A clause on the first wrong element."""
+        own, unsigned = self.on_device, self.form.unsigned
+        size, step = math.prod(self.shape), 4 * CHUNK // self.form.width
+        for begin in range(0, size, step):
+            count = min(step, size - begin)
+
+            def read(buffer: Any, begin: int = begin, count: int = count) -> Array:
+                first = begin * self.form.width // 4
+                words = device.words(buffer, first, ceil_div(count * self.form.width, 4))
+                return words.view(unsigned)[:count]
+
+            found = read(own.buffer)
+            if own.bounds is None:
+                wanted = read(own.expected)
+                wrong = found != wanted
+            else:
+                keys = self.form.keys(found.view(self.scalar))
+                wrong = (keys < read(own.bounds.low)) | (keys > read(own.bounds.high))
+            if not wrong.any():
+                continue
+            place = int(np.argmax(wrong))
+            got = found.view(self.scalar)[place]
+            if self.expected is None:
+                due = wanted.view(self.scalar)[place]
+            else:
+                due = self.expected.reshape(-1)[begin + place]
+            if own.content is not None:
+                hint = " (not changed)" if found[place] == read(own.content)[place] else ""
+            elif found[place] == ~unsigned.type(0):
+                hint = " (never written)"
+            else:
+                hint = _hint(got, due, self.limit)
+            index = [int(i) for i in np.unravel_index(begin + place, self.shape)]
+            return f"the first at {index}: expected {due!s}, found {got!s}{hint}"
+        return "none when it was looked for"
+
+
+def _hint(got: Any, due: Any, limit: Limit = EXACT) -> str:
+    """What a wrong value looks like, in brackets; "" where it looks like nothing."""
+    form = key_format(due.dtype)
+    if form.kind == FLOATING:
+        one, other = form.keys(np.array([got, due], due.dtype)).tolist()
+        return _ROUNDED if limit.exact and abs(one - other) <= _LAST_BITS else ""
+    less = int(due) - int(got)
+    if form.width < 4:
+        return _ROUNDED if abs(less) == 1 else ""
+    # The poison is -1.
+    return " (added to an output that nothing had cleared?)" if less == 1 else ""
+
+
+def _has_nan(flat: Array) -> bool:
+    if flat.dtype.kind == "V":  # of ml_dtypes
+        return bool(np.isnan(flat.astype(np.float32)).any())
+    return flat.size > 0 and bool(np.isnan(flat.min()))
 
 
 # Last bits in which a sum of another order or a fused multiply-add may differ.
 _LAST_BITS = 16
 _ROUNDED = " (rounding? fused multiply-add?)"
-
-
-def _hint(got: Any, due: Any) -> str:
-    """What a wrong value looks like, in brackets; "" where it looks like nothing."""
-    if np.issubdtype(due.dtype, np.floating):
-        with np.errstate(invalid="ignore"):
-            return _ROUNDED if abs(got - due) <= _LAST_BITS * np.spacing(abs(due)) else ""
-    less = int(due) - int(got)
-    if due.itemsize < 4:
-        return _ROUNDED if abs(less) == 1 else ""
-    # The poison is -1.
-    return " (added to an output that nothing had cleared?)" if less == 1 else ""
 
 
 # Streams of the copy of host data that is timed for comparison, and elements at a time.
@@ -207,33 +293,48 @@ class Workspace(Space):
         variant: str,
         make: Callable[[], Mapping[str, Array]],
     ) -> None:
-        """Upload the inputs from `make` and the expected output. Raises as `open_space` does."""
+        """Upload the inputs from `make` and the expected outputs. Raises as `open_space` does."""
         self._device, self._workload, kind = device, workload, DTYPES[dtype]
         self._make, self._variant, inputs = make, variant, make()
-        expected = workload.expected(inputs, variant)
-        check_output(workload, expected, problem, dtype)
-        self._form = expected.shape, expected.dtype
-        self.words = expected.nbytes // 4
+        expected = workload.outputs(inputs, variant)
+        if type(workload).outputs is Workload.outputs:
+            check_output(workload, expected[workload.output], problem, dtype)
         images = workload.images_of(variant)
         self._buffers = {
-            name: device.upload_image(array, kind)
-            if name in images
-            else device.upload(whole_words(workload, name, array))
+            name: device.upload_image(array, kind) if name in images else device.upload(array)
             for name, array in inputs.items()
         }
-        if workload.output in images:
-            self._output = device.allocate_image(problem, kind)
-        else:
-            self._output = device.allocate(expected.nbytes)
-        self._buffers[workload.output] = self._output
-        self._expected = device.upload(expected)
+        self._outputs = []
+        for name, array in expected.items():
+            content = device.upload(inputs[name]) if name in inputs else None
+            if name not in self._buffers:
+                is_image = name in images
+                self._buffers[name] = (
+                    device.allocate_image(problem, kind)
+                    if is_image
+                    else device.allocate(array.nbytes)
+                )
+            limit, buffer = workload.limit_of(name), self._buffers[name]
+            try:
+                output = CheckedOutput.upload(device, name, array, limit, buffer, content)
+            except ValueError as err:
+                raise WorkloadError(f"{workload.name}: output '{name}': {err}") from err
+            self._outputs.append(output)
+        self.words = sum(output.words for output in self._outputs)
+        twice = any(output.twice for output in self._outputs)
+        self._twice = twice and not workload.reads_poison
         # An image is copied to or from a buffer, not to another image.
-        barred = images if workload.output in images else frozenset()
-        same_size = [n for n in inputs if inputs[n].nbytes == expected.nbytes and n not in barred]
-        source = self._buffers[same_size[0]] if same_size else self._expected
-        self.copy = device.bind_copy(source, self._output)
+        if self._outputs:
+            main, size = self._outputs[0].on_device, next(iter(expected.values())).nbytes
+            barred = images if self._outputs[0].name in images else frozenset()
+            same_size = [n for n in inputs if inputs[n].nbytes == size and n not in barred]
+            source = self._buffers[same_size[0]] if same_size else main.expected
+            self.copy = device.bind_copy(source, main.buffer)
+        else:
+            spare = [device.upload(np.zeros(1, np.uint32)) for _ in range(2)]
+            self.copy = device.bind_copy(*spare)
         plain = {n: b for n, b in self._buffers.items() if n not in images}
-        self._watched = {n: b for n, b in plain.items() if n in inputs and n != workload.output}
+        self._watched = {n: b for n, b in plain.items() if n in inputs and n not in expected}
         self._watch = BufferWatch(device, plain, self._watched, self._restore)
 
     def lent(self, workload: Workload) -> Workspace:
@@ -243,17 +344,34 @@ class Workspace(Space):
         return lent
 
     def _restore(self) -> None:
-        """Write the inputs that are buffers, and the expected output, anew."""
+        """Write the inputs that are buffers, and what outputs must be, anew."""
         inputs = self._make()
-        expected = self._workload.expected(inputs, self._variant)
+        expected = self._workload.outputs(inputs, self._variant)
         pairs = [(inputs[name], self._buffers[name]) for name in self._watched]
-        for array, buffer in [*pairs, (expected, self._expected)]:
+        for output in self._outputs:
+            array, own = expected[output.name], output.on_device
+            if own.bounds is None:
+                pairs.append((array, own.expected))
+            else:
+                bounds = own.bounds.low, own.bounds.high
+                pairs += zip(output.limit.bounds(array), bounds, strict=True)
+            if own.content is not None:
+                pairs.append((inputs[output.name], own.content))
+        for array, buffer in pairs:
             self._device.bind_copy(self._device.upload(array), buffer).run()
 
     def bind(self, program: Program, cell: Cell) -> PreparedLaunch:
         """The cell's launch on these buffers."""
         launch = fitted(self._workload.launch(cell), program, self._device.info)
-        return self._device.bind(program, launch, self._buffers)
+        renewed = [o.on_device for o in self._outputs if o.on_device.content is not None]
+
+        def renew() -> None:
+            for output in renewed:
+                self._device.queue_preparation(output)
+
+        if not renewed or not self._workload.renews:
+            return self._device.bind(program, launch, self._buffers)
+        return self._device.bind(program, launch, self._buffers, renew)
 
     def bind_proof(self, program: Program, cell: Cell) -> PreparedLaunch | None:
         """The workload's proof if it is another launch."""
@@ -266,31 +384,55 @@ class Workspace(Space):
         return self._device.bind(program, proof, self._buffers)
 
     def poison(self) -> None:
-        """Overwrite the output with ones, a NaN in every float type."""
-        self._device.poison(self._output)
+        """Give outputs their content, or ones throughout, a NaN in every float type."""
+        for output in self._outputs:
+            self._device.prepare(output.on_device)
 
     def verdict(self, cell: Cell, proof: PreparedLaunch) -> Verdict:
-        """Compared bit by bit, on the device."""
-        wrong, clauses = self._device.mismatches(self._output, self._expected), []
-        if wrong:
-            first = first_difference(self._device, self._output, self._expected, *self._form)
-            clauses = [f"{wrong} of {self.words} words differ, {first}"]
-        return self._watch.damage(wrong, clauses)
+        """Compared on the device; after another poison once more, where the first may be right."""
+        deviations = [self._device.compare(output.on_device) for output in self._outputs]
+        if self._twice and not any(found.wrong for found in deviations):
+            for output in self._outputs:
+                self._device.prepare(output.on_device, POISON_BYTES[1])
+            proof.run()
+            deviations = [self._device.compare(output.on_device) for output in self._outputs]
+        wrong, clauses, worst = self._said(deviations)
+        firsts = [
+            output.first(self._device)
+            for output, found in zip(self._outputs, deviations, strict=True)
+            if found.wrong
+        ]
+        said = [f"{clause}, {first}" for clause, first in zip(clauses, firsts, strict=True)]
+        return replace(self._watch.damage(wrong, said), worst=worst)
+
+    def _said(self, found: Sequence[Deviation]) -> tuple[int, list[str], float | None]:
+        """The number of wrong words, a clause for each wrong output, and the worst error."""
+        several = len(self._outputs) > 1
+        clauses = [
+            output.fault(one, f" of '{output.name}'" if several else "")
+            for output, one in zip(self._outputs, found, strict=True)
+            if one.wrong
+        ]
+        shares = [one.worst for one in found if one.worst is not None]
+        return sum(one.wrong for one in found), clauses, max(shares, default=None)
 
     def prove_together(self, bounds: Sequence[PreparedLaunch], compared: bool) -> list[Judged]:
-        """Each compared bit by bit."""
+        """Each compared, after another poison once more where the first may be right."""
         judged: list[Judged] = []
-        guarded, inputs = self._watch.buffers.values(), self._watch.inputs.values()
-        witnesses = Witnesses(self._output, self._expected, [*guarded], [*inputs])
-        for proven in self._device.prove_all(bounds, witnesses):
+        guarded, inputs = [*self._watch.buffers.values()], [*self._watch.inputs.values()]
+        witnesses = Witnesses([output.on_device for output in self._outputs], guarded, inputs)
+        results = list(self._device.prove_all(bounds, witnesses))
+        if self._twice and compared:
+            again = self._device.prove_all(bounds, replace(witnesses, poison=POISON_BYTES[1]))
+            results = [_first_fault(*pair) for pair in zip(results, again, strict=True)]
+        for proven in results:
             if isinstance(proven, TypedError):
                 judged.append(proven)
                 continue
-            wrong = proven.wrong_words if compared else 0
-            clauses = [f"{wrong} of {self.words} words differ"] if wrong else []
+            wrong, clauses, worst = self._said(proven.deviations) if compared else (0, [], None)
             words, more = self._watch.said(proven.strays, proven.sums)
             message = "; ".join([*clauses, *more]) or None
-            judged.append((proven.seconds, Verdict(wrong + words, message)))
+            judged.append((proven.seconds, Verdict(wrong + words, message, worst)))
             if more:
                 self.damage()
                 break
@@ -301,6 +443,15 @@ class Workspace(Space):
         return self._watch.damage()
 
 
+def _first_fault(
+    first: ProofResult | TypedError, second: ProofResult | TypedError
+) -> ProofResult | TypedError:
+    """The first of two results of a launch, if it is at fault, else the second."""
+    if isinstance(first, TypedError) or any(one.wrong for one in first.deviations):
+        return first
+    return second
+
+
 def check_output(workload: Workload, expected: Array, problem: Problem, dtype: str) -> None:
     """Raise WorkloadError when an expected output has not the form of the output."""
     shape, scalar = workload.output_form(problem, dtype)
@@ -309,16 +460,6 @@ def check_output(workload: Workload, expected: Array, problem: Problem, dtype: s
         raise WorkloadError(f"{name} shape {expected.shape}, the output {shape}")
     if expected.dtype != scalar:
         raise WorkloadError(f"{name} dtype {expected.dtype}, the output {scalar}")
-
-
-def whole_words(workload: Workload, name: str, array: Array) -> Array:
-    """The array. Raises WorkloadError unless it consists of whole 32-bit words."""
-    if array.nbytes % 4:
-        raise WorkloadError(
-            f"{workload.name}: inputs gives {array.nbytes} bytes for '{name}'; a buffer is of "
-            "whole 32-bit words"
-        )
-    return array
 
 
 class ReducedSpace(Space):

@@ -60,6 +60,7 @@ class CellRun:
     spent_s: float = 0.0
     verified_words: int | None = None
     wrong_words: int | None = None
+    worst_error: float | None = None
     steps: int = 0
 
     def sample(self) -> Sample:

@@ -109,6 +109,7 @@ def _row(
         "registers": run.registers,
         "verified_words": run.verified_words,
         "wrong_words": run.wrong_words,
+        "worst_error": run.worst_error,
         "device_uuid": info.uuid,
         "device_name": info.name,
         "backend": info.backend,

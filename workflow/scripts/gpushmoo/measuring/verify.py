@@ -257,7 +257,7 @@ class CellSteps:
         self, run: CellRun, seconds: float, verdict: Verdict, alone: Callable[[], None]
     ) -> None:
         """Judge a run by its launch among others, none of which harmed it."""
-        run.wrong_words = verdict.wrong_words
+        run.wrong_words, run.worst_error = verdict.wrong_words, verdict.worst
         if verdict.message is not None or seconds > self.settings.cell_timeout_s:
             # Alone, to find the place, or a pause.
             self.emit(Began((run.cell.key,)))
@@ -276,6 +276,7 @@ class CellSteps:
             _, took = self.announced([run], launch)
         verdict = space.verdict(run.cell, proof)
         run.verified_words, run.wrong_words = space.words, verdict.wrong_words
+        run.worst_error = verdict.worst
         if verdict.message is not None:
             self.end(run, Status.WRONG_RESULT, verdict.message)
         elif took > slowest_s:

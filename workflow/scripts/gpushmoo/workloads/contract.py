@@ -20,6 +20,7 @@ from ..core.dtypes import DTYPES
 from ..core.errors import WorkloadError
 from ..core.space import Cell, Problem, Version, indexed
 from . import user_code
+from .limits import EXACT, Limit
 from .views import Curve as Curve
 from .views import HeatMap as HeatMap
 from .views import View as View
@@ -211,8 +212,8 @@ class Workload(ABC):
 
     `axes` are the default axis specifications (see `space.expand_axis`); one that is 0 stands only
     in the cells of sweeps that name it. `title` and `pattern` are for the report. The output buffer
-    must equal `reference` bit by bit. `images` names the inputs and outputs that are images, arrays
-    of shape (height, width[, lanes]).
+    must equal `reference` within `limit`, by default bit by bit. `images` names the inputs and
+    outputs that are images, arrays of shape (height, width[, lanes]).
     """
 
     name: ClassVar[str]
@@ -240,6 +241,13 @@ class Workload(ABC):
     # ``load`` or ``store`` if this kernel's best cell is the device's most.
     peak: ClassVar[str | None] = None
     output: ClassVar[str] = "dst"
+    # How far its elements may be from what is expected.
+    limit: ClassVar[Limit] = EXACT
+    # Whether launches are timed one by one, each on inputs that have their own content again, where
+    # an output is an input; False if that does not change their time.
+    renews: ClassVar[bool] = True
+    # Whether the kernel reads the ones of the poison: then no other poison follows.
+    reads_poison: ClassVar[bool] = False
     # Whether there is a kernel to build.
     device_code: ClassVar[bool] = True
     images: ClassVar[frozenset[str]] = frozenset()
@@ -252,7 +260,7 @@ class Workload(ABC):
         "fault": user_code.clause_fault,
         "defines": user_code.instance_fault(dict),
         "valid": user_code.clause_fault,
-        "inputs": user_code.arrays_fault,
+        **dict.fromkeys(("inputs", "outputs"), user_code.arrays_fault),
         "scratch": user_code.instance_fault(Mapping),
         "problem": user_code.instance_fault(Problem),
         "result_of": user_code.instance_fault(str),
@@ -334,6 +342,17 @@ class Workload(ABC):
     def expected(self, inputs: Mapping[str, Array], variant: str) -> Array:
         """The expected output of `variant`; by default `reference`."""
         return self.reference(inputs)
+
+    def outputs(self, inputs: Mapping[str, Array], variant: str) -> dict[str, Array]:
+        """The expected outputs by name; by default there is one, `output`.
+
+        A launch finds the content of an output that is one of `inputs`, too, and poison in others.
+        """
+        return {self.output: self.expected(inputs, variant)}
+
+    def limit_of(self, output: str) -> Limit:
+        """How far elements of an output may be from what is expected; by default `limit`."""
+        return self.limit
 
     @abstractmethod
     def launch(self, cell: Cell) -> Launch:
@@ -474,6 +493,7 @@ class NothingMovedWorkload(Workload):
     """
 
     done: ClassVar[int]
+    reads_poison = True
 
     def inputs(
         self, problem: Problem, dtype: str, rng: np.random.Generator

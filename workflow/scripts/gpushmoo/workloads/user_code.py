@@ -24,7 +24,7 @@ Check = Callable[[Any], str | None]
 
 
 # Methods that make arrays. If memory for one is missing, the cell is too large and not wrong.
-_MAKES_ARRAYS = frozenset({"inputs", "reference", "expected", "known"})
+_MAKES_ARRAYS = frozenset({"inputs", "reference", "expected", "outputs", "known"})
 
 
 def guard_methods(cls: type, root: type, checks: Mapping[str, Check]) -> None:

@@ -36,16 +36,7 @@ from ...workloads.contract import (
     TextureRef,
 )
 from ...workloads.loader import KernelFolder
-from ..base import (
-    Device,
-    PreparedLaunch,
-    ProofResult,
-    Reading,
-    Sample,
-    Witnesses,
-    check_limits,
-    each_or_error,
-)
+from ..base import Device, PreparedLaunch, Reading, Sample, check_limits, each_or_error
 from ..buffers import OutOfBoundsWrites, check_sizes, named
 from ..builds import BuildRequest, CompiledCode, VersionBuild, kernel_source, missing_entry
 from ..machine_code.cubins import (
@@ -59,6 +50,7 @@ from ..machine_code.cubins import (
 )
 from ..machine_code.sass import EntryCode, failed_check
 from ..streams import FedInTurn
+from ..witnesses import ProofResult, Witnesses, deviation
 from .buffers import SOURCE, CudaBuffers, CudaImage, format_refusal
 from .runtime import (
     Translate,
@@ -148,8 +140,7 @@ class CudaDevice(CudaBuffers):
         attributes = cupy.cuda.Device(index).attributes
         self._most_shared = int(attributes["MaxSharedMemoryPerBlockOptin"])
         self._pages_move = bool(attributes["ConcurrentManagedAccess"])
-        code = cached_cubin(_OWN_KERNELS, "gpushmoo", (), self.target, cache).code
-        own = cupy.RawModule(path=str(stored_cubin(code, cache)))
+        own = self._own_module(_OWN_KERNELS)
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.timer = EventTimer(
             cupy, own.get_function("spin"), self.stream, self.info, self.translated
@@ -158,6 +149,10 @@ class CudaDevice(CudaBuffers):
         cupy.cuda.set_allocator(None)
         self._load_own_kernels(own)
         self._sensor = open_sensor(cupy.cuda.runtime.deviceGetPCIBusId(index))
+
+    def _own_module(self, source: str) -> Any:
+        code = cached_cubin(source, "gpushmoo", (), self.target, self._cache).code
+        return self.cupy.RawModule(path=str(stored_cubin(code, self._cache)))
 
     def translated(self) -> Translate:
         """Context manager that translates the backend's errors."""
@@ -189,9 +184,15 @@ class CudaDevice(CudaBuffers):
             image.copy_from(self.cupy.asarray(array))
             self.stream.synchronize()
 
-    def bind(self, program: CudaProgram, launch: Launch, buffers: Mapping[str, Any]) -> CudaLaunch:
+    def bind(
+        self,
+        program: CudaProgram,
+        launch: Launch,
+        buffers: Mapping[str, Any],
+        renew: Callable[[], None] | None = None,
+    ) -> CudaLaunch:
         """Prepare `launch`. Raises LaunchRefusedError or BuildError."""
-        return self._bound(self._prepare(program, launch, buffers))
+        return CudaLaunch(self.timer, self._prepare(program, launch, buffers), renew)
 
     def _bound(self, enqueue: Enqueue) -> CudaLaunch:
         return CudaLaunch(self.timer, enqueue)
@@ -200,8 +201,8 @@ class CudaDevice(CudaBuffers):
         """By cudaMemcpyAsync; an image's copies are its 2D form."""
         target.data.copy_from_device_async(source.data, source.nbytes, self.stream)
 
-    def _queue_ones(self, words: Any) -> None:
-        words.data.memset_async(0xFF, words.nbytes, self.stream)
+    def _queue_fill(self, words: Any, byte: int, but: int) -> None:
+        words.data.memset_async(byte, words.nbytes - but, self.stream)
 
     def _finish(self) -> None:
         self.stream.synchronize()
@@ -310,41 +311,41 @@ class CudaDevice(CudaBuffers):
         self, proofs: Sequence[PreparedLaunch], witnesses: Witnesses
     ) -> list[ProofResult | TypedError]:
         """All are queued behind each other; the witnesses of all are fetched at once."""
-        output, guarded, inputs = witnesses.output, witnesses.guarded, witnesses.inputs
-        words = output.linear() if isinstance(output, CudaImage) else output
-        # A row for each proof: the wrong words (64 bits), two words for each guarded buffer, one
-        # for each input.
-        sums_at = 2 + 2 * len(guarded)
+        outputs, guarded, inputs = witnesses.outputs, witnesses.guarded, witnesses.inputs
+        # A row for each proof: two words for each output and for each guarded buffer, one for each
+        # input.
+        zones_at = 2 * len(outputs)
+        sums_at = zones_at + 2 * len(guarded)
         end = sums_at + len(inputs)
 
         def queue(proof: Any, start: Any, stop: Any, row: Any) -> None:
             with self.translated():
-                self._queue_poison(output)
+                for output in outputs:
+                    self.queue_preparation(output, witnesses.poison)
                 start.record(self.stream)
                 proof.enqueue()
                 stop.record(self.stream)
-                if words is not output:
-                    output.copy_to(words)
-                self.queue_comparison(words, witnesses.expected, row)
+                for i, output in enumerate(outputs):
+                    self.queue_comparison(self._linear(output.buffer), output, row[2 * i :])
                 for i, buffer in enumerate(guarded):
-                    self.queue_strays(buffer, row[2 + 2 * i :])
+                    self.queue_strays(buffer, row[zones_at + 2 * i :])
                 for i, buffer in enumerate(inputs):
                     self.queue_checksum(buffer, row[sums_at + i :])
 
-        def proven(start: Any, stop: Any, row: Sequence[int]) -> ProofResult:
+        def proven(start: Any, stop: Any, row: npt.NDArray[np.uint32]) -> ProofResult:
             seconds = 1e-3 * float(self.cupy.cuda.get_elapsed_time(start, stop))
-            around = row[2:sums_at]
-            strays = [
-                OutOfBoundsWrites(*pair) for pair in zip(around[::2], around[1::2], strict=True)
-            ]
-            return ProofResult(seconds, row[0] + (row[1] << 32), strays, row[sums_at:end])
+            pairs = row[:sums_at].reshape(-1, 2)
+            n = len(outputs)
+            deviations = [deviation(o, pair) for o, pair in zip(outputs, pairs[:n], strict=True)]
+            strays = [OutOfBoundsWrites(*map(int, pair)) for pair in pairs[n:]]
+            return ProofResult(seconds, deviations, strays, row[sums_at:end].tolist())
 
         with self.translated(), self.stream:
             found = self.cupy.zeros((len(proofs), end + end % 2), dtype=np.uint32)
             events = self.timer.event_pairs(len(proofs))
             queued = [(p, *pair, row) for p, pair, row in zip(proofs, events, found, strict=True)]
             failed = each_or_error(lambda item: queue(*item), queued)
-            rows = found.get(stream=self.stream).tolist()
+            rows = found.get(stream=self.stream)
             self.stream.synchronize()
             return [
                 proven(*pair, row) if error is None else error

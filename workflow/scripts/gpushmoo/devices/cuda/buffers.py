@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,9 +11,19 @@ import numpy.typing as npt
 
 from ...core.dtypes import DType
 from ...core.space import Problem
-from ...workloads.contract import TextureRef
+from ...workloads.contract import TextureRef, ceil_div
 from ..base import Device
-from ..buffers import KERNELS, STRIDE, Image, WordPairs, guard_word, zone_bytes
+from ..buffers import (
+    KERNELS,
+    LIMITS,
+    STRIDE,
+    Image,
+    WordPairs,
+    guard_word,
+    padded_words,
+    zone_bytes,
+)
+from ..witnesses import KeyBounds
 
 # CuPy's own reduction to a scalar runs in one block: half a second instead of milliseconds.
 _COMPARE = """
@@ -49,6 +60,28 @@ _WORDS = """
 #define ADD atomicAdd
 """
 SOURCE = _COMPARE + _PAINT + _WORDS + KERNELS
+# An element with a limit, by its bytes, and the type of its value.
+_ELEMENTS = {
+    1: ("unsigned char", "float"),
+    2: ("unsigned short", "float"),
+    4: ("unsigned int", "float"),
+    8: ("unsigned long long", "double"),
+}
+_LIMITS = """
+#define FUNCTION static __device__
+#define VOLATILE
+#define INFINITY __int_as_float(0x7F800000)
+#define MAX atomicMax
+#define BITS __float_as_uint
+"""
+
+
+def limits_source(width: int) -> str:
+    """The kernel `limits` for elements of so many bytes."""
+    element, real = _ELEMENTS[width]
+    return f"#define ELEM {element}\n#define REAL {real}\n" + _WORDS + _LIMITS + LIMITS
+
+
 _THREADS = 512
 
 
@@ -67,10 +100,15 @@ class CudaBuffers(Device):
         self._compare, self._paint, self._strays_of, self._checksum = (
             module.get_function(name) for name in ("compare", "paint", "strays", "checksum")
         )
+        self._limits: dict[int, Any] = {}
+
+    @abstractmethod
+    def _own_module(self, source: str) -> Any:
+        """The loaded module of this source."""
 
     def allocate(self, nbytes: int) -> Any:
         """A buffer of undefined content between painted zones. Raises OutOfDeviceMemoryError."""
-        zone, words = zone_bytes(nbytes) // 4, nbytes // 4
+        zone, words = zone_bytes(nbytes) // 4, ceil_div(nbytes, 4)
         with self.translated():
             whole = self.cupy.empty(words + 2 * zone, dtype=np.uint32)
         buffer = whole[zone : zone + words]
@@ -79,7 +117,7 @@ class CudaBuffers(Device):
 
     def upload(self, array: npt.NDArray[Any]) -> Any:
         """A buffer that holds `array`. Raises OutOfDeviceMemoryError."""
-        words = np.ascontiguousarray(array).reshape(-1).view(np.uint32)
+        words = padded_words(array)
         buffer = self.allocate(words.nbytes)
         with self.translated(), self.stream:
             buffer.set(words)
@@ -105,9 +143,18 @@ class CudaBuffers(Device):
     def _launch(self, kernel: Any, args: tuple[Any, ...]) -> None:
         kernel((8 * self.info.multiprocessors,), (_THREADS,), args)
 
-    def queue_comparison(self, buffer: Any, expected: Any, found: Any) -> None:
-        """See `Device`."""
+    def _queue_differing(self, buffer: Any, expected: Any, found: Any) -> None:
         self._launch(self._compare, (buffer, expected, np.uint64(buffer.size), found))
+
+    def _queue_limits(self, buffer: Any, bounds: KeyBounds, found: Any) -> None:
+        form = bounds.form
+        if form.width not in self._limits:
+            module = self._own_module(limits_source(form.width))
+            self._limits[form.width] = module.get_function("limits")
+        whole = np.uint64(bounds.n), np.int32(form.kind), np.int32(bounds.in_values)
+        floats = form.unsigned.type(form.top), np.int32(form.mantissa), np.int32(form.bias)
+        args = (buffer, bounds.low, bounds.high, *whole, *floats, found)
+        self._launch(self._limits[form.width], args)
 
     def queue_strays(self, buffer: Any, found: Any, stride: int = STRIDE) -> None:
         """See `Device`."""

@@ -162,8 +162,14 @@ class EventTimer:
 class CudaLaunch:
     """A launch on one stream. A graph of several is captured once and replayed."""
 
-    def __init__(self, timer: EventTimer, enqueue: Callable[[], None]) -> None:
-        self._timer, self.enqueue = timer, enqueue
+    def __init__(
+        self,
+        timer: EventTimer,
+        enqueue: Callable[[], None],
+        renew: Callable[[], None] | None = None,
+    ) -> None:
+        """`renew` queues what gives buffers their content before each timed launch."""
+        self._timer, self.enqueue, self._renew = timer, enqueue, renew
         self._graphs: dict[int, Callable[[], None]] = {}
 
     def run(self) -> None:
@@ -183,6 +189,8 @@ class CudaLaunch:
         ones fills the L2 cache as they leave it.
         """
         kind = met.timing_mode
+        if self._renew is not None:
+            return self._renewed(self._renew, launches, met)
         before = self.enqueue if launches > 1 else lambda: None
         if met.flushed:
             timed = self._graph(1) if kind == "graph" else self.enqueue
@@ -192,6 +200,21 @@ class CudaLaunch:
         if kind == "graph" or (kind == "batched" and launches > 1):
             return Steps(before, self._graph(launches), 1, launches)
         return Steps(before, self._one_by_one(launches), 1, launches)
+
+    def _renewed(self, renew: Callable[[], None], launches: int, met: Condition) -> Steps:
+        """Launches that each find the buffers' own content are timed one by one."""
+
+        def before() -> None:
+            renew()
+            if met.flushed:
+                self._timer.flush()
+
+        if met.timing_mode not in ("batched", "isolated"):
+            raise LaunchRefusedError(
+                f"Launches that change what they read are not timed as '{met.timing_mode}': that "
+                "leaves no room to give buffers their content back."
+            )
+        return Steps(before, self.enqueue, launches, 1, met.timing_mode == "isolated")
 
     def _one_by_one(self, launches: int) -> Callable[[], None]:
         """Queues so many launches by themselves."""

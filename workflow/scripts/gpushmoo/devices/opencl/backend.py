@@ -90,23 +90,31 @@ class OpenCLProgram:
 class OpenCLLaunch:
     """A command that can be enqueued repeatedly."""
 
-    def __init__(self, device: OpenCLDevice, enqueue: Callable[[], Any]) -> None:
-        self._device, self._enqueue = device, enqueue
+    def __init__(
+        self,
+        device: OpenCLDevice,
+        enqueue: Callable[[], Any],
+        renew: Callable[[], None] | None = None,
+    ) -> None:
+        """`renew` queues what gives buffers their content before each timed launch."""
+        self._device, self._enqueue, self._renew = device, enqueue, renew
 
     def run(self) -> None:
         """Launch once and wait. Raises LaunchFailedError or DeviceLostError."""
-        self.sample(1)
+        self._together(1)
 
     def sample(self, launches: int, met: Condition = USUAL) -> float:
         """Mean of the launches' own run times (profiling events, start to end), in seconds."""
-        if met == USUAL:
+        if met == USUAL and self._renew is None:
             return self._together(launches)
         total_s = 0.0
         for _ in range(launches):
             with self._device.translated():
+                if self._renew is not None:
+                    self._renew()
                 if met.flushed:
                     self._device.flush()
-                elif launches > 1:
+                elif launches > 1 and self._renew is None:
                     self._enqueue().wait()
             total_s += self._together(1)
         return total_s / launches
@@ -296,11 +304,15 @@ class OpenCLDevice(OpenCLBuffers):
         image.copy_from(buffer).wait()
 
     def bind(
-        self, program: OpenCLProgram, launch: Launch, buffers: Mapping[str, Any]
+        self,
+        program: OpenCLProgram,
+        launch: Launch,
+        buffers: Mapping[str, Any],
+        renew: Callable[[], None] | None = None,
     ) -> OpenCLLaunch:
         """Prepare `launch`. Raises LaunchRefusedError or BuildError."""
         enqueue = self._prepare(program, launch, buffers)
-        return self._bound(lambda: enqueue(self._queue))
+        return OpenCLLaunch(self, lambda: enqueue(self._queue), renew)
 
     def _bound(self, enqueue: Callable[[], Any]) -> OpenCLLaunch:
         return OpenCLLaunch(self, enqueue)
@@ -308,9 +320,9 @@ class OpenCLDevice(OpenCLBuffers):
     def _queue_copy(self, source: Any, target: Any) -> Any:
         return self._cl.enqueue_copy(self._queue, target, source)
 
-    def _queue_ones(self, words: Any) -> None:
-        ones = np.full(1, 0xFFFFFFFF, np.uint32)
-        self._cl.enqueue_fill_buffer(self._queue, words, ones, 0, words.size)
+    def _queue_fill(self, words: Any, byte: int, but: int) -> None:
+        pattern = np.full(1 if but else 4, byte, np.uint8)
+        self._cl.enqueue_fill_buffer(self._queue, words, pattern, 0, words.size - but)
 
     def _finish(self) -> None:
         self._queue.finish()

@@ -10,8 +10,19 @@ import numpy.typing as npt
 
 from ...core.dtypes import DType
 from ...core.space import Problem
+from ...workloads.contract import ceil_div
 from ..base import Device
-from ..buffers import KERNELS, STRIDE, Image, WordPairs, guard_word, zone_bytes
+from ..buffers import (
+    KERNELS,
+    LIMITS,
+    STRIDE,
+    Image,
+    WordPairs,
+    guard_word,
+    padded_words,
+    zone_bytes,
+)
+from ..witnesses import KeyBounds
 
 _COMPARE = """
 __kernel void compare(__global const uint *a, __global const uint *b, const ulong n,
@@ -43,6 +54,19 @@ _RANGE = """
 #define END(n) ((n) * (get_global_id(0) + 1) / get_global_size(0))
 #define STEP 1
 """
+# An element with a limit, by its bytes, and the type of its value.
+_ELEMENTS = {
+    1: ("uchar", "float"),
+    2: ("ushort", "float"),
+    4: ("uint", "float"),
+    8: ("ulong", "double"),
+}
+_LIMITS = """
+#define FUNCTION
+#define VOLATILE volatile
+#define MAX atomic_max
+#define BITS as_uint
+"""
 
 
 def _guard_word(buffer: Any) -> np.uint32:
@@ -62,15 +86,16 @@ class OpenCLBuffers(Device):
         device = context.devices[0]
         cpu = device.type & cl.device_type.CPU
         self._sizes = ((8 * device.max_compute_units,), (1,)) if cpu else ((4096,), (64,))
-        source = (_RANGE if cpu else _STRIDE) + _COMPARE + _WORDS + KERNELS
-        program = cl.Program(context, source).build()
+        self._order = _RANGE if cpu else _STRIDE
+        program = cl.Program(context, self._order + _COMPARE + _WORDS + KERNELS).build()
         self._compare, self._strays_of, self._checksum = (
             cl.Kernel(program, name) for name in ("compare", "strays", "checksum")
         )
+        self._limits: dict[int, Any] = {}
 
     def allocate(self, nbytes: int) -> Any:
         """A buffer of undefined content between painted zones. Raises OutOfDeviceMemoryError."""
-        zone = zone_bytes(nbytes)
+        zone, nbytes = zone_bytes(nbytes), 4 * ceil_div(nbytes, 4)
         with self.translated():
             flags = self._cl.mem_flags.READ_WRITE
             whole = self._cl.Buffer(self._context, flags, nbytes + 2 * zone)
@@ -82,9 +107,10 @@ class OpenCLBuffers(Device):
 
     def upload(self, array: npt.NDArray[Any]) -> Any:
         """A buffer that holds `array`. Raises OutOfDeviceMemoryError."""
-        buffer = self.allocate(array.nbytes)
+        words = padded_words(array)
+        buffer = self.allocate(words.nbytes)
         with self.translated():
-            self._cl.enqueue_copy(self._queue, buffer, np.ascontiguousarray(array))
+            self._cl.enqueue_copy(self._queue, buffer, words)
         return buffer
 
     def guard(self, buffer: Any) -> None:
@@ -106,10 +132,23 @@ class OpenCLBuffers(Device):
                 self._cl.enqueue_copy(self._queue, row, result)
         return found
 
-    def queue_comparison(self, buffer: Any, expected: Any, found: Any) -> None:
-        """See `Device`; 32 bits of it, which count the words of 16 GiB."""
+    def _queue_differing(self, buffer: Any, expected: Any, found: Any) -> None:
+        """32 bits of the number, which count the words of 16 GiB."""
         words = np.uint64(buffer.size // 4)
         self._compare(self._queue, *self._sizes, buffer, expected, words, found)
+
+    def _queue_limits(self, buffer: Any, bounds: KeyBounds, found: Any) -> None:
+        form = bounds.form
+        if form.width not in self._limits:
+            element, real = _ELEMENTS[form.width]
+            types = f"#define ELEM {element}\n#define REAL {real}\n"
+            source = types + self._order + _WORDS + _LIMITS + LIMITS
+            program = self._cl.Program(self._context, source).build()
+            self._limits[form.width] = self._cl.Kernel(program, "limits")
+        whole = np.uint64(bounds.n), np.int32(form.kind), np.int32(bounds.in_values)
+        floats = form.unsigned.type(form.top), np.int32(form.mantissa), np.int32(form.bias)
+        args = (buffer, bounds.low, bounds.high, *whole, *floats, found)
+        self._limits[form.width](self._queue, *self._sizes, *args)
 
     def queue_strays(self, buffer: Any, found: Any, stride: int = STRIDE) -> None:
         """See `Device`."""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from gpushmoo.core.dtypes import DType
+from gpushmoo.core.dtypes import DTYPES, DType
 from gpushmoo.core.errors import (
     BuildError,
     DeviceLostError,
@@ -26,13 +26,13 @@ from gpushmoo.devices.base import (
     PreparedLaunch,
     Reading,
     Sample,
-    check_limits,
     each_or_error,
     prove_each,
 )
 from gpushmoo.devices.buffers import OutOfBoundsWrites, guard_word
+from gpushmoo.devices.launches import check_limits
 from gpushmoo.devices.witnesses import Deviation, Output, ProofResult, Witnesses
-from gpushmoo.measuring.builds import build_variants
+from gpushmoo.measuring.builds import Builds
 from gpushmoo.measuring.events import (
     CellRun,
     Event,
@@ -474,6 +474,19 @@ def supervised(
     return list(result.runs.values())
 
 
+def built(device: FakeDevice) -> Builds:
+    """The programs of both variants."""
+    builds = Builds()
+    for name in ("a", "b"):
+        try:
+            builds.programs[name] = device.build(
+                FOLDER.path, DTYPES["float"], FOLDER.workload.defines("float", name)
+            )
+        except BuildError as err:
+            builds.failures[name] = err
+    return builds
+
+
 def work(
     device: FakeDevice,
     cells: list[Cell],
@@ -488,7 +501,7 @@ def work(
         told.append(event)
         keep(event)
 
-    builds = build_variants(device, FOLDER, "float", ["a", "b"])
+    builds = built(device)
     steps = CellSteps(
         device, FOLDER, builds, settings, emit, device.clock, None, do.together, dict(do.launches)
     )

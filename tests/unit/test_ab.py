@@ -13,7 +13,18 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import ROOT
-from fakes import FOLDER, INFO, FakeDevice, FakeWorker, Fault, Tag, Tiny, cell_tag, make_cells
+from fakes import (
+    FOLDER,
+    INFO,
+    FakeDevice,
+    FakeWorker,
+    Fault,
+    Tag,
+    Tiny,
+    built,
+    cell_tag,
+    make_cells,
+)
 from gpushmoo import ABTest, ConfigError, ab
 from gpushmoo.core.errors import DeviceError
 from gpushmoo.core.schema import Status
@@ -22,7 +33,6 @@ from gpushmoo.devices.base import Reading
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive.ab import Side
 from gpushmoo.interactive.shell import main
-from gpushmoo.measuring.builds import build_variants
 from gpushmoo.measuring.events import (
     Began,
     Ended,
@@ -83,7 +93,7 @@ def measured(
         CellSteps(
             device,
             folder,
-            build_variants(device, folder, "float", ["a", "b"]),
+            built(device),
             settings,
             told.append,
             device.clock,

@@ -21,7 +21,7 @@ from gpushmoo.core.errors import (
 )
 from gpushmoo.devices.cuda import backend
 from gpushmoo.devices.cuda.runtime import Translate, list_devices, load_cupy, uuid_of
-from gpushmoo.devices.machine_code.cubins import compile_cubin
+from gpushmoo.devices.machine_code.cubins import Unit, compile_cubin
 from gpushmoo.planning.snakemake_hooks import limit_gpus
 
 
@@ -99,7 +99,7 @@ def test_what_is_missing(module: Any, sentence: str, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(("arch", "extra"), [("sm_35", "cuda12"), ("sm_999", "cuda13")])
 def test_a_device_that_the_compiler_does_not_know_is_named(arch: str, extra: str) -> None:
     with pytest.raises(NoDeviceError, match=rf"7\.5, 8\.0, .*9\.0.*not '{arch}'; .*'{extra}'\.$"):
-        compile_cubin("", "x", (), arch)
+        compile_cubin(Unit("", "x"), arch)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,14 @@ from gpushmoo.core.process import raises_signals
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Version
 from gpushmoo.devices.building import TaskEnded, refuse_failures, run_isolated
-from gpushmoo.devices.builds import CompiledCode, KernelBuild, VersionBuild, read_build, write_build
+from gpushmoo.devices.builds import (
+    CompiledCode,
+    EntryFacts,
+    KernelBuild,
+    VersionBuild,
+    read_build,
+    write_build,
+)
 from gpushmoo.devices.machine_code import cubins
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring.builds import Builds, programs_for
@@ -114,7 +121,12 @@ HELD = KernelBuild(
     "digest",
     {
         "sm_80": {
-            "a": VersionBuild("NVRTC 13", "-DA", "a remark", code=b"\x7fELF", entries=[{"n": 1}]),
+            "a": VersionBuild(
+                *("NVRTC 13", "-DA", "a remark"),
+                code=b"\x7fELF",
+                entries=[{"n": 1}],
+                facts={"f<int>": EntryFacts("_Z1fIiEvv"), "g": EntryFacts("g", (128, 1, 1))},
+            ),
             "b": VersionBuild("NVRTC 13", "-DB", code=b"\x7fELF", entries=[]),
         },
         "sm_90": {"a": VersionBuild(log="l", status=Status.WORKLOAD_FAILED, failure="no.")},
@@ -141,16 +153,17 @@ def test_a_build_file_holds_what_was_written_and_failures_refuse_the_target(tmp_
 def test_a_damaged_cubin_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else its variant's cells would be `build_failed`, though nothing is wrong with the kernel."""
     compiled: list[str] = []
+    facts = {"f": EntryFacts("_Z1fv", (128, 1, 1), 64, 2)}
 
-    def compile_cubin(source: str, name: str, *_: Any) -> CompiledCode:
-        compiled.append(name)
-        return CompiledCode(b"\x7fELF " + source.encode(), "a remark")
+    def compile_cubin(unit: cubins.Unit, *_: Any) -> CompiledCode:
+        compiled.append(unit.name)
+        return CompiledCode(b"\x7fELF " + unit.text.encode(), "a remark", facts)
 
     monkeypatch.setattr(cubins, "compile_cubin", compile_cubin)
     monkeypatch.setattr(cubins, "nvrtc_version", lambda: "13.0")
 
     def cached() -> CompiledCode:
-        return cubins.cached_cubin("source", "copy", ("-O3",), "sm_90", tmp_path)
+        return cubins.cached_cubin(cubins.Unit("source", "copy", ("-O3",)), "sm_90", tmp_path)
 
     made = cached()
     assert cached() == made
@@ -263,7 +276,9 @@ def ready(
         load=load,
         build=lambda *_: SimpleNamespace(options="from source"),
     )
-    workload = SimpleNamespace(device_code=True, macros=lambda *_: {})
+    workload = SimpleNamespace(
+        device_code=True, macros=lambda *_: {}, options=(), constants=lambda _: {}
+    )
     folder: Any = SimpleNamespace(workload=workload, path=Path("kernels/x"), name="x")
     monkeypatch.setattr(builds_module, "compile_here", compiles)
     return programs_for(device, folder, "float", VERSIONS, held, "digest")

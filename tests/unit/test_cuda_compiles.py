@@ -21,6 +21,7 @@ from gpushmoo.core.errors import BuildError, LaunchFailedError, NoDeviceError
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.devices.buffers import check_sizes
 from gpushmoo.devices.machine_code.cubins import (
+    Unit,
     build_options,
     compile_cubin,
     parameter_sizes,
@@ -57,7 +58,8 @@ def builds() -> Iterator[Any]:
 @functools.cache
 def compiled(folder: Path, options: tuple[str, ...], arch: str) -> bytes:
     """Variants that differ in their launches only are the same code."""
-    return compile_cubin((folder / "kernel.cu").read_text(), folder.name, options, arch).code
+    unit = Unit((folder / "kernel.cu").read_text(), folder.name, options)
+    return compile_cubin(unit, arch).code
 
 
 def cell_of(folder: KernelFolder, dtype: str, variant: str) -> Cell:
@@ -152,12 +154,12 @@ def test_messages_are_the_compilers_or_nothing() -> None:
     options = build_options(DTYPES["float"], {"BROKEN": "1"})
     said = r"^kernel\.cu does not compile: kernel\.cu:\d+: error: "
     with pytest.raises(BuildError, match=said) as caught:
-        compile_cubin(USER_CUDA, "mine", options, "sm_90")
+        compile_cubin(Unit(USER_CUDA, "mine", options), "sm_90")
     assert "mine/kernel.cu(" in caught.value.log  # file and line
     assert "\0" not in caught.value.log
     # All bytes of one blank are one object, and the log of a sound kernel is one character.
     blanks = b"  "
-    made = compile_cubin('extern "C" __global__ void f() {}', "quiet", (), "sm_90")
+    made = compile_cubin(Unit('extern "C" __global__ void f() {}', "quiet"), "sm_90")
     assert made.log == ""
     assert ord(blanks[:1]) == 32
 
@@ -173,7 +175,7 @@ def test_options_have_an_order_and_the_code_tells_what_kernels_take() -> None:
     extern "C" __global__ void nothing() {}
     """
     for arch in ("sm_75", "sm_90", "sm_100"):
-        sizes = parameter_sizes(compile_cubin(source, "x", ("-std=c++17",), arch).code)
+        sizes = parameter_sizes(compile_cubin(Unit(source, "x"), arch).code)
         assert sizes == {"all": (8, 8, 8, 4, 12, 1), "swapped": (8, 4, 8), "nothing": ()}
     assert parameter_sizes(b"no machine code") == {}
 
@@ -184,7 +186,7 @@ def test_missing_nvrtc_says_what_to_install(monkeypatch: pytest.MonkeyPatch, the
     module = SimpleNamespace(nvrtcVersion=Mock(side_effect=absent)) if there else None
     monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", module)
     with pytest.raises(NoDeviceError, match=r"NVRTC is missing \(.*\); install the extra .*\.$"):
-        compile_cubin(USER_CUDA, "mine", (), "sm_90")
+        compile_cubin(Unit(USER_CUDA, "mine"), "sm_90")
 
 
 @pytest.mark.parametrize(

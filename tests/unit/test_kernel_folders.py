@@ -14,8 +14,7 @@ from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import BuildError, TypedError
 from gpushmoo.core.space import Cell, Problem, Version
 from gpushmoo.devices.base import Device
-from gpushmoo.devices.builds import kernel_source, missing_entry
-from gpushmoo.devices.machine_code.cubins import build_options, compile_cubin, parameter_sizes
+from gpushmoo.devices.builds import kernel_source
 from gpushmoo.measuring.buffers import open_space
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.sweeps import read_sweep, refuse_impossible
@@ -58,7 +57,6 @@ KERNEL = {
     "`float` where `element_t` belongs": ("element_t", "float"),
     "no test of `y < height`": (" && y < height", ""),
 }
-CUDA_ONLY = 'no `extern "C"` in `kernel.cu`'
 VIEW = "views = (type('V', (HeatMap,), {%s})('block_x', 'block_y'),)"
 DECLARED = [
     ('compile_axes = ("TILE")', "compile_axes are 'TILE', a single value; write ('TILE',), with"),
@@ -146,7 +144,7 @@ def told(folder: Path, device: Device, dtype: str = "float") -> str | None:
 
 
 def test_every_mistake_of_the_page_is_made_here() -> None:
-    assert set(SAID) == {*WORKLOAD, *KERNEL, CUDA_ONLY}
+    assert set(SAID) == {*WORKLOAD, *KERNEL}
     assert len(SAID) >= 12
 
 
@@ -158,13 +156,6 @@ def test_a_mistake_in_a_kernel(written: str, folder: Path, opencl_device: Device
     write_instead(folder / file, *(WORKLOAD | KERNEL)[written])
     sentence = told(folder, opencl_device, dtype)
     assert is_said(SAID[written], str(sentence)), sentence
-
-
-def test_a_kernel_whose_name_c_plus_plus_changes_gets_its_sentence() -> None:
-    source = "__global__ void reverse_rows(element_t *dst, const element_t *src) { *dst = *src; }"
-    code = compile_cubin(source, "reverse_rows", build_options(DTYPES["float"], {}), "sm_90").code
-    sentence = str(missing_entry("kernel.cu", "reverse_rows", parameter_sizes(code), ""))
-    assert is_said(SAID[CUDA_ONLY], sentence), sentence
 
 
 @pytest.mark.parametrize(("line", "said"), DECLARED)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 from gpushmoo.core.errors import DeviceError, NoDeviceError
 from gpushmoo.devices.machine_code import sass
-from gpushmoo.devices.machine_code.cubins import compile_cubin
+from gpushmoo.devices.machine_code.cubins import Unit, compile_cubin
 from gpushmoo.devices.machine_code.sass import AccessCount, EntryCode, complaints, parse
 from gpushmoo.workloads.contract import Access
 from hypothesis import given
@@ -313,7 +313,7 @@ SPILLING = {"sm_75": 1, "sm_90": 2, "sm_100": 2}
 @functools.cache
 def compiled(arch: str) -> dict[str, EntryCode]:
     options = [f"-DBLOCKS={SPILLING[arch]}"]
-    return parse(sass.listing(compile_cubin(SOURCE, "tests", options, arch).code))
+    return parse(sass.listing(compile_cubin(Unit(SOURCE, "tests", options), arch).code))
 
 
 @pytest.fixture(params=ARCHS)

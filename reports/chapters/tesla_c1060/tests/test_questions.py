@@ -17,7 +17,7 @@ from cells import cell
 from conftest import ROOT
 from gpushmoo.chapters.contract import ChapterRun
 from gpushmoo.core.space import Cell, Problem
-from gpushmoo.devices.machine_code.cubins import compile_cubin
+from gpushmoo.devices.machine_code.cubins import Unit, compile_cubin
 from gpushmoo.devices.machine_code.sass import _entries, listing
 from gpushmoo.report.chapter_pages import Measured
 from gpushmoo.report.tables import Namer
@@ -304,7 +304,7 @@ def test_measured_widths_stand_on_the_page_as_the_simulated_do() -> None:
 
 def test_only_the_index_is_between_the_clocks() -> None:
     source = (ROOT / "experiments/gpu/index_computation.cu").read_text(encoding="utf-8")
-    code = listing(compile_cubin(source, "index", ("-std=c++17",), "sm_90").code)
+    code = listing(compile_cubin(Unit(source, "index"), "sm_90").code)
     loops = {}
     for entry, instructions in _entries(code).items():
         begin, end = (i for i, x in enumerate(instructions) if "SR_CLOCK" in x.operands)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ..core.backends import Backend
 from ..core.dtypes import DType
-from ..core.errors import DeviceLostError, LaunchRefusedError, TypedError
+from ..core.errors import BuildError, DeviceLostError, LaunchRefusedError, TypedError
 from ..core.space import USUAL, Condition, Problem, Version
 from ..workloads.contract import Launch, LibraryCall
 from ..workloads.loader import KernelFolder
@@ -170,7 +170,13 @@ class Device(ABC):
         """Context manager that turns the backend's errors into `core.errors`."""
 
     @abstractmethod
-    def build(self, folder: Path, dtype: DType, defines: Mapping[str, str]) -> Program:
+    def build(
+        self,
+        folder: Path,
+        dtype: DType,
+        defines: Mapping[str, str],
+        options: Sequence[str] = (),
+    ) -> Program:
         """Compile the folder's source for this device. Raises BuildError."""
 
     @abstractmethod
@@ -179,6 +185,14 @@ class Device(ABC):
 
         Raises BuildError where there is none that the device takes.
         """
+
+    def set_constants(self, program: Any, constants: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Write constant memory of a loaded program. Raises BuildError."""
+        raise BuildError(
+            f"constants: {self.info.backend} sets no constant memory by the name of a symbol; pass "
+            f"'{next(iter(constants))}' as an argument.",
+            "",
+        )
 
     @abstractmethod
     def upload(self, array: npt.NDArray[Any]) -> Any:
@@ -488,27 +502,6 @@ def prove_each(
         return ProofResult(seconds, deviations, strays, sums)
 
     return each_or_error(prove, proofs)
-
-
-def fitted(launch: Launch, program: Program, info: DeviceInfo) -> Launch:
-    """The launch of `program` whose grid has as many waves of this device's blocks as it asks."""
-    if not launch.waves:
-        return launch
-    resident = program.resident_blocks(launch.entry, launch.threads, launch.shared_bytes)
-    return launch.in_waves(info.multiprocessors * resident)
-
-
-def check_limits(launch: Launch, info: DeviceInfo) -> None:
-    """Raise LaunchRefusedError when block or grid exceed the device's limits."""
-    if launch.threads > info.max_threads_per_block:
-        raise LaunchRefusedError(
-            f"{launch.threads} threads a block; the device takes {info.max_threads_per_block}."
-        )
-    sizes = (("block", launch.block, info.max_block), ("grid", launch.grid, info.max_grid))
-    for what, given, most in sizes:
-        for axis, size, limit in zip("xyz", given, most, strict=True):
-            if size > limit:
-                raise LaunchRefusedError(f"{what} {axis} is {size}; the device takes {limit}.")
 
 
 def flush_bytes(info: DeviceInfo) -> int:

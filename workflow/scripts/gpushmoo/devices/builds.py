@@ -11,7 +11,7 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +39,33 @@ class BuildRequest:
 
 
 @dataclass(frozen=True)
+class EntryFacts:
+    """The compiler's decisions about a kernel function, whose name in the machine code is `symbol`.
+
+    A compiler that chooses the `block` and the bytes of dynamic shared memory itself also has
+    `hidden` parameters, pointers behind the kernel's own, which are null.
+    """
+
+    symbol: str
+    block: tuple[int, int, int] | None = None
+    shared_bytes: int = 0
+    hidden: int = 0
+
+
+def _facts(values: Mapping[str, Any]) -> dict[str, EntryFacts]:
+    """The facts in a file, where a block is a list."""
+    blocks = {name: fact["block"] and tuple(fact["block"]) for name, fact in values.items()}
+    return {name: EntryFacts(**{**fact, "block": blocks[name]}) for name, fact in values.items()}
+
+
+@dataclass(frozen=True)
 class VersionBuild:
     """One version of a kernel (`space.Version`), compiled for one kind of device.
 
     `log` holds the compiler's messages. `failure`, one sentence, and `status` belong to a version
     that cannot be measured. `code` is None for such a version, and if the runtime gives no reusable
     machine code. `entries` has the fields of a `sass.EntryCode` for each kernel function; None if
-    machine code was not read.
+    machine code was not read. `facts` are of functions by the names that launches have for them.
     """
 
     compiler: str = ""
@@ -55,6 +75,7 @@ class VersionBuild:
     failure: str | None = None
     code: bytes | None = None
     entries: list[dict[str, Any]] | None = None
+    facts: Mapping[str, EntryFacts] = field(default_factory=dict)
 
     @property
     def error(self) -> TypedError | None:
@@ -104,7 +125,8 @@ def read_build(path: Path) -> KernelBuild:
 
     def variant(values: dict[str, Any]) -> VersionBuild:
         status = values["status"] and Status(values["status"])
-        return VersionBuild(**{**values, "status": status, "code": blobs.get(values["code"])})
+        code, facts = blobs.get(values["code"]), _facts(values["facts"])
+        return VersionBuild(**{**values, "status": status, "code": code, "facts": facts})
 
     targets = {
         target: {name: variant(values) for name, values in variants.items()}
@@ -134,10 +156,11 @@ def kernel_source(folder: Path, suffix: str) -> str:
 
 @dataclass(frozen=True)
 class CompiledCode:
-    """Code that a device loads, and the compiler's messages."""
+    """Code that a device loads, the compiler's messages, and facts (see `VersionBuild`)."""
 
     code: bytes
     log: str
+    facts: Mapping[str, EntryFacts] = field(default_factory=dict)
 
 
 def kept_code(
@@ -148,9 +171,9 @@ def kept_code(
     path = folder / f"{key}.json"
     with suppress(DamagedFileError):  # or missing
         kept = read_json(path)
-        return CompiledCode(b64decode(kept["code"]), kept["log"])
+        return CompiledCode(b64decode(kept["code"]), kept["log"], _facts(kept.get("facts", {})))
     made = compiled()
-    write_json(path, {"code": b64encode(made.code).decode(), "log": made.log})
+    write_json(path, {**asdict(made), "code": b64encode(made.code).decode()})
     return made
 
 
@@ -160,6 +183,9 @@ _ERROR_LINE = re.compile(
     r"^(?:\S*?(?:\((\d+)\)|:(\d+)(?::\d+)?): [a-z ]*error[^:]*: |error: \S+?:(\d+):\d+: )(.+)$",
     re.M,
 )
+
+# NVRTC's of a header that is nowhere.
+_NO_HEADER = re.compile(r"\((\d+)\): catastrophic error: .* open source file \"(.+?)\"")
 
 
 # Characters to keep of a compiler's message, half of them from its end.
@@ -171,7 +197,14 @@ def compile_error(source: str, log: str) -> BuildError:
     if len(log) > _MOST_LOG:
         left_out = f"\n[{len(log) - _MOST_LOG} characters are left out here]\n"
         log = log[: _MOST_LOG // 2] + left_out + log[-_MOST_LOG // 2 :]
-    found = _ERROR_LINE.search(log)
+    found, absent = _ERROR_LINE.search(log), _NO_HEADER.search(log)
+    if absent is not None:
+        line, name = absent.groups()
+        return BuildError(
+            f"{source}:{line} includes '{name}', which is neither beside it nor among the headers "
+            "of CUDA here; the extra 'cuda13' (or 'cuda12' for an older driver) brings those",
+            log,
+        )
     if found is not None:
         line = found[1] or found[2] or found[3]
         first = f"{source}:{line}: error: {found[4].strip()}"
@@ -184,9 +217,6 @@ def compile_error(source: str, log: str) -> BuildError:
 def missing_entry(source: str, entry: str, there: Iterable[str], log: str) -> BuildError:
     """The error of launching `entry`, which is none of the kernels in the file `source`."""
     names = sorted(there)
-    if any(name.startswith(f"_Z{len(entry)}{entry}") for name in names):
-        said = f"'{entry}' has another name in the machine code of C++; declare it extern \"C\""
-        return BuildError(f"{source}: kernel {said}", log)
     return BuildError(
         f"{source} has no kernel '{entry}'; it has: {', '.join(names) or 'none'}", log
     )

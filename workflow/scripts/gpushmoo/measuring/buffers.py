@@ -16,8 +16,9 @@ import numpy.typing as npt
 from ..core.dtypes import DTYPES
 from ..core.errors import OutOfDeviceMemoryError, TypedError, WorkloadError
 from ..core.space import Cell, Problem
-from ..devices.base import Device, PreparedLaunch, Program, fitted
+from ..devices.base import Device, PreparedLaunch, Program
 from ..devices.buffers import OutOfBoundsWrites
+from ..devices.launches import fitted
 from ..devices.witnesses import POISON_BYTES, Deviation, KeyBounds, Output, ProofResult, Witnesses
 from ..workloads.contract import ReducingWorkload, Workload, ceil_div
 from ..workloads.host_fed import HostFedWorkload, Pipeline, StreamSetup, cuts

@@ -71,20 +71,7 @@ def build_versions(
     device: Device, folder: KernelFolder, dtype: str, versions: Sequence[Version]
 ) -> Builds:
     """Compile each version for `device`; the compiler's messages go to the log."""
-    builds = Builds()
-    if not folder.workload.device_code:
-        return Builds({version.name: HostProgram() for version in versions})
-    for version in versions:
-        name = version.name
-        try:
-            macros = folder.workload.macros(dtype, version)
-            builds.programs[name] = device.build(folder.path, DTYPES[dtype], macros)
-        except BuildError as err:
-            log.error("%s, %s, variant %s: %s\n%s", folder.name, dtype, name, err, err.log)
-            builds.failures[name] = err
-        except WorkloadError as err:
-            builds.failures[name] = err
-    return builds
+    return programs_for(device, folder, dtype, versions, None, "")
 
 
 def programs_for(
@@ -101,8 +88,9 @@ def programs_for(
     `options` are additional ones for the compiler. Raises DeviceError if `build` was made of
     sources with another digest, or lacks code that cannot be compiled here.
     """
-    if not folder.workload.device_code:
-        return build_versions(device, folder, dtype, versions)
+    workload = folder.workload
+    if not workload.device_code:
+        return Builds({version.name: HostProgram() for version in versions})
     reason = None if build is None else _misfit(build, device, versions, kernel_digest)
     builds, made = Builds(), dict[str, VersionBuild]()
     for version in versions:
@@ -116,16 +104,22 @@ def programs_for(
             builds.failures[name] = failure
         else:
             try:
-                builds.programs[name] = device.load(made[name])
-            except BuildError as err:
-                # The runtime gave no machine code, or does not take it back.
-                if options:
-                    builds.failures[name] = err
-                else:
+                try:
+                    program = device.load(made[name])
+                except BuildError as err:
+                    # The runtime gave no machine code, or does not take it back.
                     anew = reason or str(err)
-                    compiled = build_versions(device, folder, dtype, [version])
-                    builds.programs.update(compiled.programs)
-                    builds.failures.update(compiled.failures)
+                    macros, more = workload.macros(dtype, version), (*workload.options, *options)
+                    program = device.build(folder.path, DTYPES[dtype], macros, more)
+                constants = workload.constants(version)
+                if constants:
+                    device.set_constants(program, constants)
+                builds.programs[name] = program
+            except BuildError as err:
+                log.error("%s, %s, variant %s: %s\n%s", folder.name, dtype, name, err, err.log)
+                builds.failures[name] = err
+            except WorkloadError as err:
+                builds.failures[name] = err
         if build is not None and anew is not None:
             builds.compiled_here[name] = anew
     seen = {n: {"failure": b.failure, "entries": b.entries or []} for n, b in made.items()}

@@ -32,7 +32,8 @@ from ..core.paths import KERNELS, child_environment
 from ..core.process import end_with_parent, raises_signals
 from ..core.schema import Small, StudiedCell, Text, Whole
 from ..core.space import ChosenCell, from_plain, to_plain
-from ..devices.base import Device, fitted, functions_of
+from ..devices.base import Device, functions_of
+from ..devices.launches import fitted
 from ..storage.wholefile import DamagedFileError, read_json, write_json
 from ..workloads.loader import KernelFolder, load_kernel
 from .cells import (

@@ -251,6 +251,8 @@ class Workload(ABC):
     # Whether there is a kernel to build.
     device_code: ClassVar[bool] = True
     images: ClassVar[frozenset[str]] = frozenset()
+    # Additional options of the compiler.
+    options: ClassVar[Sequence[str]] = ()
     # Checks of return values.
     _checks: ClassVar[Mapping[str, user_code.Check]] = {
         **dict.fromkeys(("bytes_read", "bytes_written", "bytes_copied"), user_code.bytes_fault),
@@ -260,7 +262,8 @@ class Workload(ABC):
         "fault": user_code.clause_fault,
         "defines": user_code.instance_fault(dict),
         "valid": user_code.clause_fault,
-        **dict.fromkeys(("inputs", "outputs"), user_code.arrays_fault),
+        **dict.fromkeys(("inputs", "outputs", "constants"), user_code.arrays_fault),
+        "name_expressions": user_code.instance_fault(tuple),
         "scratch": user_code.instance_fault(Mapping),
         "problem": user_code.instance_fault(Problem),
         "result_of": user_code.instance_fault(str),
@@ -320,6 +323,14 @@ class Workload(ABC):
                 raise WorkloadError(f"{self.name}: defines gives '{axis}', which is an axis")
             macros = {**macros, axis: str(value)}
         return macros
+
+    def name_expressions(self, version: Version) -> tuple[str, ...]:
+        """Instances of templates, ``sum<float, BLOCK>``, that launches have as their entry."""
+        return ()
+
+    def constants(self, version: Version) -> Mapping[str, Array]:
+        """Content of constant memory by the names of its symbols (CUDA)."""
+        return {}
 
     @abstractmethod
     def inputs(

@@ -69,7 +69,10 @@ class KernelFolder:
         own = "kernel." if source_suffix is None else f"kernel{source_suffix}"
         names = {name for name in files if name.startswith(own) or not name.startswith("kernel.")}
         sources = {name for name in names if name.startswith("kernel.")}
-        while more := {i for n in names for i in _included(files[n]) if i in files} - sources:
+        while (
+            more := {i for n in names for i in included(files[n].read_bytes()) if i in files}
+            - sources
+        ):
             sources |= more
             names |= more
         # Code shared with other kernels may read those attributes.
@@ -103,9 +106,9 @@ def has_neighbours(workload: Path) -> bool:
     return any((f / top).exists() or (f / f"{top}.py").exists() for f in folders for top in tops)
 
 
-def _included(path: Path) -> Iterator[str]:
+def included(source: bytes) -> Iterator[str]:
     """Names of the files that a source includes, relative to its own folder."""
-    return (name.decode(errors="replace") for name in _INCLUDE.findall(path.read_bytes()))
+    return (name.decode(errors="replace") for name in _INCLUDE.findall(source))
 
 
 def find_kernels(folders: Iterable[Path]) -> dict[str, Path]:
@@ -277,7 +280,7 @@ def _names_fault(workload: Workload) -> str | None:
     axes, variants = workload.axes, workload.variants
     known: dict[str, Collection[str] | None] = {
         "dtypes": DTYPES,
-        **dict.fromkeys(("variants", "images")),
+        **dict.fromkeys(("variants", "images", "options")),
         **dict.fromkeys(("default_variants", "controls"), variants),
         "cache_states": CACHE_STATES,
         **dict.fromkeys(("compile_axes", "zero_axes", "most"), axes),

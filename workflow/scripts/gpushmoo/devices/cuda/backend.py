@@ -6,7 +6,7 @@ import ctypes
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,17 +36,22 @@ from ...workloads.contract import (
     TextureRef,
 )
 from ...workloads.loader import KernelFolder
-from ..base import Device, PreparedLaunch, Reading, Sample, check_limits, each_or_error
+from ..base import Device, PreparedLaunch, Reading, Sample, each_or_error
 from ..buffers import OutOfBoundsWrites, check_sizes, named
-from ..builds import BuildRequest, CompiledCode, VersionBuild, kernel_source, missing_entry
+from ..builds import BuildRequest, CompiledCode, VersionBuild, missing_entry
+from ..launches import check_limits
 from ..machine_code.cubins import (
-    build_options,
+    Unit,
+    by_entry,
     cached_cubin,
     disassembled,
     nvrtc_version,
     parameter_sizes,
     passed,
     stored_cubin,
+    symbol_sizes,
+    unit_of,
+    version_unit,
 )
 from ..machine_code.sass import EntryCode, failed_check
 from ..streams import FedInTurn
@@ -70,19 +75,35 @@ _OWN_KERNELS = SPIN_SOURCE + SOURCE
 
 
 class CudaProgram:
-    """A compiled module and its functions; `parameters` are the bytes that each of them takes."""
+    """A compiled module and its functions; `parameters` are the bytes that each of them takes.
 
-    def __init__(self, cupy: Any, code: bytes, options: str, log: str, cache: Path) -> None:
+    `facts` are those of a `VersionBuild`.
+    """
+
+    def __init__(self, cupy: Any, made: CompiledCode, options: str, cache: Path) -> None:
         # CuPy loads machine code from a file alone.
-        self._cupy, self._module = cupy, cupy.RawModule(path=str(stored_cubin(code, cache)))
-        self.options, self.log, self.parameters = options, log, parameter_sizes(code)
+        self._cupy, self._module = cupy, cupy.RawModule(path=str(stored_cubin(made.code, cache)))
+        self.options, self.log, self.facts = options, made.log, made.facts
+        self._globals, sizes = symbol_sizes(made.code), parameter_sizes(made.code)
+        named = {name: sizes[fact.symbol] for name, fact in made.facts.items()}
+        self.parameters = {**sizes, **named}
 
     def function(self, entry: str) -> Any:
         """The kernel function `entry`. Raises BuildError when the source has none."""
+        fact = self.facts.get(entry)
         try:
-            return self._module.get_function(entry)
+            return self._module.get_function(entry if fact is None else fact.symbol)
         except self._cupy.cuda.driver.CUDADriverError as err:
             raise missing_entry("kernel.cu", entry, self.parameters, self.log) from err
+
+    def set_constant(self, name: str, array: npt.NDArray[Any]) -> None:
+        """Write the constant memory `name`. Raises BuildError where it is missing or too small."""
+        room = self._globals.get(name)
+        if room is None or array.nbytes > room:
+            said = "has no symbol of this name" if room is None else f"has {room} bytes for it"
+            raise BuildError(f"constants: '{name}' of {array.nbytes} bytes; the code {said}.", "")
+        held = np.ascontiguousarray(array)
+        self._module.get_global(name).copy_from_host(held.ctypes.data, held.nbytes)
 
     def resident_blocks(self, entry: str, threads: int, shared_bytes: int) -> int:
         """The driver's occupancy: blocks of `threads` threads per multiprocessor."""
@@ -151,26 +172,40 @@ class CudaDevice(CudaBuffers):
         self._sensor = open_sensor(cupy.cuda.runtime.deviceGetPCIBusId(index))
 
     def _own_module(self, source: str) -> Any:
-        code = cached_cubin(source, "gpushmoo", (), self.target, self._cache).code
+        code = cached_cubin(Unit(source, "gpushmoo"), self.target, self._cache).code
         return self.cupy.RawModule(path=str(stored_cubin(code, self._cache)))
 
     def translated(self) -> Translate:
         """Context manager that translates the backend's errors."""
         return Translate(self.cupy)
 
-    def build(self, folder: Path, dtype: DType, defines: Mapping[str, str]) -> CudaProgram:
+    def build(
+        self,
+        folder: Path,
+        dtype: DType,
+        defines: Mapping[str, str],
+        options: Sequence[str] = (),
+    ) -> CudaProgram:
         """Compile ``kernel.cu`` for this device, to machine code. Raises BuildError."""
-        options = build_options(dtype, defines)
-        source = kernel_source(folder, ".cu")
-        made = cached_cubin(source, folder.name, options, self.target, self._cache)
-        return CudaProgram(self.cupy, made.code, " ".join(options), made.log, self._cache)
+        unit = unit_of(folder, dtype, defines, options)
+        made = cached_cubin(unit, self.target, self._cache)
+        return CudaProgram(self.cupy, made, " ".join(unit.options), self._cache)
 
     def load(self, build: VersionBuild) -> CudaProgram:
         """The program of machine code for this architecture. Raises BuildError."""
         if build.code is None:
             raise BuildError("The build file holds no machine code for the variant.", build.log)
+        made = CompiledCode(build.code, build.log, build.facts)
         with self.translated():
-            return CudaProgram(self.cupy, build.code, build.options, build.log, self._cache)
+            return CudaProgram(self.cupy, made, build.options, self._cache)
+
+    def set_constants(
+        self, program: CudaProgram, constants: Mapping[str, npt.NDArray[Any]]
+    ) -> None:
+        """By the symbols' names."""
+        with self.translated():
+            for name, array in constants.items():
+                program.set_constant(name, array)
 
     def image_refusal(self, problem: Problem, dtype: DType) -> str | None:
         """Why there is no such image: its type, or its size."""
@@ -455,26 +490,24 @@ def compile_version(
     request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, target: str
 ) -> VersionBuild:
     """Compile `version` for the architecture `target`, and check its machine code."""
-    options = build_options(DTYPES[dtype], folder.workload.macros(dtype, version))
-    options += request.options
-    source = kernel_source(folder.path, ".cu")
-    made, codes = _compiled(source, folder.name, options, target, request.cache)
+    unit = version_unit(folder, dtype, version)
+    unit = replace(unit, options=unit.options + request.options)
+    made, codes = _compiled(unit, target, request.cache)
     failure = failed_check(folder, dtype, version.variant, codes.values())
     return VersionBuild(
         f"NVRTC {nvrtc_version()}",
-        " ".join(options),
+        " ".join(unit.options),
         made.log,
         None if failure is None else Status.BUILD_FAILED,
         failure,
         code=made.code,
         entries=[asdict(codes[name]) for name in sorted(codes)],
+        facts=made.facts,
     )
 
 
 @cache
-def _compiled(
-    source: str, name: str, options: tuple[str, ...], arch: str, kept: Path
-) -> tuple[CompiledCode, dict[str, EntryCode]]:
+def _compiled(unit: Unit, arch: str, kept: Path) -> tuple[CompiledCode, dict[str, EntryCode]]:
     """Machine code and its contents, shared by versions that differ in launches only."""
-    made = cached_cubin(source, name, options, arch, kept)
-    return made, disassembled(made.code, kept)
+    made = cached_cubin(unit, arch, kept)
+    return made, by_entry(disassembled(made.code, kept), made.facts)

@@ -6,8 +6,11 @@ import hashlib
 import importlib
 import re
 import struct
+import tempfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,12 +20,34 @@ from ...core.errors import DeviceError, NoDeviceError
 from ...core.space import INDEX_BITS, Version
 from ...storage.wholefile import write_whole
 from ...workloads.contract import Argument, Launch, SharedMemory
-from ...workloads.loader import KernelFolder
-from ..builds import CompiledCode, compile_error, kept_code, kernel_source
+from ...workloads.loader import KernelFolder, included
+from ..builds import CompiledCode, EntryFacts, compile_error, kept_code, kernel_source
+from .headers import STANDARD, bundled, identity, installed
 from .sass import EntryCode, listing, parse
 
 # Names of element types in CUDA C++ that differ from ours.
-_TYPES = {"unorm8": "unsigned char", "unorm8x4": "uchar4"}
+_TYPES = {
+    "unorm8": "unsigned char",
+    "unorm8x4": "uchar4",
+    "int8": "signed char",
+    "int16": "short",
+    "uint8": "unsigned char",
+    "uint16": "unsigned short",
+    "int32": "int",
+    "uint32": "unsigned",
+    "int64": "long long",
+    "uint64": "unsigned long long",
+    "half": "__half",
+    "bfloat16": "__nv_bfloat16",
+    "float8_e4m3": "__nv_fp8_e4m3",
+    "float8_e5m2": "__nv_fp8_e5m2",
+}
+# Headers of those that the language has not itself, included before the source.
+_HEADERS = {
+    "half": "cuda_fp16.h",
+    "bfloat16": "cuda_bf16.h",
+    **dict.fromkeys(("float8_e4m3", "float8_e5m2"), "cuda_fp8.h"),
+}
 
 _INSTALL = "install the extra 'cuda13' (or 'cuda12' for an older driver)"
 
@@ -41,25 +66,102 @@ def build_options(dtype: DType, defines: Mapping[str, str]) -> tuple[str, ...]:
     index = "size_t" if INDEX_BITS in defines else "unsigned"
     types = f"-Delement_t={_TYPES.get(dtype.name, dtype.name)}", f"-Dindex_t={index}"
     macros = (f"-D{name}={value}" for name, value in sorted(defines.items()))
-    return ("-std=c++17", *types, *macros)
+    header = [f"--pre-include={_HEADERS[dtype.name]}"] if dtype.name in _HEADERS else []
+    return ("-std=c++17", *header, *types, *macros)
 
 
-def compile_cubin(source: str, name: str, options: Sequence[str], arch: str) -> CompiledCode:
-    """`source` compiled for `arch` (``sm_90``), an ELF file. Raises BuildError, NoDeviceError."""
+@dataclass(frozen=True)
+class Unit:
+    """A source for NVRTC: its text, and what else decides about its machine code.
+
+    `name` stands in messages. `folder` holds the headers that it includes from beside it.
+    `expressions` name instances of its templates, as ``sum<float, BLOCK>``.
+    """
+
+    text: str
+    name: str
+    options: tuple[str, ...] = ()
+    folder: Path | None = None
+    expressions: tuple[str, ...] = ()
+
+    def includes(self) -> bool:
+        """Whether it includes anything."""
+        return any(included(self.text.encode())) or any("include" in o for o in self.options)
+
+
+def unit_of(
+    folder: Path,
+    dtype: DType,
+    defines: Mapping[str, str],
+    options: Sequence[str] = (),
+    expressions: Sequence[str] = (),
+) -> Unit:
+    """A kernel folder's source. Raises BuildError where there is none."""
+    options = (*build_options(dtype, defines), *options)
+    return Unit(kernel_source(folder, ".cu"), folder.name, options, folder, tuple(expressions))
+
+
+def version_unit(folder: KernelFolder, dtype: str, version: Version) -> Unit:
+    """The source of a version of a kernel. Raises BuildError or WorkloadError."""
+    w = folder.workload
+    expressions = w.name_expressions(version)
+    macros = w.macros(dtype, version)
+    return unit_of(folder.path, DTYPES[dtype], macros, w.options, expressions)
+
+
+def compile_cubin(unit: Unit, arch: str, cache: Path | None = None) -> CompiledCode:
+    """`unit` compiled for `arch` (``sm_90``), an ELF file. Raises BuildError, NoDeviceError.
+
+    NVRTC's own headers are laid out in `cache`, or for this call alone.
+    """
     nvrtc = _bindings()
     _check_arch(nvrtc, arch)
-    flags = [flag.encode() for flag in (f"--gpu-architecture={arch}", *options)]
-    file = f"{name}/kernel.cu".encode()
-    program = _answer(nvrtc.nvrtcCreateProgram(source.encode(), file, 0, [], []))
+    needs_room = cache is None and unit.includes()
+    with tempfile.TemporaryDirectory() if needs_room else nullcontext("") as own:
+        return _compiled(nvrtc, unit, arch, cache or Path(own))
+
+
+def _compiled(nvrtc: Any, unit: Unit, arch: str, cache: Path) -> CompiledCode:
+    flags = [f"--gpu-architecture={arch}", *unit.options]
+    headers: Mapping[str, str] = {}
+    if unit.includes():
+        headers = STANDARD
+        folders = (*filter(None, [unit.folder]), *bundled(nvrtc, cache), *installed())
+        flags += [f"--include-path={folder}" for folder in folders]
+    texts, names = ([item.encode() for item in column] for column in (headers.values(), headers))
+    source, file = unit.text.encode(), f"{unit.name}/kernel.cu".encode()
+    program = _answer(nvrtc.nvrtcCreateProgram(source, file, len(headers), texts, names))
     try:
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
+        for expression in unit.expressions:
+            _answer(nvrtc.nvrtcAddNameExpression(program, expression.encode()))
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), [f.encode() for f in flags])
         message = _read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
         log = message.rstrip(b"\0").decode(errors="replace").strip()
         if status:
             raise compile_error("kernel.cu", log)
-        return CompiledCode(_read(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), log)
+        code = _read(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
+        facts = plain_names(parameter_sizes(code))
+        for expression in unit.expressions:
+            symbol = _answer(nvrtc.nvrtcGetLoweredName(program, expression.encode()))
+            facts[expression] = EntryFacts(symbol.decode())
+        return CompiledCode(code, log, facts)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
+
+
+# A function of C++ that is neither in a namespace nor an instance of a template: ``_Z3fooPf``.
+_PLAIN = re.compile(r"_Z(\d+)([A-Za-z_].*)")
+
+
+def plain_names(symbols: Iterable[str]) -> dict[str, EntryFacts]:
+    """The kernels that their own names in C++ tell apart, by these."""
+    named: dict[str, list[str]] = {}
+    for symbol in symbols:
+        found = _PLAIN.fullmatch(symbol)
+        name = found[2][: int(found[1])] if found else ""
+        if found and found[2][len(name) : len(name) + 1] != "I":
+            named.setdefault(name, []).append(symbol)
+    return {name: EntryFacts(same[0]) for name, same in named.items() if len(same) == 1}
 
 
 def _bindings() -> Any:
@@ -105,13 +207,11 @@ def _read(size_of: Any, read: Any, program: Any) -> bytes:
     return bytes(buffer)
 
 
-def cached_cubin(
-    source: str, name: str, options: Sequence[str], arch: str, cache: Path
-) -> CompiledCode:
-    """The machine code of `source` out of `cache`; see `kept_code`. Raises as `compile_cubin`."""
-    parts = (source, *options, arch, nvrtc_version())
-    compiled = partial(compile_cubin, source, name, options, arch)
-    return kept_code(parts, cache / "cubin", compiled)
+def cached_cubin(unit: Unit, arch: str, cache: Path) -> CompiledCode:
+    """The machine code of `unit` out of `cache`; see `kept_code`. Raises as `compile_cubin`."""
+    included = identity(unit.text, unit.folder) if unit.includes() else ()
+    parts = (unit.text, *unit.options, *unit.expressions, *included, arch, nvrtc_version())
+    return kept_code(parts, cache / "cubin", partial(compile_cubin, unit, arch, cache))
 
 
 def disassembled(code: bytes, cache: Path) -> dict[str, EntryCode]:
@@ -136,9 +236,16 @@ def version_code(
     folder: KernelFolder, dtype: str, version: Version, arch: str
 ) -> dict[str, EntryCode]:
     """The contents of the machine code of each of the version's functions, for ``sm_90`` say."""
-    options = build_options(DTYPES[dtype], folder.workload.macros(dtype, version))
-    source = kernel_source(folder.path, ".cu")
-    return parse(listing(compile_cubin(source, folder.name, options, arch).code))
+    made = compile_cubin(version_unit(folder, dtype, version), arch)
+    return by_entry(parse(listing(made.code)), made.facts)
+
+
+def by_entry(
+    codes: Mapping[str, EntryCode], facts: Mapping[str, EntryFacts]
+) -> dict[str, EntryCode]:
+    """The contents of machine code by the names that launches have for its functions."""
+    asked = {fact.symbol: name for name, fact in facts.items()}
+    return {(name := asked.get(s, s)): replace(code, entry=name) for s, code in codes.items()}
 
 
 _SECTION = ".nv.info."
@@ -146,6 +253,7 @@ _SECTION = ".nv.info."
 # bytes that follow.
 _SIZED = 0x04
 _PARAMETER = 0x17
+_VARIABLE = 1  # STT_OBJECT
 
 
 def parameter_sizes(cubin: bytes) -> dict[str, tuple[int, ...]]:
@@ -156,6 +264,20 @@ def parameter_sizes(cubin: bytes) -> dict[str, tuple[int, ...]]:
         name.removeprefix(_SECTION): _sizes(body)
         for name, body in _sections(cubin)
         if name.startswith(_SECTION)
+    }
+
+
+def symbol_sizes(cubin: bytes) -> dict[str, int]:
+    """Bytes of each of a cubin's variables, by name; none of other files."""
+    if cubin[:5] != b"\x7fELF\x02":
+        return {}
+    bodies = dict(_sections(cubin))
+    texts, table = bodies.get(".strtab", b""), bodies.get(".symtab", b"")
+    entries = struct.iter_unpack("<I2BH2Q", table)
+    return {
+        texts[at:].split(b"\0", 1)[0].decode(): size
+        for at, info, _, _, _, size in entries
+        if info & 0xF == _VARIABLE
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
@@ -34,7 +34,7 @@ from ...workloads.contract import (
     TextureRef,
 )
 from ...workloads.loader import KernelFolder
-from ..base import Device, check_limits, flush_bytes
+from ..base import Device, flush_bytes
 from ..buffers import check_count, named
 from ..builds import (
     BuildRequest,
@@ -44,6 +44,7 @@ from ..builds import (
     kernel_source,
     missing_entry,
 )
+from ..launches import check_limits
 from ..streams import Mark
 from .buffers import OpenCLBuffers, OpenCLImage, format_refusal
 from .runtime import (
@@ -269,9 +270,15 @@ class OpenCLDevice(OpenCLBuffers):
         """Context manager that translates the backend's errors."""
         return _Translate(self._cl)
 
-    def build(self, folder: Path, dtype: DType, defines: Mapping[str, str]) -> OpenCLProgram:
+    def build(
+        self,
+        folder: Path,
+        dtype: DType,
+        defines: Mapping[str, str],
+        options: Sequence[str] = (),
+    ) -> OpenCLProgram:
         """Build ``kernel.cl`` with ``element_t`` and `defines`. Raises BuildError."""
-        options = build_options(dtype, defines)
+        options = (*build_options(dtype, defines), *options)
         source = kernel_source(folder, ".cl")
         program, log = build_source(self._cl, self._context, source, options)
         return OpenCLProgram(self._cl, program, " ".join(options), log)
@@ -415,8 +422,12 @@ def compile_version(
 ) -> VersionBuild:
     """Build `version`; no `code` if the runtime gives no binary that it takes back."""
     cl, context = _context(request)
-    options = build_options(DTYPES[dtype], folder.workload.macros(dtype, version))
-    options += request.options
+    workload = folder.workload
+    for expression in workload.name_expressions(version):
+        said = f"OpenCL C has no templates, of which '{expression}' names an instance."
+        raise BuildError(said, "")
+    options = build_options(DTYPES[dtype], workload.macros(dtype, version))
+    options += (*workload.options, *request.options)
     source = kernel_source(folder.path, ".cl")
     log, code = _built(cl, context, source, options, target, request.cache)
     return VersionBuild(target, " ".join(options), log, code=code)

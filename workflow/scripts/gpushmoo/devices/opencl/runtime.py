@@ -141,7 +141,20 @@ def describe(cl: Any, d: Any, index: int) -> DeviceInfo:
 
 # Names of element types in kernel.cl that differ from ours. OpenCL's float3 takes 16 bytes, so
 # kernel.cl declares a packed structure.
-_TYPES = {"float3": "packed_float3", "unorm8": "uchar", "unorm8x4": "uchar4"}
+_TYPES = {
+    "float3": "packed_float3",
+    "unorm8": "uchar",
+    "unorm8x4": "uchar4",
+    "int8": "char",
+    "uint8": "uchar",
+    "int16": "short",
+    "uint16": "ushort",
+    "int32": "int",
+    "uint32": "uint",
+    "int64": "long",
+    "uint64": "ulong",
+}
+_ABSENT = ("bfloat16", "float8_e4m3", "float8_e5m2")
 
 
 def import_pyopencl(runtime: str, cache: Path) -> Any:
@@ -164,7 +177,9 @@ def target_of(device: Any) -> str:
 
 
 def build_options(dtype: DType, defines: Mapping[str, str]) -> tuple[str, ...]:
-    """The compiler's options for a kernel folder's source."""
+    """The compiler's options for a kernel folder's source. Raises BuildError."""
+    if dtype.name in _ABSENT:
+        raise BuildError(f"OpenCL C has no type '{dtype.name}'; the backend cuda has.", "")
     index = "ulong" if INDEX_BITS in defines else "uint"
     macros = (f"-D{name}={value}" for name, value in sorted(defines.items()))
     return (f"-Delement_t={_TYPES.get(dtype.name, dtype.name)}", f"-Dindex_t={index}", *macros)

@@ -1,0 +1,99 @@
+"""What a CUDA source may include: its folder's headers, CUDA's, and the C++ standard library's.
+
+NVRTC from CUDA 13.3 on carries CUDA's headers; others are those that packages or a toolkit brought.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ...workloads.loader import included
+
+# Below a folder of packages: CUDA's headers and CCCL's (libcu++, CUB, Thrust), by generation.
+_BELOW = {
+    "nvidia": (
+        *("cu13/include", "cu13/include/cccl"),
+        *("cuda_runtime/include", "cuda_nvcc/include", "cuda_cccl/include"),
+    ),
+    "cupy": (
+        *("_core/include/cupy/_cccl/libcudacxx", "_core/include/cupy/_cccl/cub"),
+        *("_core/include/cupy/_cccl/thrust", "_core/include/cupy/_cuda/cuda-*"),
+    ),
+}
+# Files that tell the version of what stands beside them.
+_TELLING = ("cuda_runtime_api.h", "cuda.h", "cuda/std/__cccl/version.h", "cub/version.cuh")
+_VERSION = re.compile(r"#\s*define (?:CUDART|CUDA|CCCL|CUB)_VERSION (\d+)")
+
+_FROM_CUDA = (
+    *("algorithm", "array", "bit", "cassert", "cfloat", "climits", "cmath", "complex", "cstddef"),
+    *("cstdint", "functional", "limits", "numeric", "span", "tuple", "type_traits", "utility"),
+)
+_OF_C = ("assert", "float", "limits", "math", "stddef", "stdint")
+# NVRTC has their contents for device code without them.
+_BUILT_IN = ("cstdio", "cstdlib", "cuda_runtime.h", "stdio.h", "stdlib.h")
+STANDARD: Mapping[str, str] = {
+    **{
+        name: f"#include <cuda/std/{name}>\nnamespace cuda::std {{}}\n"
+        "namespace std { using namespace ::cuda::std; }\n"
+        for name in _FROM_CUDA
+    },
+    **{f"{name}.h": f"#include <c{name}>\n" for name in _OF_C},
+    "math.h": "#include <cmath>\n#define M_PI 3.14159265358979323846\n",
+    **dict.fromkeys(_BUILT_IN, ""),
+}
+
+
+def bundled(nvrtc: Any, cache: Path) -> tuple[Path, ...]:
+    """The headers that NVRTC carries, laid out in `cache`; () from an NVRTC without."""
+    version = "-".join(map(str, nvrtc.nvrtcVersion()[1:]))
+    folder = cache / "headers" / version
+    with suppress(AttributeError, RuntimeError):  # older bindings, or an older library
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        status, *_ = nvrtc.nvrtcInstallBundledHeaders(os.fsencode(folder), 0)
+        if not status:
+            return folder, folder / "cccl"
+    return ()
+
+
+def installed() -> tuple[Path, ...]:
+    """CUDA's and CCCL's headers in packages and toolkits of this machine."""
+    roots = [Path(os.environ[name]) for name in ("CUDA_PATH", "CUDA_HOME") if os.environ.get(name)]
+    found = []
+    for package, below in _BELOW.items():
+        spec = importlib.util.find_spec(package)
+        places = (spec.submodule_search_locations if spec is not None else None) or ()
+        found += [f for place in places for name in below for f in sorted(Path(place).glob(name))]
+    for root in (*roots, Path("/usr/local/cuda")):
+        found += [root / "include", root / "include/cccl"]
+    return tuple(path for path in dict.fromkeys(found) if path.is_dir())
+
+
+def identity(source: str, folder: Path | None) -> Iterator[str]:
+    """What decides about the content of a source's includes, beside NVRTC's version."""
+    for path in installed():
+        texts = (p.read_text("utf-8", "replace") for n in _TELLING if (p := path / n).is_file())
+        yield " ".join([str(path), *(v for text in texts for v in _VERSION.findall(text)[:1])])
+    if folder is not None:
+        for path in _own(source, folder):
+            yield f"{path.relative_to(folder)} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+
+
+def _own(source: str, folder: Path) -> Sequence[Path]:
+    """The files of `folder` that a source there includes, directly or not."""
+    found: dict[Path, None] = {}
+    waiting = [(folder, name) for name in included(source.encode())]
+    while waiting:
+        beside, name = waiting.pop()
+        for path in (beside / name, folder / name):
+            inside = path.is_file() and path.resolve().is_relative_to(folder.resolve())
+            if inside and path not in found:
+                found[path] = None
+                waiting += [(path.parent, more) for more in included(path.read_bytes())]
+    return sorted(found)

@@ -33,7 +33,6 @@ from gpushmoo.core.errors import DeviceLostError
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import USUAL, Cell, Problem, ShardSpace
 from gpushmoo.devices.base import Reading
-from gpushmoo.measuring.buffers import _hint
 from gpushmoo.measuring.builds import plan_cells
 from gpushmoo.measuring.events import (
     Began,
@@ -45,6 +44,7 @@ from gpushmoo.measuring.events import (
     Read,
     WorkerCrashedError,
 )
+from gpushmoo.measuring.outputs import _hint
 from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
 from gpushmoo.measuring.supervise import FAULTS_PER_VARIANT
 from gpushmoo.workloads.contract import Launch

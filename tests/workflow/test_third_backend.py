@@ -91,8 +91,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> MadeUpRun:
     library = project.root / "workflow/scripts/gpushmoo"
     shutil.copytree(ROOT / "experiments/backends/madeup", library / "devices/madeup")
     registry = library / "core/backends.py"
-    before, after = registry.read_text().split('        Backend("opencl"')
-    registry.write_text(f'{before}{ENTRY}        Backend("opencl"{after}')
+    before, after = registry.read_text().split('        Backend(\n            *("opencl"')
+    registry.write_text(f'{before}{ENTRY}        Backend(\n            *("opencl"{after}')
     folder = project.root / "own/persistent"
     folder.mkdir(parents=True)
     (folder / "kernel.np").write_text(KERNEL)

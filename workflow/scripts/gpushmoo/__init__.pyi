@@ -23,6 +23,8 @@ from .interactive.opened_run import Run as Run
 from .interactive.opened_run import open_run as open_run
 from .interactive.predict import Prediction as Prediction
 from .interactive.predict import predict as predict
+from .interactive.tune import Tuned as Tuned
+from .interactive.tune import tune as tune
 from .planning.config_schema import ConfigError as ConfigError
 from .workloads.contract import Access as Access
 from .workloads.contract import BufferRef as BufferRef
@@ -43,6 +45,8 @@ from .workloads.contract import WorkingSet as WorkingSet
 from .workloads.contract import Workload as Workload
 from .workloads.contract import ceil_div as ceil_div
 from .workloads.contract import tile_elements as tile_elements
+from .workloads.limits import Limit as Limit
+from .workloads.limits import sum_bound as sum_bound
 from .workloads.views import FigureData as FigureData
 from .workloads.views import Swept as Swept
 

@@ -21,8 +21,9 @@ class Backend:
     """What a backend is, in plain values.
 
     `name` is its folder, its name in the configuration and the column ``backend`` of the data. A
-    kernel's source for it is the file ``kernel`` with the `source_suffix`. `cache_name` is what
-    figures call the last cache level. `tells_occupancy`: whether it says how many blocks a
+    kernel's source for it is the file ``kernel`` with the `source_suffix`, in which one of the
+    `marks` stands before each kernel, or one of the `other_suffixes`. `cache_name` is what figures
+    call the last cache level. `tells_occupancy`: whether it says how many blocks a
     multiprocessor holds at once. `claims_gpu`: whether a measuring job takes one of Snakemake's
     resource ``gpu`` and one core; else the device may be the host itself and the job has all cores.
     `runtimes` are those that it can be used through, in the order in which ``auto`` tries
@@ -44,6 +45,13 @@ class Backend:
     profiler: str = ""
     locks_clocks: bool = False
     environment: str = "environment.yml"
+    marks: tuple[str, ...] = ()
+    other_suffixes: tuple[str, ...] = ()
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """All that a kernel's source may end in."""
+        return (self.source_suffix, *self.other_suffixes)
 
     @property
     def module(self) -> str:
@@ -64,8 +72,14 @@ BACKENDS: Mapping[str, Backend] = {
             profiler="ncu",
             locks_clocks=True,
             environment="environment-cuda.yml",
+            marks=("__global__",),
         ),
-        Backend("opencl", ".cl", runtimes=("pocl", "intel", "system"), cell_s=0.05),
+        Backend(
+            *("opencl", ".cl"),
+            runtimes=("pocl", "intel", "system"),
+            cell_s=0.05,
+            marks=("__kernel", "kernel void"),
+        ),
     )
 }
 

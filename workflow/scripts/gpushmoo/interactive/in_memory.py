@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import cloudpickle
 
@@ -26,17 +27,22 @@ WORKLOAD = cloudpickle.loads(Path(__file__).with_name("workload.pickle").read_by
 '''
 
 
-def write_folder(workload: Workload, sources: Mapping[str, str], parent: Path) -> Path:
+def write_folder(
+    workload: Workload,
+    sources: Mapping[str, str | bytes],
+    parent: Path,
+    functions: Sequence[Callable[..., Any]] = (),
+) -> Path:
     """A kernel folder of `workload` in `parent`; `sources` are kernels' texts by suffix of a file.
 
-    Raises ConfigError.
+    `functions` are those that the workload holds. Raises ConfigError.
     """
     name = getattr(workload, "name", None)
     if not isinstance(name, str) or not name.isidentifier():
         raise ConfigError(
             f"kernel: the workload's name is {name!r}; it must consist of letters, digits and '_'."
         )
-    known = sorted(backend.source_suffix for backend in BACKENDS.values())
+    known = sorted(suffix for backend in BACKENDS.values() for suffix in backend.suffixes)
     if not sources and workload.device_code:
         raise ConfigError(
             "source: a workload that is no folder needs its kernel's text, or texts by the names "
@@ -46,21 +52,23 @@ def write_folder(workload: Workload, sources: Mapping[str, str], parent: Path) -
     folder = parent / name
     folder.mkdir(parents=True)
     for suffix, text in sources.items():
-        (folder / f"kernel{suffix}").write_text(text, encoding="utf-8")
+        data = text if isinstance(text, bytes) else text.encode()
+        (folder / f"kernel{suffix}").write_bytes(data)
     (folder / "workload.py").write_text(_LOADS, encoding="utf-8")
-    (folder / "workload.pickle").write_bytes(_pickled(workload))
+    (folder / "workload.pickle").write_bytes(_pickled(workload, functions))
     return folder
 
 
-def _pickled(workload: Workload) -> bytes:
-    """The workload with its class, wherever that was defined."""
+def _pickled(workload: Workload, functions: Sequence[Callable[..., Any]]) -> bytes:
+    """The workload with its class and functions, wherever these were defined."""
     cls = type(workload)
     # Errors name a class of the folder.
     heir = type(cls.__name__, (cls,), {"__module__": f"{library}_kernel_{workload.name}"})
     instance = copy.copy(workload)
     object.__setattr__(instance, "__class__", heir)
-    # User's modules that define the class and its bases go along, as nobody else finds them.
-    modules = [sys.modules[m] for m in sorted({b.__module__ for b in cls.__mro__}) if _is_users(m)]
+    # User's modules that define them go along, as nobody else finds them.
+    named = {one.__module__ for one in (*cls.__mro__, *functions)}
+    modules = [sys.modules[name] for name in sorted(named) if _is_users(name)]
     for module in modules:
         cloudpickle.register_pickle_by_value(module)
     try:

@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
@@ -103,32 +103,50 @@ def sweep(
         An argument is wrong, which is a ValueError; no device can be used.
     """
     what = {"axes": axes, "dtypes": dtypes, "sizes": sizes, "variants": variants}
-    most = repeats or (1 if budget is None else MOST_REPEATS)
-    what |= {"cache": cache, "timing_modes": timing_modes, "repeats": most, "budget": budget}
+    what |= {"cache": cache, "timing_modes": timing_modes}
+    where = {"backend": backend, "device": device, "opencl_runtime": opencl_runtime}
+    asked = {**what, **where, **measure, "repeats": repeats, "budget": budget}
+
+    def folder(values: Mapping[str, Any], work: Path, log_file: Path) -> Path | str:
+        if not isinstance(kernel, Workload):
+            if source is not None:
+                raise ConfigError("source: a kernel's folder has its own; a Workload needs one.")
+            return os.fspath(kernel)
+        # Imported when needed: a sweep of a folder needs no cloudpickle.
+        from .in_memory import write_folder
+
+        texts = source
+        if isinstance(texts, str):
+            texts = {BACKENDS[device_of(values, log_file)[0].backend].source_suffix: texts}
+        return write_folder(kernel, texts or {}, work / "kernels")
+
+    return Sweep(*measured(folder, asked, progress))
+
+
+def measured(
+    folder: Callable[[Mapping[str, Any], Path, Path], Path | str],
+    asked: Mapping[str, Any],
+    progress: bool,
+) -> tuple[Request, TemporaryDirectory[str]]:
+    """Measure the kernel in the folder that `folder` gives; what a Sweep is made of.
+
+    It is called with the checked arguments, a folder for this sweep alone and its log.
+    """
+    budget = asked["budget"]
+    most = asked["repeats"] or (1 if budget is None else MOST_REPEATS)
     began = time.monotonic()
     WORKERS.prepare()
-    where = {"backend": backend, "device": device, "opencl_runtime": opencl_runtime}
-    values = checked({**what, **where, **measure})
+    values = checked({**asked, "repeats": most})
     place = TemporaryDirectory(prefix=f"{library}-", ignore_cleanup_errors=True)
     work = Path(place.name)
     with logged(work / LOG) as log_file:
-        if isinstance(kernel, Workload):
-            # Imported when needed: a sweep of a folder needs no cloudpickle.
-            from .in_memory import write_folder
-
-            if isinstance(source, str):
-                suffix = BACKENDS[device_of(values, log_file)[0].backend].source_suffix
-                source = {suffix: source}
-            kernel = write_folder(kernel, source or {}, work / "kernels")
-        elif source is not None:
-            raise ConfigError("source: a kernel's folder has its own; only a Workload needs one.")
-        request = read_request(loaded(kernel), values)
+        request = read_request(loaded(folder(values, work, log_file)), values)
         choice, info = device_of(values, log_file, request.sweep)
         refuse_misfit(request.sweep, choice, info)
         until = None if budget is None else began + budget
         terminal = sys.stderr if progress else io.StringIO()
         _measure(request, choice, work, terminal, log_file, until)
-    return Sweep(request, place)
+    return request, place
 
 
 # The measuring processes of this program, kept from one call to the next.

@@ -111,6 +111,16 @@ def included(source: bytes) -> Iterator[str]:
     return (name.decode(errors="replace") for name in _INCLUDE.findall(source))
 
 
+def included_files(source: Path) -> list[tuple[Path, Path]]:
+    """The files below a source's folder that it includes, or these; each with its place there."""
+    folder, found, left = source.parent.resolve(), set[Path](), {source}
+    while left:
+        own = {(p.parent / name).resolve() for p in left for name in included(p.read_bytes())}
+        left = {p for p in own if p.is_file() and p.is_relative_to(folder)} - found
+        found |= left
+    return [(path, path.relative_to(folder)) for path in sorted(found)]
+
+
 def find_kernels(folders: Iterable[Path]) -> dict[str, Path]:
     """Kernel folders by name; a kernel folder holds ``workload.py``."""
     return find_folders("kernel", "workload.py", folders, KernelFolderError)

@@ -1,0 +1,396 @@
+"""Measures a kernel that one call describes: its source, arguments, size and axes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.backends import AUTO, BACKENDS
+from ..core.dtypes import dtype_name
+from ..core.schema import FAULTS, axis_fault
+from ..planning.config_schema import ConfigError
+from ..workloads.call import ArrayArgument, Call, Expression, called, compiled
+from ..workloads.contract import SharedMemory
+from ..workloads.limits import EXACT, Limit
+from ..workloads.loader import included_files
+from .arguments import Request
+from .measure import Sweep, empty_folder, measured
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = npt.NDArray[Any]
+
+_WORD = r"[A-Za-z_]\w*"
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+def tune(
+    source: str | os.PathLike[str],
+    name: str,
+    arguments: Sequence[Any] | Mapping[str, Any],
+    size: int | Sequence[int],
+    axes: Mapping[str, Any],
+    *,
+    block: Any = None,
+    grid: Any = None,
+    valid: Any = (),
+    expect: Any = None,
+    ulp: int | None = None,
+    rtol: float = 0.0,
+    atol: Any = 0.0,
+    in_place: Sequence[str | int] = (),
+    resets: bool = True,
+    constants: Mapping[str, Any] | None = None,
+    shared: Expression = 0,
+    work: Expression | None = None,
+    work_unit: str = "FLOP",
+    moved: Expression | None = None,
+    options: Sequence[str] = (),
+    backend: str = AUTO,
+    repeats: int | None = None,
+    budget: float | None = None,
+    progress: bool = True,
+    **sweep: Any,
+) -> Tuned:
+    """Measure a kernel for every combination of its axes, verify each, and name the fastest.
+
+    Parameters
+    ----------
+    source : str or path
+        The kernel's text, or its file, whose name's end says what it is.
+    name : str
+        The kernel function; ``sum<float, BLOCK>`` is an instance of a template.
+    arguments : sequence or mapping
+        In the kernel's order arrays (NumPy, CuPy, anything with ``get`` or ``numpy``), NumPy
+        scalars as wide as the parameters, and ``SharedMemory``. A mapping gives names, too.
+    size : int or tuple
+        The problem's, as the shape of an array: ``n``, ``(height, width)``, or three numbers.
+    axes : mapping
+        Values of each parameter: numbers or texts. Those that the source names are macros.
+    block, grid : expression, tuple or function
+        x, y and z, each a number, an axis, a text such as ``ceil(n / block_x)``; or a function of
+        a dictionary of the values. By default the axes block_x, block_y, block_z, and what covers
+        the size.
+    valid : expression, function, or several
+        Conditions that a combination must meet.
+    expect : array, sequence, mapping or function
+        What outputs must hold: of each argument, None for inputs, or by name; or a function of the
+        arguments that returns this, or one array. Without it nothing is compared.
+    ulp, rtol, atol : int, float, float or array
+        How far off an element may be; by default it must be equal. See `Limit`.
+    in_place : sequence
+        Names or places of outputs whose content the kernel reads; others are poisoned.
+    resets : bool
+        Whether such content comes back before each timed launch; False if that changes no time.
+    constants : mapping
+        Arrays in constant memory, by the symbol's name (CUDA).
+    shared : expression
+        Bytes of dynamic shared memory.
+    work, moved : expression
+        What a launch computes, in `work_unit`, and the bytes that it must read and write.
+    options : sequence of str
+        Additional options of the compiler.
+    backend, repeats, budget, progress, **sweep
+        As of `sweep`.
+
+    Returns
+    -------
+    Tuned
+        A Sweep with `winner`, a dictionary; `best` and `cells` have the values of the axes.
+
+    Raises
+    ------
+    ConfigError, DeviceError
+        An argument is wrong, which is a ValueError; no device can be used.
+    """
+    data, suffix, backend, file = _source(source, backend)
+    text = data.decode(errors="replace")
+    kernel = re.sub(r"\W+", "_", name).strip("_")[:64]
+    parameters = _parameters(text, name)
+    given = _named(arguments, parameters)
+    limit = Limit(ulp, rtol, atol) if ulp is not None or rtol or np.any(atol) else EXACT
+    arrays = {key: value for key, value in given.items() if isinstance(value, np.ndarray)}
+    expected = _expected(expect, given, parameters)
+    reads = {_place(key, list(given), "in_place") for key in in_place}
+    for key in (*expected, *reads):
+        if key not in arrays:
+            raise ConfigError(f"expect, in_place: '{key}' is no array among the arguments.")
+        if key in reads and key in expected and _same(arrays[key], expected[key]):
+            raise ConfigError(
+                f"expect: '{key}' already holds what is expected; a kernel that does nothing would "
+                "pass."
+            )
+    placed, labels = _axes(axes)
+    named = " ".join([name, *(str(value) for values in labels.values() for value in values)])
+    defined = _defined(text, named, axes)
+    call = Call(
+        name,
+        tuple(_argument(key, value, expected, reads, limit) for key, value in given.items()),
+        tuple(map(int, size if isinstance(size, Sequence) else [size])),
+        labels,
+        defined,
+        _checked("block", block),
+        _checked("grid", grid),
+        [_checked("valid", one) for one in (valid if isinstance(valid, list | tuple) else [valid])],
+        _checked("shared", shared),
+        _checked("work", work),
+        _checked("moved", moved),
+        resets,
+        tuple(options),
+        {key: np.asarray(value) for key, value in (constants or {}).items()},
+    )
+    main = next(iter(expected or arrays), None)
+    dtype = "float" if main is None else dtype_name(arrays[main].dtype)
+    if dtype is None:
+        raise ConfigError(
+            f"arguments: '{main}' is of type {arrays[str(main)].dtype}, as no kernel."
+        )
+    workload = called(kernel, call, placed, dtype, work_unit)
+    contents = {key: arrays[key] for key in arrays if key not in expected or key in reads}
+
+    def folder(values: Mapping[str, Any], work: Path, log_file: Path) -> Path:
+        from .in_memory import write_folder
+
+        made = write_folder(workload, {suffix: data}, work / "kernels", workload.functions)
+        workload.save(made, contents, expected)
+        for one, relative in [] if file is None else included_files(file):
+            (made / relative).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(one, made / relative)
+        return made
+
+    asked = {"backend": backend, "repeats": repeats, "budget": budget, **sweep}
+    return Tuned(*measured(folder, asked, progress), labels)
+
+
+class Tuned(Sweep):
+    """A finished `tune`: a Sweep whose axes have the values that were asked for."""
+
+    def __init__(
+        self,
+        request: Request,
+        place: TemporaryDirectory[str],
+        labels: Mapping[str, Sequence[Any]],
+    ) -> None:
+        """`labels` are the values of axes that were swept by their places."""
+        super().__init__(request, place)
+        self.best = _labelled(self.best, labels)
+        self.cells = _labelled(self.cells, labels)
+
+    @property
+    def winner(self) -> dict[str, Any]:
+        """The values of the fastest verified combination. Raises ConfigError without one."""
+        if self.best.empty:
+            told = self.cells.sort_values("status", key=lambda s: ~s.isin(FAULTS))["message"]
+            said = next(iter(told.dropna()), "none was measured")
+            raise ConfigError(f"winner: no combination worked ({said}).")
+        fastest = self.best.iloc[0]
+        axes = self._request.sweep.axes
+        return {axis: _plain(fastest[axis]) for axis in axes}
+
+    def to_folder(self, folder: str | Path) -> Path:
+        """Write the kernel's folder into `folder`, empty or new, for runs by configurations.
+
+        Its ``workload.pickle`` needs this version of gpushmoo.
+        """
+        own = self._request.sweep.folder
+        out = empty_folder(folder) / own.name
+        shutil.copytree(own.path, out, ignore=shutil.ignore_patterns("__pycache__"))
+        return out
+
+
+def _source(source: str | os.PathLike[str], backend: str) -> tuple[bytes, str, str, Path | None]:
+    """The kernel's file, its suffix, the backend for it, and where it was if it was one."""
+    if isinstance(source, str) and ("\n" in source or "{" in source):
+        found = [b for b in BACKENDS.values() if any(mark in source for mark in b.marks)]
+        found = [BACKENDS[backend]] if backend != AUTO else found
+        if not found:
+            marks = ", ".join(mark for b in BACKENDS.values() for mark in b.marks)
+            raise ConfigError(
+                f"source: its text has no kernel: none of {marks}; or name a backend."
+            )
+        return source.encode(), found[0].source_suffix, found[0].name, None
+    file = Path(source).expanduser().absolute()
+    known = {suffix: b for b in BACKENDS.values() for suffix in b.suffixes}
+    suffix = next((s for s in known if file.name.endswith(s)), None)
+    if suffix is None:
+        ends = ", ".join(known)
+        raise ConfigError(f"source: '{source}' ends in none of {ends}, nor is it a kernel's text.")
+    if backend not in (AUTO, known[suffix].name):
+        raise ConfigError(f"source: '{source}' is no source for backend '{backend}'.")
+    try:
+        return file.read_bytes(), suffix, known[suffix].name, file
+    except OSError as err:
+        raise ConfigError(f"source: '{source}' cannot be read ({err}).") from err
+
+
+def _named(
+    arguments: Sequence[Any] | Mapping[str, Any], parameters: Sequence[str]
+) -> dict[str, Array | SharedMemory | np.generic]:
+    """The arguments on the host by name: the caller's, or those of the source's `parameters`."""
+    if isinstance(arguments, Mapping):
+        pairs = list(arguments.items())
+    else:
+        names = [re.findall(_WORD, parameter)[-1] for parameter in parameters]
+        if len(names) != len(arguments) or len(set(names)) != len(names):
+            names = [f"argument_{i}" for i in range(len(arguments))]
+        pairs = list(zip(names, arguments, strict=True))
+    return {key: _on_host(key, value) for key, value in pairs}
+
+
+def _parameters(text: str, name: str) -> list[str]:
+    """The declarations of a kernel's parameters, as far as its text tells them."""
+    function = re.escape(re.split("[<(]", name)[0].strip())
+    found = re.search(rf"\b{function}\s*\(([^{{;]*?)\)\s*\{{", _COMMENT.sub(" ", text))
+    parts = found[1].split(",") if found else []
+    plain = [re.split(r"[=\[]", part)[0] for part in parts]
+    return plain if all(re.search(_WORD, part) for part in plain) else []
+
+
+def _on_host(key: str, value: Any) -> Array | SharedMemory | np.generic:
+    if isinstance(value, np.generic | SharedMemory):
+        return value
+    if callable(getattr(value, "get", None)):  # CuPy's
+        value = value.get()
+    elif callable(getattr(value, "cpu", None)):  # PyTorch's
+        value = value.cpu().numpy()
+    if not isinstance(value, np.ndarray):
+        example = "np.int32" if isinstance(value, int) else "np.float32"
+        raise ConfigError(
+            f"arguments: '{key}' is {value!r}; it must be an array, SharedMemory, or a NumPy "
+            f"scalar as wide as the kernel's parameter, such as {example}({value!r})."
+        )
+    array: Array = np.ascontiguousarray(value)
+    if array.dtype.hasobject or array.dtype.kind in "cSUmM":
+        raise ConfigError(
+            f"arguments: '{key}' is an array of {array.dtype}; it must be of numbers."
+        )
+    return array.reshape(1) if array.ndim == 0 else array
+
+
+def _argument(
+    key: str,
+    value: Array | SharedMemory | np.generic,
+    expected: Mapping[str, Array],
+    reads: set[str],
+    limit: Limit,
+) -> ArrayArgument | SharedMemory | np.generic:
+    if not isinstance(value, np.ndarray):
+        return value
+    is_output = key in expected
+    # Whole numbers have no rounding.
+    own = limit if np.issubdtype(value.dtype, np.inexact) or value.dtype.kind == "V" else EXACT
+    own = limit if limit.ulp is None and not limit.rtol else own
+    content = not is_output or key in reads
+    return ArrayArgument(key, value.dtype, value.shape, content, own if is_output else None)
+
+
+def _expected(expect: Any, given: Mapping[str, Any], parameters: Sequence[str]) -> dict[str, Array]:
+    """What is expected of each output, by name."""
+    names, found = list(given), expect
+    if callable(expect):
+        found = expect(*(np.copy(v) if isinstance(v, np.ndarray) else v for v in given.values()))
+    if found is None:
+        return {}
+    if not isinstance(found, list | tuple | Mapping):
+        array = _on_host("expect", np.asarray(found) if np.isscalar(found) else found)
+        size = array.size if isinstance(array, np.ndarray) else 0
+        fits = [k for k, v in given.items() if isinstance(v, np.ndarray) and v.size == size]
+        if len(fits) > 1:  # what is not written is no output
+            fits = [
+                k for k in fits if not re.search(rf"\bconst\b[^,]*\b{k}\b", ",".join(parameters))
+            ]
+        if len(fits) != 1:
+            raise ConfigError(
+                "expect: it does not tell which argument it is; give one for each argument, None "
+                "for inputs, or a mapping by name."
+            )
+        found = {fits[0]: array}
+    elif not isinstance(found, Mapping):
+        if len(found) != len(names):
+            raise ConfigError(
+                f"expect: {len(found)} entries for {len(names)} arguments; give one for each, None "
+                "for inputs."
+            )
+        found = {k: v for k, v in zip(names, found, strict=True) if v is not None}
+    arrays = {}
+    for key, value in found.items():
+        own = given.get(_place(key, names, "expect"))
+        array = np.ascontiguousarray(_on_host(f"expect of {key}", np.asarray(value)))
+        if not isinstance(own, np.ndarray) or array.size != own.size:
+            raise ConfigError(
+                f"expect: '{key}' has {array.size} elements, the argument "
+                f"{own.size if isinstance(own, np.ndarray) else 'is no array'}."
+            )
+        # A reference of higher precision is rounded once.
+        arrays[_place(key, names, "expect")] = array.reshape(own.shape).astype(own.dtype)
+    return arrays
+
+
+def _place(key: str | int, names: Sequence[str], what: str) -> str:
+    """The name of an argument that is named, or meant by its place."""
+    if isinstance(key, int) and -len(names) <= key < len(names):
+        return names[key]
+    if key not in names:
+        raise ConfigError(f"{what}: there is no argument '{key}'; there are: {', '.join(names)}.")
+    return str(key)
+
+
+def _same(content: Array, expected: Array) -> bool:
+    return content.tobytes() == expected.tobytes()
+
+
+def _axes(axes: Mapping[str, Any]) -> tuple[dict[str, list[int]], dict[str, tuple[Any, ...]]]:
+    """Axes as whole numbers, and the values of those that are swept by their places."""
+    fault = axis_fault(axes)
+    if fault is not None:
+        raise ConfigError(f"axes: {fault}.")
+    placed, labels = {}, {}
+    for axis, given in axes.items():
+        one = isinstance(given, str) or not isinstance(given, Sequence | np.ndarray)
+        values = list(dict.fromkeys([_plain(given)] if one else map(_plain, given)))
+        if not values:
+            raise ConfigError(f"axes: '{axis}' has no values.")
+        if all(isinstance(v, int) and v >= 0 for v in values):
+            placed[axis] = values
+        else:
+            placed[axis], labels[axis] = list(range(len(values))), tuple(values)
+    return placed, labels
+
+
+def _plain(value: Any) -> Any:
+    plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, float) and plain.is_integer() and not isinstance(value, float):
+        return int(plain)
+    return int(plain) if isinstance(plain, bool) else plain
+
+
+def _defined(text: str, named: str, axes: Mapping[str, Any]) -> tuple[str, ...]:
+    """The axes that the source has as a word, or a template's instance or an axis's value does."""
+    words = {*re.findall(_WORD, _COMMENT.sub(" ", text) + " " + named)}
+    return tuple(sorted(axis for axis in axes if axis in words))
+
+
+def _checked(what: str, expression: Any) -> Any:
+    """The expression, or several. Raises ConfigError for a text that is none."""
+    for one in expression if isinstance(expression, list | tuple) else [expression]:
+        if isinstance(one, str):
+            try:
+                compiled(one)
+            except SyntaxError as err:
+                raise ConfigError(f"{what}: '{one}' is no expression ({err.msg}).") from err
+    return expression
+
+
+def _labelled(frame: pd.DataFrame, labels: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
+    return frame.assign(
+        **{axis: frame[axis].map(dict(enumerate(values))) for axis, values in labels.items()}
+    )

@@ -1,0 +1,268 @@
+"""A kernel that one call describes (`tune`): its arguments, what it leaves, how it is launched.
+
+Numbers of a launch are expressions of the cell's values: a number, the name of an axis, a text such
+as ``ceil(n / block_x)``, or a function of a dictionary of them. Values are those of the axes, the
+`size`, its product `n`, and `height`, `width` and `depth` where it has them.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.errors import LaunchRefusedError
+from ..core.space import BLOCK_AXES, Cell, Problem, Version
+from .contract import Access, Array, BufferRef, Launch, SharedMemory, Workload
+from .limits import Limit
+
+Expression = int | float | str | Callable[[dict[str, Any]], Any]
+
+_FUNCTIONS: dict[str, Any] = {
+    "__builtins__": {},
+    **{name: getattr(math, name) for name in ("ceil", "floor", "log2", "sqrt", "gcd")},
+    **{f.__name__: f for f in (abs, all, any, int, len, max, min, pow, round, sum)},
+}
+
+
+@cache
+def compiled(text: str) -> CodeType:
+    """An expression's code. Raises SyntaxError."""
+    return compile(text.strip(), "<expression>", "eval")
+
+
+def evaluated(expression: Expression, values: Mapping[str, Any]) -> Any:
+    """The value of an expression; what it raises comes out as it is."""
+    if callable(expression):
+        return expression(dict(values))
+    if isinstance(expression, str):
+        # The caller's own text, in the caller's own process or its child.
+        return eval(compiled(expression), {**_FUNCTIONS, **values})  # noqa: S307
+    return expression
+
+
+@dataclass(frozen=True)
+class ArrayArgument:
+    """An array among a kernel's arguments: its content at first, and what it must hold afterwards.
+
+    `content` says whether a launch reads what is in it before. Arrays are kept in files.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    content: bool
+    limit: Limit | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a call says of a kernel; `labels` are the values of axes that are swept by their places.
+
+    `defined` are the axes that the source names: macros.
+    """
+
+    entry: str
+    arguments: tuple[ArrayArgument | SharedMemory | np.generic, ...]
+    size: tuple[int, ...]
+    labels: Mapping[str, tuple[Any, ...]]
+    defined: tuple[str, ...]
+    block: Sequence[Expression] | Expression | None = None
+    grid: Sequence[Expression] | Expression | None = None
+    valid: Sequence[Expression] = ()
+    shared: Expression = 0
+    work: Expression | None = None
+    moved: Expression | None = None
+    renews: bool = True
+    options: tuple[str, ...] = ()
+    constants: Mapping[str, Array] = field(default_factory=dict)
+
+
+class CallWorkload(Workload):
+    """The workload of a `Call`; its folder holds the arrays, as `save` writes them."""
+
+    pattern = "as its caller says"
+
+    def __init__(self, call: Call) -> None:
+        """A subclass has the attributes, see `called`."""
+        self.call = call
+
+    @property
+    def functions(self) -> list[Callable[..., Any]]:
+        """The caller's functions, which are sent to the measuring process."""
+        call = self.call
+        said = [call.block, call.grid, call.shared, call.work, call.moved, *call.valid]
+        parts = [p for one in said for p in (one if isinstance(one, list | tuple) else [one])]
+        return [p for p in parts if callable(p)]
+
+    @staticmethod
+    def save(folder: Path, arrays: Mapping[str, Array], expected: Mapping[str, Array]) -> None:
+        """Write arrays by name, and what they must hold, into the kernel's folder."""
+        for kind, held in (("arrays", arrays), ("expected", expected)):
+            (folder / kind).mkdir(exist_ok=True)
+            for name, array in held.items():
+                np.save(folder / kind / f"{name}.npy", array.view(_storage(array.dtype)))
+
+    def values(self, cell: Cell) -> dict[str, Any]:
+        """The values that expressions of `cell` may name."""
+        size = self.call.size
+        named = dict(zip(("width", "height", "depth"), reversed(size), strict=False))
+        values = {"size": size[0] if len(size) == 1 else size, "n": math.prod(size), **named}
+        return values | {axis: self.label(axis, value) for axis, value in cell.params}
+
+    def label(self, axis: str, value: int) -> Any:
+        """The value of an axis that a cell has, or has the place of."""
+        return self.call.labels[axis][value] if axis in self.call.labels else value
+
+    def valid(self, cell: Cell) -> str | None:
+        """The first condition that does not hold."""
+        values = self.values(cell)
+        for condition in self.call.valid:
+            if not evaluated(condition, values):
+                return condition if isinstance(condition, str) else "its caller's condition"
+        return None
+
+    def macros(self, dtype: str, version: Version) -> dict[str, str]:
+        """The axes that the source names."""
+        return {axis: str(self.label(axis, value)) for axis, value in version.values}
+
+    def name_expressions(self, version: Version) -> tuple[str, ...]:
+        """The kernel's name if it is an instance of a template."""
+        return (self.call.entry,) if "<" in self.call.entry else ()
+
+    def constants(self, version: Version) -> Mapping[str, Array]:
+        """The caller's."""
+        return self.call.constants
+
+    def index_bits(self, problem: Problem) -> int:
+        """32: the source has its own types."""
+        return 32
+
+    def inputs(
+        self, problem: Problem, dtype: str, rng: np.random.Generator
+    ) -> dict[str, npt.NDArray[Any]]:
+        """The caller's arrays that launches read."""
+        return {a.name: self._read("arrays", a) for a in self._arrays if a.content}
+
+    def outputs(self, inputs: Mapping[str, Array], variant: str) -> dict[str, Array]:
+        """What the caller expects."""
+        return {a.name: self._read("expected", a) for a in self._arrays if a.limit is not None}
+
+    def reference(self, inputs: Mapping[str, Array]) -> Array:
+        """The first output."""
+        return next(iter(self.outputs(inputs, "").values()))
+
+    def limit_of(self, output: str) -> Limit:
+        """The caller's."""
+        return next(a.limit for a in self._arrays if a.name == output and a.limit is not None)
+
+    @property
+    def _arrays(self) -> list[ArrayArgument]:
+        return [a for a in self.call.arguments if isinstance(a, ArrayArgument)]
+
+    def _read(self, kind: str, argument: ArrayArgument) -> Array:
+        """An array of the folder, read where it is touched."""
+        folder = Path(str(sys.modules[type(self).__module__].__file__)).parent
+        held: Array = np.load(folder / kind / f"{argument.name}.npy", mmap_mode="r")
+        return held.view(argument.dtype).reshape(argument.shape)
+
+    def launch(self, cell: Cell) -> Launch:
+        """As the caller says; by default blocks of the axes block_x to _z cover the size."""
+        call, values = self.call, self.values(cell)
+        block = self._three("block", call.block, values)
+        if call.block is None:
+            block = [int(values.get(axis, 1)) for axis in BLOCK_AXES]
+        grid = self._three("grid", call.grid, values)
+        if call.grid is None:
+            sides = [*reversed(call.size), 1, 1][:3]
+            grid = [math.ceil(side / n) for side, n in zip(sides, block, strict=True)]
+        args = [BufferRef(a.name) if isinstance(a, ArrayArgument) else a for a in call.arguments]
+        shared = int(evaluated(call.shared, values))
+        if shared:
+            args.append(SharedMemory(shared))
+        x, y, z = grid
+        return Launch(call.entry, (x, y, z), (block[0], block[1], block[2]), tuple(args), x * y * z)
+
+    def _three(self, what: str, asked: Any, values: dict[str, Any]) -> list[int]:
+        """x, y and z of what may be one expression, up to three, or one function of all."""
+        if asked is None:
+            return [1, 1, 1]
+        found = asked if isinstance(asked, list | tuple) else evaluated(asked, values)
+        each = found if isinstance(found, list | tuple) else [found]
+        numbers = [int(evaluated(one, values)) for one in each]
+        if min(numbers, default=0) < 1 or len(numbers) > 3:
+            raise LaunchRefusedError(f"the {what} is {numbers}")
+        return [*numbers, 1, 1][:3]
+
+    def work(self, cell: Cell) -> float | None:
+        """The caller's number for the cell."""
+        if self.call.work is None:
+            return None
+        return float(evaluated(self.call.work, self.values(cell)))
+
+    def bytes_read(self, problem: Problem, dtype: str) -> int:
+        """0: what is known, `bytes_moved` says."""
+        return 0
+
+    def bytes_written(self, problem: Problem, dtype: str) -> int:
+        """0: as above."""
+        return 0
+
+    def bytes_moved(self, cell: Cell) -> tuple[int, int]:
+        """The caller's number, as if all were read; 0 without one."""
+        return int(evaluated(self.call.moved or 0, self.values(cell))), 0
+
+    def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
+        """(): outputs are compared, and nothing is known of the code."""
+        return ()
+
+    def footprint(self, problem: Problem, dtype: str) -> int:
+        """Bytes of all arrays, of contents that come back, and of what outputs are held against."""
+        outputs = [a for a in self._arrays if a.limit is not None]
+        against = [a.nbytes * (1 if a.limit and a.limit.exact else 2) for a in outputs]
+        kept = sum(a.nbytes for a in outputs if a.content)
+        return sum(a.nbytes for a in self._arrays) + kept + sum(against)
+
+    def largest_buffer(self, problem: Problem, dtype: str) -> int:
+        """Bytes of the largest array."""
+        return max((a.nbytes for a in self._arrays), default=0)
+
+
+def called(
+    name: str, call: Call, axes: Mapping[str, Any], dtype: str, work_unit: str
+) -> CallWorkload:
+    """The workload of a call; `axes` are whole numbers: values, or places among the labels."""
+    own = {
+        "name": name,
+        "title": name,
+        "dtypes": (dtype,),
+        "variants": (call.entry,),
+        "axes": dict(axes),
+        # Dimensions before the last are one.
+        "sizes": ((math.prod(call.size[:-1]), call.size[-1]),),
+        "compile_axes": call.defined,
+        "zero_axes": frozenset(axes),
+        "renews": call.renews,
+        "options": call.options,
+        "work_unit": work_unit,
+    }
+    made: CallWorkload = type("Called", (CallWorkload,), own)(call)
+    return made
+
+
+def _storage(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """A type of the same bytes that files of NumPy name."""
+    return np.dtype(f"uint{8 * dtype.itemsize}") if dtype.kind == "V" else dtype

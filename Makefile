@@ -106,10 +106,10 @@ types: .venv/dev.stamp
 .venv/dev.stamp: requirements/dev.lock requirements/bootstrap.sh
 	sh requirements/bootstrap.sh dev
 
-# Adds CuPy for an NVIDIA GPU, by the driver's CUDA version; what submits jobs to a cluster;
+# Adds CuPy for an NVIDIA GPU, by the driver's CUDA version; Triton; what submits jobs to a cluster;
 # what stores results in S3.
-.PHONY: cuda12 cuda13 intel slurm s3
-cuda12 cuda13 intel slurm s3: .venv/run.stamp
+.PHONY: cuda12 cuda13 intel triton slurm s3
+cuda12 cuda13 intel triton slurm s3: .venv/run.stamp
 	sh requirements/bootstrap.sh $@
 
 # Makes the lock files anew from pyproject.toml: versions and hashes only, no addresses.

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes (or completes) the virtual environment .venv from a lock file:
-#     requirements/bootstrap.sh run|dev|cuda12|cuda13|slurm|s3
+#     requirements/bootstrap.sh run|dev|cuda12|cuda13|triton|slurm|s3
 # Needs python3 (3.11 or later) and one of: uv, pip, the venv module.
 set -eu
 cd "$(dirname "$0")/.."

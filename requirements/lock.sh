@@ -9,6 +9,7 @@ compile pyproject.toml --extra workflow --extra dev -c requirements/run.lock -o 
 compile pyproject.toml --extra workflow --extra intel -c requirements/run.lock -o requirements/intel.lock
 compile pyproject.toml --extra workflow --extra cuda12 -c requirements/run.lock -o requirements/cuda12.lock
 compile pyproject.toml --extra workflow --extra cuda13 -c requirements/run.lock -o requirements/cuda13.lock
+compile pyproject.toml --extra workflow --extra triton -c requirements/run.lock -o requirements/triton.lock
 compile pyproject.toml --extra workflow --extra slurm -c requirements/run.lock -o requirements/slurm.lock
 versions="$(mktemp)"
 sed -n '/^python-dateutil==/d; s/^\([a-z].*==.*[^ ]\) *\\$/\1/p' requirements/run.lock >"$versions"

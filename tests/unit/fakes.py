@@ -287,6 +287,7 @@ class FakeProgram:
     resident: int
     options: str = "-O"
     log: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     def resident_blocks(self, entry: str, threads: int, shared_bytes: int) -> int:
         if self.resident == 0:

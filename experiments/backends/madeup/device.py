@@ -33,7 +33,7 @@ class MadeUpProgram:
     log = ""
 
     def __init__(self, names: Mapping[str, Any], element: np.dtype[Any], options: str) -> None:
-        self._names, self.element, self.options = names, element, options
+        self._names, self.element, self.options, self.facts = names, element, options, {}
 
     def function(self, entry: str) -> Callable[..., None]:
         """The function `entry`. Raises BuildError."""

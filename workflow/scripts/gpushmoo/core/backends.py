@@ -73,6 +73,7 @@ BACKENDS: Mapping[str, Backend] = {
             locks_clocks=True,
             environment="environment-cuda.yml",
             marks=("__global__",),
+            other_suffixes=(".triton.py", ".cubin"),
         ),
         Backend(
             *("opencl", ".cl"),

@@ -22,7 +22,7 @@ from ..core.space import USUAL, Condition, Problem, Version
 from ..workloads.contract import Launch, LibraryCall
 from ..workloads.loader import KernelFolder
 from .buffers import STRIDE, Image, OutOfBoundsWrites, WordPairs
-from .builds import BuildRequest, VersionBuild
+from .builds import BuildRequest, EntryFacts, VersionBuild
 from .streams import FedInTurn, InTurn, Stream, StreamsInTurn
 from .witnesses import (
     POISON_BYTES,
@@ -110,10 +110,11 @@ SLOWED_BY = frozenset(
 
 
 class Program(Protocol):
-    """A built kernel. `options` are the compiler's, `log` its output."""
+    """A built kernel. `options` are the compiler's, `log` its output, `facts` a VersionBuild's."""
 
     options: str
     log: str
+    facts: Mapping[str, EntryFacts]
 
     def resident_blocks(self, entry: str, threads: int, shared_bytes: int) -> int:
         """Blocks of `threads` threads that one multiprocessor holds at once, at least 1.

@@ -43,19 +43,24 @@ class EntryFacts:
     """The compiler's decisions about a kernel function, whose name in the machine code is `symbol`.
 
     A compiler that chooses the `block` and the bytes of dynamic shared memory itself also has
-    `hidden` parameters, pointers behind the kernel's own, which are null.
+    `hidden` parameters, pointers behind the kernel's own, which are null; arguments at the places
+    `left_out` are compiled in.
     """
 
     symbol: str
     block: tuple[int, int, int] | None = None
     shared_bytes: int = 0
     hidden: int = 0
+    left_out: tuple[int, ...] = ()
 
 
 def _facts(values: Mapping[str, Any]) -> dict[str, EntryFacts]:
-    """The facts in a file, where a block is a list."""
-    blocks = {name: fact["block"] and tuple(fact["block"]) for name, fact in values.items()}
-    return {name: EntryFacts(**{**fact, "block": blocks[name]}) for name, fact in values.items()}
+    """The facts in a file, where tuples are lists."""
+    found = {}
+    for name, fact in values.items():
+        plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fact.items()}
+        found[name] = EntryFacts(**plain)
+    return found
 
 
 @dataclass(frozen=True)

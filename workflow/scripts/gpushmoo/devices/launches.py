@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..core.errors import LaunchRefusedError
-from ..workloads.contract import Launch
+from ..workloads.contract import Launch, NullRef, SharedMemory
 from .base import DeviceInfo, Program
 
 
+def completed(launch: Launch, program: Program) -> Launch:
+    """With the block and the arguments that the compiler of `program` chose, if it did."""
+    facts = program.facts.get(launch.entry)
+    if facts is None or facts.block is None or launch.block == facts.block:
+        return launch
+    args = [a for place, a in enumerate(launch.args) if place not in facts.left_out]
+    args += [NullRef()] * facts.hidden
+    args += [SharedMemory(facts.shared_bytes)] if facts.shared_bytes else []
+    return replace(launch, block=facts.block, args=tuple(args))
+
+
 def fitted(launch: Launch, program: Program, info: DeviceInfo) -> Launch:
-    """The launch of `program` whose grid has as many waves of this device's blocks as it asks."""
+    """Completed, its grid with as many waves of this device's blocks as it asks."""
+    launch = completed(launch, program)
     if not launch.waves:
         return launch
     resident = program.resident_blocks(launch.entry, launch.threads, launch.shared_bytes)

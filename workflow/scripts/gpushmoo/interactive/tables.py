@@ -83,7 +83,11 @@ def found_kernels() -> tuple[DataFrame, list[str]]:
         except KernelFolderError as err:
             notes.append(str(err))
             continue
-        has = [b.name for b in BACKENDS.values() if (path / f"kernel{b.source_suffix}").is_file()]
+        has = [
+            b.name
+            for b in BACKENDS.values()
+            if any((path / f"kernel{suffix}").is_file() for suffix in b.suffixes)
+        ]
         rows.append(
             {
                 "kernel": name,

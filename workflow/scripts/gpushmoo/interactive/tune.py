@@ -21,6 +21,7 @@ from ..workloads.call import ArrayArgument, Call, Expression, called, compiled
 from ..workloads.contract import SharedMemory
 from ..workloads.limits import EXACT, Limit
 from ..workloads.loader import included_files
+from ..workloads.triton_types import TRITON_OPTIONS
 from .arguments import Request
 from .measure import Sweep, empty_folder, measured
 
@@ -113,7 +114,8 @@ def tune(
         An argument is wrong, which is a ValueError; no device can be used.
     """
     data, suffix, backend, file = _source(source, backend)
-    text = data.decode(errors="replace")
+    # Axes are no macros of ready machine code.
+    text = "" if suffix == ".cubin" else data.decode(errors="replace")
     kernel = re.sub(r"\W+", "_", name).strip("_")[:64]
     parameters = _parameters(text, name)
     given = _named(arguments, parameters)
@@ -131,6 +133,8 @@ def tune(
             )
     placed, labels = _axes(axes)
     named = " ".join([name, *(str(value) for values in labels.values() for value in values)])
+    if suffix == ".triton.py":
+        named = " ".join([named, *TRITON_OPTIONS])
     defined = _defined(text, named, axes)
     call = Call(
         name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ from ..core.errors import (
 from ..core.space import Cell, Residency, ShardSpace, Version, expand_axis
 from ..devices.base import Device, Program
 from ..devices.building import compile_here
-from ..devices.builds import KernelBuild, VersionBuild
+from ..devices.builds import EntryFacts, KernelBuild, VersionBuild
+from ..devices.launches import completed
 from ..workloads.loader import KernelFolder
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ class HostProgram:
 
     options: str = ""
     log: str = ""
+    facts: Mapping[str, EntryFacts] = field(default_factory=dict)
 
     def resident_blocks(self, entry: str, threads: int, shared_bytes: int) -> int:
         """1: the host runs one kernel at a time."""
@@ -201,8 +203,9 @@ def plan_cells(
         params = tuple(sorted({**first, **dict(version.values)}.items()))
         cell = Cell(folder.name, space.dtype, version.variant, space.problems[0], params)
         try:
-            launch = folder.workload.launch(cell)
-            resident_blocks = builds.programs[version.name].resident_blocks(
+            program = builds.programs[version.name]
+            launch = completed(folder.workload.launch(cell), program)
+            resident_blocks = program.resident_blocks(
                 launch.entry, launch.threads, launch.shared_bytes
             )
         except (BuildError, LaunchRefusedError, WorkloadError):

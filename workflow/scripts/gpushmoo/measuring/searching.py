@@ -15,6 +15,7 @@ from ..core.dtypes import DTYPES
 from ..core.errors import TypedError
 from ..core.schema import Status
 from ..core.space import CellGroup, Problem
+from ..devices.launches import completed
 from ..search.guided import planner_for
 from ..search.planner import Ask, Candidate, Prior, SearchMode
 from ..storage.packed import unpacked
@@ -141,9 +142,9 @@ def search_groups(
 def _candidate(steps: CellSteps, run: CellRun) -> Candidate:
     cell, launch = run.cell, run.launch
     try:
-        resident = steps.program(cell).resident_blocks(
-            launch.entry, launch.threads, launch.shared_bytes
-        )
+        program = steps.program(cell)
+        launch = completed(launch, program)
+        resident = program.resident_blocks(launch.entry, launch.threads, launch.shared_bytes)
     except TypedError:  # which ends the cell once it is proposed
         resident = None
     return Candidate(

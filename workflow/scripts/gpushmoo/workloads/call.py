@@ -23,6 +23,7 @@ from ..core.errors import LaunchRefusedError
 from ..core.space import BLOCK_AXES, Cell, Problem, Version
 from .contract import Access, Array, BufferRef, Launch, SharedMemory, Workload
 from .limits import Limit
+from .triton_types import triton_type
 
 Expression = int | float | str | Callable[[dict[str, Any]], Any]
 
@@ -140,8 +141,13 @@ class CallWorkload(Workload):
         return {axis: str(self.label(axis, value)) for axis, value in version.values}
 
     def name_expressions(self, version: Version) -> tuple[str, ...]:
-        """The kernel's name if it is an instance of a template."""
-        return (self.call.entry,) if "<" in self.call.entry else ()
+        """The kernel's name."""
+        return (self.call.entry,)
+
+    def signature(self, dtype: str, version: Version) -> tuple[str, ...]:
+        """Of the caller's arguments, as Triton's own launcher sees them."""
+        given = [a for a in self.call.arguments if not isinstance(a, SharedMemory)]
+        return tuple(triton_type(a.dtype if isinstance(a, ArrayArgument) else a) for a in given)
 
     def constants(self, version: Version) -> Mapping[str, Array]:
         """The caller's."""

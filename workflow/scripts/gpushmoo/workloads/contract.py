@@ -263,7 +263,7 @@ class Workload(ABC):
         "defines": user_code.instance_fault(dict),
         "valid": user_code.clause_fault,
         **dict.fromkeys(("inputs", "outputs", "constants"), user_code.arrays_fault),
-        "name_expressions": user_code.instance_fault(tuple),
+        **dict.fromkeys(("name_expressions", "signature"), user_code.instance_fault(tuple)),
         "scratch": user_code.instance_fault(Mapping),
         "problem": user_code.instance_fault(Problem),
         "result_of": user_code.instance_fault(str),
@@ -325,8 +325,18 @@ class Workload(ABC):
         return macros
 
     def name_expressions(self, version: Version) -> tuple[str, ...]:
-        """Instances of templates, ``sum<float, BLOCK>``, that launches have as their entry."""
+        """Kernels that are compiled by their names: instances of templates, ``sum<float, BLOCK>``.
+
+        Launches have these names as entries. Of a Triton file with several functions: the kernel.
+        """
         return ()
+
+    def signature(self, dtype: str, version: Version) -> tuple[str, ...]:
+        """Of a Triton kernel: the types of a launch's arguments, see `triton_types.triton_type`.
+
+        Triton chooses the block: it is (1, 1, 1) in a `launch`.
+        """
+        raise WorkloadError(f"{self.name}: a Triton kernel needs the method 'signature'")
 
     def constants(self, version: Version) -> Mapping[str, Array]:
         """Content of constant memory by the names of its symbols (CUDA)."""

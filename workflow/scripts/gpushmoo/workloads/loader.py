@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeGuard
 
+from ..core.backends import BACKENDS
 from ..core.display import one_line
 from ..core.dtypes import DTYPES
 from ..core.errors import WorkloadError
@@ -66,7 +67,8 @@ class KernelFolder:
         unless a method reads them.
         """
         files = {path.relative_to(self.path).as_posix(): path for path in _sources(self.path)}
-        own = "kernel." if source_suffix is None else f"kernel{source_suffix}"
+        kinds = next((b.suffixes for b in BACKENDS.values() if source_suffix in b.suffixes), ("",))
+        own = tuple(f"kernel{kind or '.'}" for kind in kinds)
         names = {name for name in files if name.startswith(own) or not name.startswith("kernel.")}
         sources = {name for name in names if name.startswith("kernel.")}
         while (
@@ -80,7 +82,7 @@ class KernelFolder:
         h = hashlib.sha256()
         for name in sorted(names):
             data = files[name].read_bytes()
-            if name in sources:
+            if name in sources and not name.endswith((".py", ".cubin")):
                 code = _C_COMMENT.sub(lambda found: found["text"] or b" ", data)
                 data = b"\n".join(filter(None, map(bytes.strip, code.splitlines())))
             is_python = files[name].suffix == ".py"

@@ -6,7 +6,7 @@ import ctypes
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,20 +38,19 @@ from ...workloads.contract import (
 from ...workloads.loader import KernelFolder
 from ..base import Device, PreparedLaunch, Reading, Sample, each_or_error
 from ..buffers import OutOfBoundsWrites, check_sizes, named
-from ..builds import BuildRequest, CompiledCode, VersionBuild, missing_entry
+from ..builds import BuildRequest, CompiledCode, EntryFacts, VersionBuild, missing_entry
 from ..launches import check_limits
+from ..machine_code.builders import built
 from ..machine_code.cubins import (
     Unit,
     by_entry,
     cached_cubin,
     disassembled,
-    nvrtc_version,
     parameter_sizes,
     passed,
     stored_cubin,
     symbol_sizes,
     unit_of,
-    version_unit,
 )
 from ..machine_code.sass import EntryCode, failed_check
 from ..streams import FedInTurn
@@ -490,13 +489,12 @@ def compile_version(
     request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, target: str
 ) -> VersionBuild:
     """Compile `version` for the architecture `target`, and check its machine code."""
-    unit = version_unit(folder, dtype, version)
-    unit = replace(unit, options=unit.options + request.options)
-    made, codes = _compiled(unit, target, request.cache)
+    made, compiler, options = built(request, folder, dtype, version, target)
+    codes = _contents(made.code, tuple(made.facts.items()), request.cache)
     failure = failed_check(folder, dtype, version.variant, codes.values())
     return VersionBuild(
-        f"NVRTC {nvrtc_version()}",
-        " ".join(unit.options),
+        compiler,
+        options,
         made.log,
         None if failure is None else Status.BUILD_FAILED,
         failure,
@@ -507,7 +505,8 @@ def compile_version(
 
 
 @cache
-def _compiled(unit: Unit, arch: str, kept: Path) -> tuple[CompiledCode, dict[str, EntryCode]]:
-    """Machine code and its contents, shared by versions that differ in launches only."""
-    made = cached_cubin(unit, arch, kept)
-    return made, by_entry(disassembled(made.code, kept), made.facts)
+def _contents(
+    code: bytes, facts: tuple[tuple[str, EntryFacts], ...], kept: Path
+) -> dict[str, EntryCode]:
+    """The contents of machine code, shared by versions that differ in launches only."""
+    return by_entry(disassembled(code, kept), dict(facts))

@@ -104,7 +104,7 @@ def unit_of(
 def version_unit(folder: KernelFolder, dtype: str, version: Version) -> Unit:
     """The source of a version of a kernel. Raises BuildError or WorkloadError."""
     w = folder.workload
-    expressions = w.name_expressions(version)
+    expressions = [name for name in w.name_expressions(version) if "<" in name]
     macros = w.macros(dtype, version)
     return unit_of(folder.path, DTYPES[dtype], macros, w.options, expressions)
 
@@ -209,7 +209,7 @@ def _read(size_of: Any, read: Any, program: Any) -> bytes:
 
 def cached_cubin(unit: Unit, arch: str, cache: Path) -> CompiledCode:
     """The machine code of `unit` out of `cache`; see `kept_code`. Raises as `compile_cubin`."""
-    included = identity(unit.text, unit.folder) if unit.includes() else ()
+    included = identity(unit.folder) if unit.includes() else ()
     parts = (unit.text, *unit.options, *unit.expressions, *included, arch, nvrtc_version())
     return kept_code(parts, cache / "cubin", partial(compile_cubin, unit, arch, cache))
 

@@ -9,12 +9,12 @@ import hashlib
 import importlib.util
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ...workloads.loader import included
+from ...workloads.loader import included_files
 
 # Below a folder of packages: CUDA's headers and CCCL's (libcu++, CUB, Thrust), by generation.
 _BELOW = {
@@ -75,25 +75,11 @@ def installed() -> tuple[Path, ...]:
     return tuple(path for path in dict.fromkeys(found) if path.is_dir())
 
 
-def identity(source: str, folder: Path | None) -> Iterator[str]:
-    """What decides about the content of a source's includes, beside NVRTC's version."""
+def identity(folder: Path | None) -> Iterator[str]:
+    """What decides about the includes of a folder's source, beside NVRTC's version."""
     for path in installed():
         texts = (p.read_text("utf-8", "replace") for n in _TELLING if (p := path / n).is_file())
         yield " ".join([str(path), *(v for text in texts for v in _VERSION.findall(text)[:1])])
     if folder is not None:
-        for path in _own(source, folder):
-            yield f"{path.relative_to(folder)} {hashlib.sha256(path.read_bytes()).hexdigest()}"
-
-
-def _own(source: str, folder: Path) -> Sequence[Path]:
-    """The files of `folder` that a source there includes, directly or not."""
-    found: dict[Path, None] = {}
-    waiting = [(folder, name) for name in included(source.encode())]
-    while waiting:
-        beside, name = waiting.pop()
-        for path in (beside / name, folder / name):
-            inside = path.is_file() and path.resolve().is_relative_to(folder.resolve())
-            if inside and path not in found:
-                found[path] = None
-                waiting += [(path.parent, more) for more in included(path.read_bytes())]
-    return sorted(found)
+        for path, name in included_files(folder / "kernel.cu"):
+            yield f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}"

@@ -39,6 +39,7 @@ from ..buffers import check_count, named
 from ..builds import (
     BuildRequest,
     CompiledCode,
+    EntryFacts,
     VersionBuild,
     kept_code,
     kernel_source,
@@ -68,6 +69,7 @@ class OpenCLProgram:
         self._cl, self._program = cl, program
         self._kernels: dict[str, Any] = {}
         self.options, self.log = options, log
+        self.facts: Mapping[str, EntryFacts] = {}
 
     def kernel(self, entry: str) -> Any:
         """The kernel object `entry`. Raises BuildError when the source has none."""
@@ -423,7 +425,7 @@ def compile_version(
     """Build `version`; no `code` if the runtime gives no binary that it takes back."""
     cl, context = _context(request)
     workload = folder.workload
-    for expression in workload.name_expressions(version):
+    for expression in filter(lambda name: "<" in name, workload.name_expressions(version)):
         said = f"OpenCL C has no templates, of which '{expression}' names an instance."
         raise BuildError(said, "")
     options = build_options(DTYPES[dtype], workload.macros(dtype, version))

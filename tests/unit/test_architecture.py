@@ -25,7 +25,7 @@ MOST_LINES_BELOW = {
     "reports/chapters/": 9_990,
     "kernels/": 2_800,
     "tests/": 30_500,
-    "experiments/": 5_000,
+    "experiments/": 5_125,
     "docs/": 1_930,
 }
 MOST_MODULES, MOST_BYTES_OF_PAGES = 172, 150_000

@@ -77,6 +77,11 @@ def code_of(*lines: str) -> EntryCode:
         ("STG.E.64.STRONG.SYS desc[UR4][R10.64+0x1f38], R4", "global", "store", 8),
         ("LD.E R4, desc[UR4][R2.64+0x4]", "generic", "load", 4),
         ("ST.E.SYS [R2], R5", "generic", "store", 4),
+        ("UTMALDG.2D [UR8], [UR4]", "global", "load", 0),
+        ("UTMASTG.2D [UR8], [UR4]", "global", "store", 0),
+        ("UBLKCP.S.G [UR6], [UR4], UR8", "global", "load", 0),
+        ("UBLKCP.G.S [UR4], [UR8], UR6", "global", "store", 0),
+        ("UBLKCP.S.S [UR8], [UR6], UR7", "shared", "load", 0),
         ("LDS.U.128 R4, [R0.X16]", "shared", "load", 16),
         ("STS [R7.X4], R0", "shared", "store", 4),
         ("TEX.SCR.LL RZ, R5, R4, R6, 0x0, 0x58, 2D, 0x1", "texture", "load", 4),
@@ -105,11 +110,21 @@ def test_accesses(guard: str, instruction: str, space: str, kind: str, width: in
         "REDG.E.ADD.F32.FTZ.RN.STRONG.GPU desc[UR4][R2.64], R9",
         "ATOMG.E.EXCH.STRONG.GPU PT, R0, desc[UR4][R4.64+0x1c], R13",
         "LDGDEPBAR",
+        "UTMAREDG.2D.ADD [UR8], [UR4]",
+        "UBLKRED.G.S.ADD.F32.RN [UR4], [UR8], UR6",
+        "UBLKPF.L2 [UR4], UR7",
         "@!PT LDS RZ, [RZ]",
     ],
 )
 def test_what_is_no_load_and_no_store(instruction: str) -> None:
     assert code_of(instruction, "EXIT").accesses == ()
+
+
+def test_a_copy_of_a_tile_is_as_wide_as_is_wanted() -> None:
+    code = code_of("UTMALDG.2D [UR8], [UR4]", "EXIT")
+    assert complaints(code, [Access("load", "global", 16)]) == []
+    (said,) = complaints(code, [Access("store")])
+    assert said.endswith("the machine code holds 1 global load of a tile (0 in a loop).")
 
 
 def test_spills_stand_apart_only_kernels_are_listed_and_nothing_is_guessed() -> None:

@@ -30,7 +30,8 @@ class AccessCount:
 
     `space` is ``global``, ``texture``, ``surface``, ``shared`` or ``generic`` (the compiler could
     not tell which); `kind` is ``load`` or ``store``; `width` is in bytes that one instruction moves
-    for one thread. `count` counts the instructions, `in_loop` those of them inside a loop.
+    for one thread, 0 for a copy of a whole tile, which one thread starts for its block. `count`
+    counts the instructions, `in_loop` those of them inside a loop.
     """
 
     space: str
@@ -58,9 +59,11 @@ class EntryCode:
     shared_bytes: int = 0
 
 
-# Atomics and reductions are neither loads nor stores; LDGSTS copies from global to shared memory.
+# Atomics and reductions are neither loads nor stores. LDGSTS copies from global to shared memory,
+# _BULK copy whole tiles between them; UBLKCP.G.S and UTMASTG store to global memory.
+_BULK = {"UBLKCP", "UTMALDG", "UTMASTG"}
 _NAMES = {
-    "global": ("LDG", "LDGSTS", "STG"),
+    "global": ("LDG", "LDGSTS", "STG", *sorted(_BULK)),
     "generic": ("LD", "ST"),
     "local": ("LDL", "STL"),
     "shared": ("LDS", "STS"),
@@ -68,7 +71,7 @@ _NAMES = {
     "texture": ("TEX", "TLD", "TLD4", "TXD"),
 }
 _SPACES = {name: space for space, names in _NAMES.items() for name in names}
-_STORES = {"ST", "STG", "STL", "STS", "SUST"}
+_STORES = {"ST", "STG", "STL", "STS", "SUST", "UTMASTG"}
 _WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "256": 32}
 _SECTION = re.compile(
     r'^\s*\.section\s+\.text\.(\S+?),"ax"(.*?)(?=^\s*\.section\s|\Z)', re.M | re.S
@@ -189,7 +192,12 @@ def _access(instruction: Instruction) -> tuple[str, str, int] | None:
     space = _SPACES.get(instruction.name)
     if space is None or instruction.never_runs():
         return None
-    kind = "store" if instruction.name in _STORES else "load"
+    stores = instruction.name in _STORES
+    if instruction.name in _BULK:
+        copied = instruction.flags[:2]
+        kind = "store" if stores or copied == ("G", "S") else "load"
+        return "shared" if copied == ("S", "S") else space, kind, 0
+    kind = "store" if stores else "load"
     if space == "texture":
         # The last operand is the mask of the channels that are fetched, unless these are all four.
         mask = re.search(r", 0x([0-9a-f]+)$", instruction.operands)
@@ -211,7 +219,7 @@ def complaints(code: EntryCode, expected: Sequence[Access]) -> list[str]:
 def _fault(code: EntryCode, want: Access) -> str | None:
     """The fate of `want`; None if the code holds it."""
     here = [a for a in code.accesses if a.kind == want.kind and _may_be(a.space, want.space)]
-    fitting = [a for a in here if want.width in (None, a.width)]
+    fitting = [a for a in here if want.width in (None, a.width) or not a.width]
     looped = sum(a.in_loop for a in fitting)
     held = looped if want.in_loop else sum(a.count for a in fitting)
     if held >= want.at_least:
@@ -244,7 +252,8 @@ def _wanted(want: Access) -> str:
 
 def _describe(found: AccessCount) -> str:
     what = f"{found.space} {found.kind}" + "s" * (found.count > 1)
-    return f"{found.count} {what} of {found.width} bytes ({found.in_loop} in a loop)"
+    size = f"{found.width} bytes" if found.width else "a tile"
+    return f"{found.count} {what} of {size} ({found.in_loop} in a loop)"
 
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import CodeType
@@ -24,6 +24,8 @@ from ..core.space import BLOCK_AXES, Cell, Problem, Version
 from .contract import Access, Array, BufferRef, Launch, SharedMemory, Workload
 from .limits import Limit
 from .triton_types import triton_type
+
+_CLUSTER_AXES = ("cluster_x", "cluster_y", "cluster_z")
 
 Expression = int | float | str | Callable[[dict[str, Any]], Any]
 
@@ -199,8 +201,17 @@ class CallWorkload(Workload):
         shared = int(evaluated(call.shared, values))
         if shared:
             args.append(SharedMemory(shared))
-        x, y, z = grid
-        return Launch(call.entry, (x, y, z), (block[0], block[1], block[2]), tuple(args), x * y * z)
+        (x, y, z), (bx, by, bz) = grid, block
+        launch = Launch(call.entry, (x, y, z), (bx, by, bz), tuple(args), x * y * z)
+        return replace(launch, **self._attributes(values))
+
+    def _attributes(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of a launch: the axes cluster_x to cluster_z, cooperative and carveout."""
+        found: dict[str, Any] = {}
+        if not values.keys().isdisjoint(_CLUSTER_AXES):
+            found["cluster"] = tuple(int(values.get(axis, 1)) for axis in _CLUSTER_AXES)
+        kinds = (("cooperative", bool), ("carveout", int))
+        return found | {axis: kind(values[axis]) for axis, kind in kinds if axis in values}
 
     def _three(self, what: str, asked: Any, values: dict[str, Any]) -> list[int]:
         """x, y and z of what may be one expression, up to three, or one function of all."""

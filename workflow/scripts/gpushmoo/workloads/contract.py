@@ -125,7 +125,9 @@ class Launch:
     """One kernel launch. `grid` counts blocks, `block` counts threads, both (x, y, z).
 
     `tiles` is the number of equal pieces of work in the grid, for the model. Threads of a launch
-    with `waves` stride over the grid: see `in_waves`.
+    with `waves` stride over the grid: see `in_waves`. CUDA alone has clusters of `cluster` blocks
+    (x, y, z), `cooperative` launches, and the `carveout`: the percentage of the first-level cache
+    that had better be shared memory.
     """
 
     entry: str
@@ -134,6 +136,9 @@ class Launch:
     args: tuple[Argument, ...]
     tiles: int
     waves: int = 0
+    cluster: tuple[int, int, int] | None = None
+    cooperative: bool = False
+    carveout: int | None = None
 
     def __post_init__(self) -> None:
         for what, size in (("grid", self.grid), ("block", self.block)):
@@ -165,6 +170,11 @@ class Launch:
         turns = [ceil_div(columns, wide) * ceil_div(rows, high) for wide, high in grids]
         few = [grid for grid, n in zip(grids, turns, strict=True) if n <= 1.02 * min(turns)]
         return replace(self, grid=(*max(few), depth))
+
+    @property
+    def has_attributes(self) -> bool:
+        """Whether the launch is another one than grid, block and arguments say."""
+        return self.cooperative or self.cluster is not None or self.carveout is not None
 
     @property
     def threads(self) -> int:

@@ -55,6 +55,7 @@ from ..machine_code.cubins import (
 from ..machine_code.sass import EntryCode, failed_check
 from ..streams import FedInTurn
 from ..witnesses import ProofResult, Witnesses, deviation
+from .attributes import extended
 from .buffers import SOURCE, CudaBuffers, CudaImage, format_refusal
 from .runtime import (
     Translate,
@@ -245,7 +246,23 @@ class CudaDevice(CudaBuffers):
         function = self._checked(program, launch)
         args = tuple(_argument(a, buffers) for a in passed(launch))
         shared_bytes = launch.shared_bytes
+        if launch.has_attributes:
+            return self._extended(function, launch, args)
         return lambda: function(launch.grid, launch.block, args, shared_mem=shared_bytes)
+
+    def _extended(self, function: Any, launch: Launch, args: Sequence[Any]) -> Enqueue:
+        cuda = self.cupy.cuda
+
+        def check(code: int) -> None:
+            if code:
+                raise cuda.driver.CUDADriverError(code)
+
+        def stream() -> int:
+            return int(cuda.get_current_stream().ptr)
+
+        with self.translated():
+            pointer = function.kernel.ptr
+            return extended(_driver(), pointer, launch, args, stream, check)
 
     def _checked(self, program: CudaProgram, launch: Launch) -> Any:
         """The function of `launch`. Raises LaunchRefusedError beyond its or the device's limits."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ...core.errors import LaunchFailedError
+from ...core.errors import LaunchFailedError, LaunchRefusedError
 from ...workloads.contract import BufferRef, Launch
 from ..machine_code.cubins import passed
 from ..streams import FedInTurn, Mark
@@ -270,6 +270,8 @@ def _pieces(fed: FedInTurn, checked: Callable[[Any, Launch], Any]) -> tuple[Any,
         launch = piece.launch
         if launch is None:
             raise LaunchFailedError("a piece in turn has a launch, which this one lacks")
+        if launch.has_attributes:
+            raise LaunchRefusedError("Pieces in turn are launched without attributes.")
         args = passed(launch)
         values, slots = np.zeros(len(args), np.uint64), []
         for place, argument in enumerate(args):

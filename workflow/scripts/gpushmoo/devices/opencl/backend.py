@@ -340,6 +340,8 @@ class OpenCLDevice(OpenCLBuffers):
         self, program: OpenCLProgram, launch: Launch, buffers: Mapping[str, Any]
     ) -> Enqueue:
         check_limits(launch, self.info)
+        if launch.has_attributes:
+            raise LaunchRefusedError("OpenCL has no clusters, cooperative launches or carve-outs.")
         kernel = program.kernel(launch.entry)
         limit = kernel.get_work_group_info(
             self._cl.kernel_work_group_info.WORK_GROUP_SIZE, self._context.devices[0]

@@ -1,0 +1,112 @@
+"""Clusters, cooperative launches and carve-outs: what the driver is given, and who refuses them."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from gpushmoo.core.errors import LaunchRefusedError
+from gpushmoo.core.space import Cell, Problem, Version
+from gpushmoo.devices.cuda import attributes
+from gpushmoo.devices.cuda.attributes import extended
+from gpushmoo.devices.cuda.runtime import Translate
+from gpushmoo.workloads.call import ArrayArgument, Call, called
+from gpushmoo.workloads.contract import Launch, SharedMemory
+
+LAUNCH = Launch("k", (8, 2, 1), (128, 1, 1), (SharedMemory(64),), tiles=16)
+
+
+class Driver:
+    """Keeps what it is given, as bytes."""
+
+    def __init__(self, code: int = 0) -> None:
+        self.code, self.calls = code, list[tuple[Any, ...]]()
+
+    def cuFuncSetAttribute(self, *args: Any) -> int:  # noqa: N802
+        self.calls.append(("attribute", args[0].value, *args[1:]))
+        return 0
+
+    def cuLaunchKernelEx(self, config: Any, function: Any, args: Any, extra: Any) -> int:  # noqa: N802
+        c = config._obj
+        words = np.frombuffer(ctypes.string_at(ctypes.addressof(c), 28), np.uint32)
+        attributes = [
+            (a.kind, [*a.value][:3]) for a in (c.attributes[i] for i in range(c.n_attributes))
+        ]
+        values = [ctypes.string_at(args[i], n) for i, n in enumerate((8, 4, 8))]
+        self.calls.append((words.tolist(), c.stream, attributes, function.value, values, extra))
+        return self.code
+
+
+def raised(code: int) -> None:
+    if code:
+        raise ValueError(code)
+
+
+def test_the_driver_is_given_the_attributes_and_arguments() -> None:
+    driver, streams = Driver(), iter((7, 9))
+    buffer = SimpleNamespace(data=SimpleNamespace(ptr=0x1000))
+    texture = SimpleNamespace(ptr=0x22)
+    launch = replace(LAUNCH, cluster=(8, 2, 1), cooperative=True, carveout=75)
+    args = (buffer, np.float32(2), texture)
+    enqueue = extended(driver, 0xF0, launch, args, lambda: next(streams), raised)
+    enqueue()
+    enqueue()
+    larger, first, second = driver.calls
+    assert larger == ("attribute", 0xF0, 14, 1)
+    attributes = [(2, [1, 0, 0]), (4, [8, 2, 1]), (14, [75, 0, 0])]
+    values = [np.uint64(0x1000).tobytes(), np.float32(2).tobytes(), np.uint64(0x22).tobytes()]
+    assert first == ([8, 2, 1, 128, 1, 1, 64], 7, attributes, 0xF0, values, None)
+    assert second == (first[0], 9, *first[2:])
+    failing = extended(Driver(720), 1, launch, args, lambda: 0, raised)
+    with pytest.raises(ValueError, match="720"):
+        failing()
+
+
+def test_the_structures_are_those_of_the_driver() -> None:
+    config, attribute = attributes._Config, attributes._Attribute
+    assert (ctypes.sizeof(attribute), attribute.value.offset) == (72, 8)
+    assert (config.stream.offset, config.attributes.offset, config.n_attributes.offset) == (
+        *(32, 40, 48),
+    )
+    assert ctypes.sizeof(config) == 56
+
+
+def test_what_makes_no_clusters_is_refused(opencl_device: Any) -> None:
+    with pytest.raises(LaunchRefusedError, match=r"the grid \(8, 2, 1\) is not of whole clusters"):
+        extended(Driver(), 1, replace(LAUNCH, cluster=(3, 1, 1)), (), lambda: 0, raised)
+    with pytest.raises(LaunchRefusedError, match="OpenCL has no clusters"):
+        opencl_device.bind(None, replace(LAUNCH, carveout=0), {})
+    assert not LAUNCH.has_attributes
+
+
+def test_axes_of_a_call_are_attributes_of_its_launches() -> None:
+    array = ArrayArgument("d", np.dtype(np.float16), (1024,), True)
+    call = Call("k", (array, np.int32(48), SharedMemory(8)), (1024,), {}, ())
+    axes = {"block_x": [64], "cluster_x": [2], "cooperative": [0], "carveout": [0]}
+    workload = called("mine", call, axes, "half", "FLOP")
+    params = (("block_x", 64), ("carveout", 0), ("cluster_x", 2), ("cooperative", 0))
+    cell = Cell("mine", "half", "k", Problem(1, 1024), params)
+    launch = workload.launch(cell)
+    assert (launch.cluster, launch.cooperative, launch.carveout) == ((2, 1, 1), False, 0)
+    assert launch.grid == (16, 1, 1)
+    assert workload.signature("half", Version("k")) == ("*fp16:16", "i32:16")
+    plain = workload.launch(replace(cell, params=params[:1]))
+    assert not plain.has_attributes
+
+
+@pytest.mark.parametrize("name", ["COOPERATIVE_LAUNCH_TOO_LARGE", "INVALID_CLUSTER_SIZE"])
+def test_a_cluster_or_grid_that_is_too_large_costs_its_cell_alone(name: str) -> None:
+    class CUDADriverError(Exception):
+        pass
+
+    cuda = SimpleNamespace(
+        driver=SimpleNamespace(CUDADriverError=CUDADriverError),
+        runtime=SimpleNamespace(CUDARuntimeError=CUDADriverError),
+        memory=SimpleNamespace(OutOfMemoryError=MemoryError),
+    )
+    with pytest.raises(LaunchRefusedError), Translate(SimpleNamespace(cuda=cuda)):
+        raise CUDADriverError(f"CUDA_ERROR_{name}: no")

@@ -137,7 +137,8 @@ def test_an_older_nvrtc_uses_what_is_installed(
 
 
 def test_opencl_says_what_it_has_not(opencl_device: Device, tmp_path: Path) -> None:
-    (tmp_path / "kernel.cl").write_text("kernel void f(global element_t *d) {}")
+    (tmp_path / "kernel.cl").write_text('#include "own.h"\nkernel void f(global element_t *d) {}')
+    (tmp_path / "own.h").write_text("#ifndef MORE\n#error no option\n#endif\n")
     opencl_device.build(tmp_path, DTYPES["uint16"], {}, ("-DMORE",))
     with pytest.raises(BuildError, match="no type 'float8_e4m3'; the backend cuda has"):
         opencl_device.build(tmp_path, DTYPES["float8_e4m3"], {})

@@ -19,6 +19,7 @@ from ..core.display import one_line
 from ..core.errors import BuildError, TypedError, WorkloadError
 from ..core.schema import Status
 from ..storage.wholefile import DamagedFileError, read_json, write_json
+from ..workloads.loader import included_files
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,12 @@ def kernel_source(folder: Path, suffix: str) -> str:
         raise BuildError(f"{path.name}, line {line}: not UTF-8; save it as that.", "") from err
     except OSError as err:
         raise BuildError(f"{path.name} cannot be read ({err.strerror}).", "") from err
+
+
+def own_headers(folder: Path, suffix: str) -> tuple[str, ...]:
+    """Names and digests of the files beside the kernel's source that it includes."""
+    found = included_files(folder / f"kernel{suffix}")
+    return tuple(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path, name in found)
 
 
 @dataclass(frozen=True)

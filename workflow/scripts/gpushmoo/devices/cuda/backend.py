@@ -107,15 +107,14 @@ class CudaProgram:
 
     def resident_blocks(self, entry: str, threads: int, shared_bytes: int) -> int:
         """The driver's occupancy: blocks of `threads` threads per multiprocessor."""
-        function = self.function(entry).kernel.ptr
-        return max(
-            1,
-            int(
-                self._cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(
-                    function, threads, shared_bytes
-                )
-            ),
-        )
+        function, driver = self.function(entry), self._cupy.cuda.driver
+        held = driver.occupancyMaxActiveBlocksPerMultiprocessor
+        try:
+            if shared_bytes > function.max_dynamic_shared_size_bytes:
+                function.max_dynamic_shared_size_bytes = shared_bytes
+            return max(1, int(held(function.kernel.ptr, threads, shared_bytes)))
+        except driver.CUDADriverError:
+            return 1  # which is refused when it is launched
 
     def registers(self, entry: str) -> int | None:
         """Registers that the kernel `entry` takes for each thread."""

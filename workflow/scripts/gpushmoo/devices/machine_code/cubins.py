@@ -21,8 +21,8 @@ from ...core.space import INDEX_BITS, Version
 from ...storage.wholefile import write_whole
 from ...workloads.contract import Argument, Launch, SharedMemory
 from ...workloads.loader import KernelFolder, included
-from ..builds import CompiledCode, EntryFacts, compile_error, kept_code, kernel_source
-from .headers import STANDARD, bundled, identity, installed
+from ..builds import CompiledCode, EntryFacts, compile_error, kept_code, kernel_source, own_headers
+from .headers import STANDARD, bundled, installed, versions
 from .sass import EntryCode, listing, parse
 
 # Names of element types in CUDA C++ that differ from ours.
@@ -209,7 +209,9 @@ def _read(size_of: Any, read: Any, program: Any) -> bytes:
 
 def cached_cubin(unit: Unit, arch: str, cache: Path) -> CompiledCode:
     """The machine code of `unit` out of `cache`; see `kept_code`. Raises as `compile_cubin`."""
-    included = identity(unit.folder) if unit.includes() else ()
+    included: tuple[str, ...] = tuple(versions()) if unit.includes() else ()
+    if unit.folder is not None:
+        included += own_headers(unit.folder, ".cu")
     parts = (unit.text, *unit.options, *unit.expressions, *included, arch, nvrtc_version())
     return kept_code(parts, cache / "cubin", partial(compile_cubin, unit, arch, cache))
 

@@ -5,7 +5,6 @@ NVRTC from CUDA 13.3 on carries CUDA's headers; others are those that packages o
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
 import re
@@ -13,8 +12,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-
-from ...workloads.loader import included_files
 
 # Below a folder of packages: CUDA's headers and CCCL's (libcu++, CUB, Thrust), by generation.
 _BELOW = {
@@ -75,11 +72,8 @@ def installed() -> tuple[Path, ...]:
     return tuple(path for path in dict.fromkeys(found) if path.is_dir())
 
 
-def identity(folder: Path | None) -> Iterator[str]:
-    """What decides about the includes of a folder's source, beside NVRTC's version."""
+def versions() -> Iterator[str]:
+    """What decides about the content of CUDA's headers, beside NVRTC's version."""
     for path in installed():
         texts = (p.read_text("utf-8", "replace") for n in _TELLING if (p := path / n).is_file())
         yield " ".join([str(path), *(v for text in texts for v in _VERSION.findall(text)[:1])])
-    if folder is not None:
-        for path, name in included_files(folder / "kernel.cu"):
-            yield f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}"

@@ -44,6 +44,7 @@ from ..builds import (
     kept_code,
     kernel_source,
     missing_entry,
+    own_headers,
 )
 from ..launches import check_limits
 from ..streams import Mark
@@ -282,7 +283,7 @@ class OpenCLDevice(OpenCLBuffers):
         """Build ``kernel.cl`` with ``element_t`` and `defines`. Raises BuildError."""
         options = (*build_options(dtype, defines), *options)
         source = kernel_source(folder, ".cl")
-        program, log = build_source(self._cl, self._context, source, options)
+        program, log = build_source(self._cl, self._context, source, (*options, *_path(folder)))
         return OpenCLProgram(self._cl, program, " ".join(options), log)
 
     def load(self, build: VersionBuild) -> OpenCLProgram:
@@ -433,8 +434,14 @@ def compile_version(
     options = build_options(DTYPES[dtype], workload.macros(dtype, version))
     options += (*workload.options, *request.options)
     source = kernel_source(folder.path, ".cl")
-    log, code = _built(cl, context, source, options, target, request.cache)
+    beside = own_headers(folder.path, ".cl"), _path(folder.path)
+    log, code = _built(cl, context, source, options, beside, target, request.cache)
     return VersionBuild(target, " ".join(options), log, code=code)
+
+
+def _path(folder: Path) -> tuple[str, ...]:
+    """The option that finds what a kernel includes from beside it, if it does."""
+    return ("-I", str(folder)) if own_headers(folder, ".cl") else ()
 
 
 @cache
@@ -446,16 +453,26 @@ def _context(request: BuildRequest) -> tuple[Any, Any]:
 
 @cache
 def _built(
-    cl: Any, context: Any, source: str, options: tuple[str, ...], target: str, kept: Path
+    cl: Any,
+    context: Any,
+    source: str,
+    options: tuple[str, ...],
+    beside: tuple[tuple[str, ...], tuple[str, ...]],
+    target: str,
+    kept: Path,
 ) -> tuple[str, bytes | None]:
-    """The compiler's messages and the binary; versions that differ in launches share them."""
+    """The compiler's messages and the binary; versions that differ in launches share them.
+
+    `beside` are digests of the headers that the source includes, and the option that finds them.
+    """
+    headers, path = beside
 
     def compiled() -> CompiledCode:
         # A build file with other messages would measure anew.
-        program, log = build_source(cl, context, source, options, anew=True)
+        program, log = build_source(cl, context, source, (*options, *path), anew=True)
         return CompiledCode(program.get_info(cl.program_info.BINARIES)[0], log)
 
-    made = kept_code((source, *options, target), kept / "opencl", compiled)
+    made = kept_code((source, *options, *headers, target), kept / "opencl", compiled)
     try:
         load_binary(cl, context, made.code)
     except BuildError:

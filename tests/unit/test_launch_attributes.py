@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 from gpushmoo.core.errors import LaunchRefusedError
-from gpushmoo.core.space import Cell, Problem, Version
+from gpushmoo.core.space import TIMING_MODES, Cell, Condition, Problem, Version
+from gpushmoo.devices.builds import VersionBuild
 from gpushmoo.devices.cuda import attributes
 from gpushmoo.devices.cuda.attributes import extended
 from gpushmoo.devices.cuda.runtime import Translate
+from gpushmoo.devices.machine_code.cubins import Unit, compile_cubin
 from gpushmoo.workloads.call import ArrayArgument, Call, called
-from gpushmoo.workloads.contract import Launch, SharedMemory
+from gpushmoo.workloads.contract import BufferRef, Launch, SharedMemory
 
 LAUNCH = Launch("k", (8, 2, 1), (128, 1, 1), (SharedMemory(64),), tiles=16)
 
@@ -81,6 +83,47 @@ def test_what_makes_no_clusters_is_refused(opencl_device: Any) -> None:
     with pytest.raises(LaunchRefusedError, match="OpenCL has no clusters"):
         opencl_device.bind(None, replace(LAUNCH, carveout=0), {})
     assert not LAUNCH.has_attributes
+
+
+RANKS = """
+__constant__ float taps[2];
+template <int N> __global__ void fill(float *d, int n)
+{
+    const int at = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned rank = 0;
+#if __CUDA_ARCH__ >= 900
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+#endif
+    if (at < n)
+        d[at] = taps[N] + rank;
+}
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("cooperative", [False, True])
+def test_a_device_runs_templates_in_clusters(cuda_device: Any, cooperative: bool) -> None:
+    unit = Unit(RANKS, "ranks", expressions=("fill<1>",))
+    made = compile_cubin(unit, cuda_device.target)
+    program = cuda_device.load(VersionBuild(code=made.code, facts=made.facts))
+    cuda_device.set_constants(program, {"taps": np.array([3, 5], np.float32)})
+    has_clusters = int(cuda_device.target[3:]) >= 90
+    launch = Launch("fill<1>", (4, 1, 1), (64, 1, 1), (BufferRef("d"), np.int32(256)), tiles=4)
+    cluster = (2, 1, 1) if has_clusters else None
+    launch = replace(launch, cluster=cluster, cooperative=cooperative, carveout=50)
+    buffer = cuda_device.allocate(4 * 256)
+    bound = cuda_device.bind(program, launch, {"d": buffer})
+    bound.run()
+    found = cuda_device.words(buffer, 0, 256).view(np.float32).reshape(4, 64)
+    assert np.unique(found[0]) == 5
+    assert np.unique(found[1]) == (6 if has_clusters else 5)
+    assert np.array_equal(found[:2], found[2:])
+    assert all(bound.sample(4, Condition("warm", mode)) > 0 for mode in TIMING_MODES)
+    large = replace(launch, grid=(2**20, 1, 1), cooperative=True)
+    refused = cuda_device.bind(program, large, {"d": buffer})
+    with pytest.raises(LaunchRefusedError):
+        refused.run()
+    bound.run()
 
 
 def test_axes_of_a_call_are_attributes_of_its_launches() -> None:

@@ -45,6 +45,11 @@ class Mine(CopyWorkload):
         BYTES
         return problem.height * problem.width * 4
 
+    def work(self, cell):
+        height = cell.problem.height
+        AMOUNT
+        return 1.0
+
     def accesses(self, entry, dtype, variant):
         return super().accesses(entry, dtype, variant) if entry == "copy_" + variant else ()
 
@@ -69,7 +74,7 @@ STRAYS = """
     if (i < n) dst[i] = src[i];
     if (i == 5) src[i] += 1.0f; }
 """
-PLACES = ("DEFINES", "INPUTS", "REFERENCE", "BYTES", "LAUNCH")
+PLACES = ("DEFINES", "INPUTS", "REFERENCE", "BYTES", "AMOUNT", "LAUNCH")
 Lines = Mapping[str, Sequence[str]]
 NOTHING: Lines = {}
 Measured = Callable[..., tuple[pd.DataFrame, str]]
@@ -153,6 +158,10 @@ BYTES = [
     ("if problem.height == 8: return 1.5", r"bytes_read returns 1.5 \(float\)"),
     ("if problem.height == 8: 1 / 0", r"workload.py:\d+: ZeroDivisionError"),
 ]
+AMOUNTS = [
+    ("if height == 8: return 'many'", r"work returns 'many' \(str\), neither a number above 0 nor"),
+    ("if height == 8: return float('nan')", r"work returns nan \(float\), neither a number"),
+]
 # What ends the process.
 ENDS = [
     (
@@ -185,13 +194,17 @@ def test_each_faulty_problem_costs_its_own_cells(measure: Measured) -> None:
         *(("INPUTS", line, said) for line, said in INPUTS),
         *(("REFERENCE", f"if len(inputs['src']) == 8: {line}", said) for line, said in REFERENCES),
         *(("BYTES", line, said) for line, said in BYTES),
+        *(("AMOUNT", line, said) for line, said in AMOUNTS),
     ]
     heights = range(17, 17 + len(faults))
     lines: dict[str, list[str]] = {}
     for height, (place, line, _) in zip(heights, faults, strict=True):
         lines.setdefault(place, []).append(line.replace("== 8", f"== {height}"))
     rows, _ = measure(lines, heights=[8, *heights])
-    assert set(rows.loc[rows["height"] == 8, "status"]) == {"ok"}
+    good = rows[rows["height"] == 8]
+    assert set(good["status"]) == {"ok"}
+    assert set(good["work"]) == {1.0}
+    assert set(good["work_unit"]) == {"FLOP"}
     for height, (_, line, said) in zip(heights, faults, strict=True):
         bad = rows[rows["height"] == height]
         assert set(bad["status"]) == {"workload_failed"}, line

@@ -188,9 +188,10 @@ def _fill(
         strict=True,
     ):
         columns[name][rows] = values
-    moved = [first.column(n).to_numpy()[rows] for n in ("bytes_read", "bytes_written")]
+    read, written = (first.column(n).to_numpy()[rows] for n in ("bytes_read", "bytes_written"))
+    gb = np.where(read + written > 0, read + written, math.nan) * 1e-9
     for band, time in zip(_BANDS, ("median_s", "median_high_s", "median_low_s"), strict=True):
-        columns[band][rows] = (moved[0] + moved[1]) * 1e-9 / columns[time][rows]
+        columns[band][rows] = gb / columns[time][rows]
     copies = np.array([tables[i].column("memcpy_gbs").to_numpy()[p] for i, p in _used(cells)])
     columns["memcpy_gbs"][rows] = np.exp(np.log(copies).mean(axis=0))
     # Copies drift with the cells.

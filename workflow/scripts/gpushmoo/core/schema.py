@@ -136,7 +136,7 @@ class Cells(Table):
     width: Whole
     status: Text  # how the cell ended; only what is ok was verified and has times
     message: Text | None  # why it did not end as ok; null where it did
-    bandwidth_gbs: Number | None  # [GB/s] bytes read and written over the median
+    bandwidth_gbs: Number | None  # [GB/s] bytes read and written over the median; null of no bytes
     bandwidth_low_gbs: Number | None  # [GB/s] lower end of its prediction interval for another run
     bandwidth_high_gbs: Number | None  # [GB/s] upper end of its prediction interval for another run
     median_s: Number | None  # [s] a launch: the geometric mean of the repeats' medians
@@ -155,6 +155,8 @@ class Cells(Table):
     launches_per_sample: Small | None  # launches that one sample is the mean of
     bytes_read: Whole  # [bytes] what a launch has to read, each byte once
     bytes_written: Whole  # [bytes] what a launch has to write, each byte once
+    work: Number | None  # [work_unit] what a launch computes; null where it is not told
+    work_unit: Text | None  # what the work counts: FLOP or another
     working_set_over_cache: Number | None  # bytes read and written over the device's last cache
     cache_state: Text
     timing_mode: Text

@@ -143,6 +143,7 @@ def planned(workload: Workload, cell: Cell) -> CellRun:
         if reason is not None:
             message = one_line(reason, MOST_SENTENCE)
             return CellRun(cell, NoLaunch(), status=Status.INVALID, message=message)
+        workload.work(cell)
         return CellRun(cell, workload.launch(cell))
     except (LaunchRefusedError, WorkloadError) as err:
         return CellRun(cell, NoLaunch(), status=status_of(err), message=str(err))

@@ -91,6 +91,7 @@ def _row(
     if run.status is None:
         raise ValueError(f"cell {cell.key} was never ended")
     read, written, copied = _bytes(workload, cell)
+    work = _work(workload, cell)
     return {
         **cell.columns(),
         "status": run.status.value,
@@ -100,6 +101,8 @@ def _row(
         "launches_per_sample": run.launches,
         "bytes_read": read,
         "bytes_written": written,
+        "work": work,
+        "work_unit": None if work is None else workload.work_unit,
         "memcpy_gbs": copied / copy_s * 1e-9 if copy_s and copied else None,
         "threads_per_block": min(launch.threads, MOST_THREADS),
         "blocks": launch.blocks,
@@ -125,6 +128,14 @@ def _bytes(workload: Workload, cell: Cell) -> tuple[int, int, int]:
         return (*workload.bytes_moved(cell), copied)
     except WorkloadError:
         return 0, 0, 0
+
+
+def _work(workload: Workload, cell: Cell) -> float | None:
+    """What `cell` computes; None if its workload does not tell, or fails."""
+    try:
+        return workload.work(cell)
+    except WorkloadError:
+        return None
 
 
 @dataclass(frozen=True)

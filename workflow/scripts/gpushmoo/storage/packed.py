@@ -141,7 +141,9 @@ def _numbers(rows: pa.Table, name: str) -> Floats:
 
 
 def _moved(rows: pa.Table) -> Floats:
-    return _numbers(rows, "bytes_read") + _numbers(rows, "bytes_written")
+    """Bytes read and written; not a number where none are declared."""
+    moved = _numbers(rows, "bytes_read") + _numbers(rows, "bytes_written")
+    return np.where(moved > 0, moved, math.nan)
 
 
 def _keys(rows: pa.Table, axes: Sequence[str]) -> pa.Array:

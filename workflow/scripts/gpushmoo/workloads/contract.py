@@ -256,6 +256,8 @@ class Workload(ABC):
     # Whether launches are timed one by one, each on inputs that have their own content again, where
     # an output is an input; False if that does not change their time.
     renews: ClassVar[bool] = True
+    # What `work` counts.
+    work_unit: ClassVar[str] = "FLOP"
     # Whether the kernel reads the ones of the poison: then no other poison follows.
     reads_poison: ClassVar[bool] = False
     # Whether there is a kernel to build.
@@ -269,6 +271,7 @@ class Workload(ABC):
         **dict.fromkeys(("reference", "expected"), user_code.expected_fault),
         **dict.fromkeys(("launch", "proof"), user_code.instance_fault(Launch)),
         "bytes_moved": user_code.moved_fault,
+        "work": user_code.work_fault,
         "fault": user_code.clause_fault,
         "defines": user_code.instance_fault(dict),
         "valid": user_code.clause_fault,
@@ -411,6 +414,13 @@ class Workload(ABC):
             self.bytes_read(cell.problem, cell.dtype),
             self.bytes_written(cell.problem, cell.dtype),
         )
+
+    def work(self, cell: Cell) -> float | None:
+        """What the launch of `cell` computes, in `work_unit`; None, the default, if not told.
+
+        The report shows its rate where a kernel declares no bytes.
+        """
+        return None
 
     def bytes_copied(self, problem: Problem, dtype: str) -> int:
         """Bytes moved by the memcpy baseline for comparison; 0 without one.

@@ -302,6 +302,8 @@ def _names_fault(workload: Workload) -> str | None:
         fault = _several(name, values) or _unknown(f"{name} name", values, allowed)
         if fault is not None:
             return fault
+    if not isinstance(workload.work_unit, str) or not workload.work_unit.isprintable():
+        return f"work_unit is {_show(workload.work_unit)}, not a text such as 'FLOP'"
     for name, allowed in (("persistent_axis", axes), ("peak", ("load", "store"))):
         value = getattr(workload, name)
         if value is not None and value not in [*allowed]:

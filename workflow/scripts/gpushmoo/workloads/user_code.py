@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import os
 import reprlib
 import sys
@@ -134,6 +135,14 @@ def moved_fault(value: Any) -> str | None:
     if isinstance(value, tuple) and len(value) == 2:
         return next(filter(None, map(bytes_fault, value)), None)
     return f"{_words(value)}, not the bytes read and the bytes written"
+
+
+def work_fault(value: Any) -> str | None:
+    """The fault of an amount of work."""
+    is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if value is None or (is_number and 0 < value < math.inf):
+        return None
+    return f"{_words(value)}, neither a number above 0 nor None"
 
 
 def array_fault(value: Any) -> str | None:

@@ -28,8 +28,8 @@ MOST_LINES_BELOW = {
     "experiments/": 5_125,
     "docs/": 1_930,
 }
-MOST_MODULES, MOST_BYTES_OF_PAGES = 172, 150_000
-MOST_BYTES_OF = {"README.md": 8_000, "CHANGELOG.md": 10_000}
+MOST_MODULES, MOST_BYTES_OF_PAGES = 176, 156_000
+MOST_BYTES_OF = {"README.md": 7_000, "CHANGELOG.md": 10_000}
 # Tracked files that may be over 2 MB.
 LARGE = {"reports/reference/nvidia-h200/packed.parquet"}
 # What only a document says.

@@ -281,13 +281,13 @@ def test_each_command_helps_by_an_example(capsys: pytest.CaptureFixture[str]) ->
     with pytest.raises(SystemExit):
         main(["--help"])
     commands = re.findall(r"^    (\w+) ", capsys.readouterr().out, re.M)
-    assert len(commands) == 11
+    assert len(commands) == 12
     for name in commands:
         with pytest.raises(SystemExit):
             main([name, "--help"])
         *_, title, example = capsys.readouterr().out.splitlines()
         assert title == "example:"
-        words = example.partition(" -- ")[0].split()
+        words = shlex.split(example.partition(" -- ")[0])
         assert words[:2] == ["gpushmoo", name]
         assert shell._parser().parse_args(words[1:]).command.__name__ == f"_{name}"
 

@@ -22,11 +22,11 @@ from gpushmoo.workloads.contract import uniform
 from gpushmoo.workloads.loader import KernelFolderError, find_kernels, load_kernel
 from mistakes import is_said, rows_under
 
-README = (ROOT / "README.md").read_text()
-# The README's own kernel, of which every mistake changes one place.
+PAGE = (ROOT / "docs/howto.md").read_text()
+# Its own kernel, of which every mistake changes one place.
 SOURCES = {
-    "kernel.cl": re.findall(r"```c\n(.*?)```", README, re.S)[0],
-    "workload.py": re.findall(r"```python\n(import numpy.*?)```", README, re.S)[0],
+    "kernel.cl": re.findall(r"```c\n(.*?)```", PAGE, re.S)[0],
+    "workload.py": re.findall(r"```python\n(import numpy.*?)```", PAGE, re.S)[0],
 }
 SAID = rows_under("In a kernel")
 # Where each mistake is made: in which file, what stands there, what was written instead.
@@ -104,7 +104,7 @@ BROKEN = [
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The README's kernel, as it should be."""
+    """The page's kernel, as it should be."""
     made = tmp_path / "kernels/reverse_rows"
     made.mkdir(parents=True)
     for name, text in SOURCES.items():

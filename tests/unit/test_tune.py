@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ import gpushmoo
 import ml_dtypes
 import numpy as np
 import pytest
+from gpushmoo.interactive.shell import main
 from gpushmoo.workloads.limits import Limit, key_format, sum_bound
 
 N = 1003
@@ -275,3 +277,17 @@ def test_a_bound_of_sums_holds_for_any_order_and_is_no_larger_than_it_must() -> 
     assert bound.max() < 500 * 2.0**-23 * 500
     with pytest.raises(ValueError, match="no error bound"):
         sum_bound(np.ones(1), 5000, np.float16)
+
+
+def test_the_command_line_describes_a_kernel_by_numpys_expressions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "parts.cl"
+    file.write_text(f"#define T float\n{PARTS}")
+    words = f"tune {file} parts --size {N} --axes KIND=0,4 block_x=32:64:32 --json"
+    given = ["--arguments", "y=empty(n, float32)", "x=random(n, dtype=float32)", "n=int32(n)"]
+    assert main([*words.split(), *given, "--expect", "y=x"]) == 1
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert {(row["KIND"], row["block_x"]) for row in rows} <= {(0, 32), (0, 64)}
+    assert main([*words.split(), *given, "--expect", "y=z"]) == 2
+    assert "y: 'z' has no value (name 'z' is not defined)." in capsys.readouterr().err

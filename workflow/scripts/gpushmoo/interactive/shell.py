@@ -75,7 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     given = vars(parsed) | ({"options": options} if options else {})
-    given |= {name: dict(given[name]) for name in ("axes", "measure") if name in given}
+    pairs = ("axes", "measure", "arguments", "expect")
+    given |= {name: dict(given[name]) for name in pairs if name in given}
     command = given.pop("command")
     try:
         status: int = command(**given)
@@ -140,15 +141,22 @@ def _size(word: str) -> int | tuple[int, ...]:
 
 
 def _axis(text: str) -> tuple[str, list[Any]]:
-    """``NAME=16,4:64:4`` as the axis and its specification."""
-    name, _, values = text.partition("=")
-    if not re.fullmatch(r"\d+(:\d+){0,2}(,\d+(:\d+){0,2})*", values):
+    """``NAME=16,4:64:4,text`` as the axis and its specification."""
+    name, equals, values = text.partition("=")
+    if not (equals and all(values.split(","))):
         raise argparse.ArgumentTypeError(
             f"'{text}' must be NAME=VALUES, such as TILE=16,32 or block_x=4:64:4"
         )
-    parts = [[int(n) for n in part.split(":")] for part in values.split(",")]
-    keys = ("from", "to", "step")
-    return name, [p[0] if len(p) == 1 else dict(zip(keys, p, strict=False)) for p in parts]
+    found: list[Any] = []
+    for word in values.split(","):
+        ends = dict(zip(("from", "to", "step"), map(_number, word.split(":")), strict=False))
+        is_range = len(ends) > 1 and None not in ends.values()
+        found.append(ends if is_range else _setting(f"{name}={word}")[1])
+    return name, found
+
+
+def _number(word: str) -> int | None:
+    return int(word) if word.isdecimal() else None
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -160,6 +168,14 @@ def _setting(text: str) -> tuple[str, Any]:
         return key, yaml.safe_load(value)
     except yaml.YAMLError as err:
         raise argparse.ArgumentTypeError(f"'{value}' is no value") from err
+
+
+def _named(text: str) -> tuple[str, str]:
+    """``NAME=EXPRESSION``."""
+    name, equals, value = text.partition("=")
+    if not (equals and name.isidentifier()):
+        raise argparse.ArgumentTypeError(f"'{text}' must be NAME=EXPRESSION, such as 'y=2 * x'")
+    return name, value
 
 
 # How arguments of each kind are read.
@@ -174,6 +190,7 @@ _KINDS: dict[str, dict[str, Any]] = {
     "list": {"type": _words, "action": "extend"},
     "many": {"nargs": "+"},
     "axes": {"type": _axis, "nargs": "+", "action": "extend"},
+    "named": {"type": _named, "nargs": "+", "action": "extend"},
     "keys": {"type": _setting, "nargs": "+", "action": "extend"},
     "what": {"choices": ("kernels", "devices")},
     "flag": {"action": "store_true"},
@@ -191,10 +208,36 @@ def _sweep(
     if out is not None:
         # Said before anything is measured.
         empty_folder(out)
-    result = sweep(kernel, **{**(measure or {}), **asked})
+    return _swept("sweep", sweep(kernel, **{**(measure or {}), **asked}), out, form)
+
+
+def _tune(
+    source: str,
+    name: str,
+    size: int | tuple[int, ...],
+    arguments: Mapping[str, str],
+    axes: Mapping[str, Sequence[Any]],
+    expect: Mapping[str, str] | None = None,
+    out: str | None = None,
+    measure: Mapping[str, Any] | None = None,
+    form: str | None = None,
+    **asked: Any,
+) -> int:
+    from .tune import numpy_values, tune
+
+    if out is not None:
+        empty_folder(out)
+    given = numpy_values(arguments, size)
+    wanted = numpy_values(expect or {}, size, given)
+    asked = {**(measure or {}), **asked, "expect": wanted or None}
+    return _swept("tune", tune(source, name, given, size, axes, **asked), out, form)
+
+
+def _swept(command: str, result: Sweep, out: str | None, form: str | None) -> int:
+    """Print what a sweep has found, and keep it in `out`; the exit status."""
     config = None if out is None else result.save(out) / "report.yaml"
     statuses = result.statuses
-    print_table("sweep", form, result.best, lambda: report(result), statuses=statuses)
+    print_table(command, form, result.best, lambda: report(result), statuses=statuses)
     if config is not None:
         said = (
             f"\nSaved in {config.parent}; its report:\n  {_typed()} run {shlex.quote(str(config))}"

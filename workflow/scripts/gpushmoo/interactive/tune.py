@@ -16,6 +16,7 @@ import numpy.typing as npt
 from ..core.backends import AUTO, BACKENDS
 from ..core.dtypes import dtype_name
 from ..core.schema import FAULTS, axis_fault
+from ..core.space import TYPICAL, expand_axis
 from ..planning.config_schema import ConfigError
 from ..workloads.call import ArrayArgument, Call, Expression, called, compiled
 from ..workloads.contract import SharedMemory
@@ -211,6 +212,31 @@ class Tuned(Sweep):
         return out
 
 
+def numpy_values(
+    expressions: Mapping[str, str],
+    size: int | Sequence[int],
+    known: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The values of NumPy expressions by name, such as ``random(n, float32)`` or ``int32(n)``.
+
+    They know NumPy's names, ``n`` and ``size``, `known` values, and those before them. ``random``
+    and ``integers(low, high, shape, type)`` draw with a fixed seed. Raises ConfigError.
+    """
+    rng = np.random.default_rng(0)
+    shape = tuple(size) if isinstance(size, Sequence) else size
+    values: dict[str, Any] = dict(known or {})
+    names = {**vars(np), "size": shape, "n": int(np.prod(size)), "integers": rng.integers}
+    names |= {"random": rng.random}
+    found = {}
+    for name, expression in expressions.items():
+        try:
+            # The caller's own text, in the caller's own process.
+            found[name] = values[name] = eval(compiled(expression), {**names, **values})  # noqa: S307
+        except Exception as err:
+            raise ConfigError(f"{name}: '{expression}' has no value ({err}).") from err
+    return found
+
+
 def _source(source: str | os.PathLike[str], backend: str) -> tuple[bytes, str, str, Path | None]:
     """The kernel's file, its suffix, the backend for it, and where it was if it was one."""
     if isinstance(source, str) and ("\n" in source or "{" in source):
@@ -360,7 +386,8 @@ def _axes(axes: Mapping[str, Any]) -> tuple[dict[str, list[int]], dict[str, tupl
     placed, labels = {}, {}
     for axis, given in axes.items():
         one = isinstance(given, str) or not isinstance(given, Sequence | np.ndarray)
-        values = list(dict.fromkeys([_plain(given)] if one else map(_plain, given)))
+        parts = (_part(part) for part in ([given] if one else given))
+        values = list(dict.fromkeys(value for part in parts for value in part))
         if not values:
             raise ConfigError(f"axes: '{axis}' has no values.")
         if all(isinstance(v, int) and v >= 0 for v in values):
@@ -368,6 +395,11 @@ def _axes(axes: Mapping[str, Any]) -> tuple[dict[str, list[int]], dict[str, tupl
         else:
             placed[axis], labels[axis] = list(range(len(values))), tuple(values)
     return placed, labels
+
+
+def _part(part: Any) -> list[Any]:
+    """The values of a part of an axis: one, or those of a range."""
+    return expand_axis(part, TYPICAL) if isinstance(part, Mapping) else [_plain(part)]
 
 
 def _plain(value: Any) -> Any:

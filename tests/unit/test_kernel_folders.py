@@ -249,7 +249,7 @@ def test_a_copy_has_input_of_every_type(dtype: str) -> None:
     assert src.dtype == kind.scalar
     assert src.shape == kind.shape(40, 50)
     # Nothing that a memory path could compress.
-    assert len(np.unique(src)) > 200
+    assert len(np.unique(src)) > 30
 
 
 def test_random_inputs_are_drawn_in_parts_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,13 @@ _DRAWN = 2**22
 
 
 def uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Random numbers from 0 to 1, drawn by all cores: the same however many there are."""
+    """Random numbers from 0 to 1, or any integers: the same however many cores draw them."""
+    if dtype.kind in "iu":
+        ends = np.iinfo(dtype)
+        whole: Array = rng.integers(ends.min, ends.max, shape, dtype, endpoint=True)
+        return whole
+    if dtype not in (np.float32, np.float64):
+        return uniform(rng, shape, np.dtype(np.float32)).astype(dtype)
     drawn = np.empty(math.prod(shape), dtype)
     parts = [drawn[begin : begin + _DRAWN] for begin in range(0, drawn.size, _DRAWN)]
 
@@ -509,10 +515,7 @@ class CopyWorkload(Workload):
     ) -> dict[str, npt.NDArray[Any]]:
         """``src``: uniform random elements, shape (height, width[, lanes])."""
         kind = DTYPES[dtype]
-        shape = kind.shape(problem.height, problem.width)
-        if kind.normalised:
-            return {"src": rng.integers(0, 256, shape, dtype=kind.scalar)}
-        return {"src": uniform(rng, shape, kind.scalar)}
+        return {"src": uniform(rng, kind.shape(problem.height, problem.width), kind.scalar)}
 
     def reference(self, inputs: Mapping[str, Array]) -> Array:
         """The expected output is the input ``src`` itself."""

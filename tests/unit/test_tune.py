@@ -291,3 +291,38 @@ def test_the_command_line_describes_a_kernel_by_numpys_expressions(
     assert {(row["KIND"], row["block_x"]) for row in rows} <= {(0, 32), (0, 64)}
     assert main([*words.split(), *given, "--expect", "y=z"]) == 2
     assert "y: 'z' has no value (name 'z' is not defined)." in capsys.readouterr().err
+
+
+COPIED = """
+__kernel void copied(__global float *y, __global const float *x, __global float *spare, const int n)
+{
+    const int i = get_global_id(0);
+    if (i >= n)
+        return;
+    y[i] = KIND == 1 && i == 3 ? 0 : x[i] + y[i];
+    spare[i] = 1;
+    if (KIND == 2) ((__global float *)x)[i] = 0;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_compared"),
+    [
+        # Nothing is compared, and only what is const must not change.
+        ({}, False),
+        # What is expected is compared, whatever else is written.
+        ({"expect": [X + 1, None, None, None], "in_place": [0], "unchecked": [2]}, True),
+        # Each launch that is checked finds the arrays as they were given.
+        ({"check": lambda y, x, spare, n: bool((y == x + 1).all() and spare.all())}, True),
+    ],
+)
+def test_what_nobody_compares_may_change_and_the_callers_own_check_counts(
+    asked: dict[str, Any], is_compared: bool
+) -> None:
+    arguments = [np.ones(N, np.float32), X, np.zeros(N, np.float32), np.int32(N)]
+    axes = {"KIND": [0, 1, 2], "block_x": [64]}
+    said = messages(tuned(COPIED, "copied", arguments, axes=axes, **asked), "KIND")
+    assert said[0] is None
+    assert (said[1] is not None) == is_compared
+    assert "changed its input 'x'" in str(said[2])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -46,6 +46,8 @@ def tune(
     grid: Any = None,
     valid: Any = (),
     expect: Any = None,
+    check: Callable[..., Any] | None = None,
+    unchecked: Sequence[str | int] | str | None = None,
     ulp: int | None = None,
     rtol: float = 0.0,
     atol: Any = 0.0,
@@ -87,6 +89,12 @@ def tune(
     expect : array, sequence, mapping or function
         What outputs must hold: of each argument, None for inputs, or by name; or a function of the
         arguments that returns this, or one array. Without it nothing is compared.
+    check : function
+        Of all arguments after a launch that found in arrays what `arguments` have: True if they are
+        right, else False or a text on what is wrong.
+    unchecked : sequence or "not const"
+        Names or places of arrays that launches may write and nobody compares, or all that the
+        source does not declare as const, which is the default without `expect`; else none.
     ulp, rtol, atol : int, float, float or array
         How far off an element may be; by default it must be equal. See `Limit`.
     in_place : sequence
@@ -124,9 +132,13 @@ def tune(
     arrays = {key: value for key, value in given.items() if isinstance(value, np.ndarray)}
     expected = _expected(expect, given, parameters)
     reads = {_place(key, list(given), "in_place") for key in in_place}
-    for key in (*expected, *reads):
+    if unchecked == "not const" or (unchecked is None and not expected):
+        unchecked = [key for key in arrays if not _is_const(key, parameters)]
+    free = {_place(key, list(given), "unchecked") for key in unchecked or ()}.difference(expected)
+    for key in (*expected, *reads, *free):
         if key not in arrays:
-            raise ConfigError(f"expect, in_place: '{key}' is no array among the arguments.")
+            what = "expect, in_place, unchecked"
+            raise ConfigError(f"{what}: '{key}' is no array among the arguments.")
         if key in reads and key in expected and _same(arrays[key], expected[key]):
             raise ConfigError(
                 f"expect: '{key}' already holds what is expected; a kernel that does nothing would "
@@ -139,7 +151,7 @@ def tune(
     defined = _defined(text, named, axes)
     call = Call(
         name,
-        tuple(_argument(key, value, expected, reads, limit) for key, value in given.items()),
+        tuple(_argument(k, value, expected, reads, free, limit) for k, value in given.items()),
         tuple(map(int, size if isinstance(size, Sequence) else [size])),
         labels,
         defined,
@@ -151,6 +163,7 @@ def tune(
         _checked("moved", moved),
         resets,
         tuple(options),
+        check,
         {key: np.asarray(value) for key, value in (constants or {}).items()},
     )
     main = next(iter(expected or arrays), None)
@@ -285,6 +298,10 @@ def _parameters(text: str, name: str) -> list[str]:
     return plain if all(re.search(_WORD, part) for part in plain) else []
 
 
+def _is_const(key: str, parameters: Sequence[str]) -> bool:
+    return any(re.search(rf"\bconst\b.*\b{key}\b", one, re.DOTALL) for one in parameters)
+
+
 def _on_host(key: str, value: Any) -> Array | SharedMemory | np.generic:
     if isinstance(value, np.generic | SharedMemory):
         return value
@@ -311,6 +328,7 @@ def _argument(
     value: Array | SharedMemory | np.generic,
     expected: Mapping[str, Array],
     reads: set[str],
+    free: set[str],
     limit: Limit,
 ) -> ArrayArgument | SharedMemory | np.generic:
     if not isinstance(value, np.ndarray):
@@ -320,7 +338,8 @@ def _argument(
     own = limit if np.issubdtype(value.dtype, np.inexact) or value.dtype.kind == "V" else EXACT
     own = limit if limit.ulp is None and not limit.rtol else own
     content = not is_output or key in reads
-    return ArrayArgument(key, value.dtype, value.shape, content, own if is_output else None)
+    own_limit = own if is_output else None
+    return ArrayArgument(key, value.dtype, value.shape, content, own_limit, key not in free)
 
 
 def _expected(expect: Any, given: Mapping[str, Any], parameters: Sequence[str]) -> dict[str, Array]:
@@ -335,9 +354,7 @@ def _expected(expect: Any, given: Mapping[str, Any], parameters: Sequence[str]) 
         size = array.size if isinstance(array, np.ndarray) else 0
         fits = [k for k, v in given.items() if isinstance(v, np.ndarray) and v.size == size]
         if len(fits) > 1:  # what is not written is no output
-            fits = [
-                k for k in fits if not re.search(rf"\bconst\b[^,]*\b{k}\b", ",".join(parameters))
-            ]
+            fits = [k for k in fits if not _is_const(k, parameters)]
         if len(fits) != 1:
             raise ConfigError(
                 "expect: it does not tell which argument it is; give one for each argument, None "

@@ -19,7 +19,7 @@ from ..devices.base import Device, PreparedLaunch, Program
 from ..devices.buffers import OutOfBoundsWrites
 from ..devices.launches import fitted
 from ..devices.witnesses import POISON_BYTES, Deviation, ProofResult, Witnesses
-from ..workloads.contract import ReducingWorkload, Workload
+from ..workloads.contract import ReducingWorkload, Workload, ceil_div
 from ..workloads.host_fed import HostFedWorkload, Pipeline, StreamSetup, cuts
 from .host_pipeline import Feed, Pool
 from .outputs import CheckedOutput
@@ -211,7 +211,9 @@ class Workspace(Space):
             spare = [device.upload(np.zeros(1, np.uint32)) for _ in range(2)]
             self.copy = device.bind_copy(*spare)
         plain = {n: b for n, b in self._buffers.items() if n not in images}
-        self._watched = {n: b for n, b in plain.items() if n in inputs and n not in expected}
+        read = {n: b for n, b in plain.items() if n in inputs and n not in expected}
+        self._free = {n: read.pop(n) for n in workload.unwatched if n in read}
+        self._watched = read
         self._watch = BufferWatch(device, plain, self._watched, self._restore)
 
     def lent(self, workload: Workload) -> Workspace:
@@ -224,7 +226,8 @@ class Workspace(Space):
         """Write the inputs that are buffers, and what outputs must be, anew."""
         inputs = self._make()
         expected = self._workload.outputs(inputs, self._variant)
-        pairs = [(inputs[name], self._buffers[name]) for name in self._watched]
+        self._write(inputs, self._watched)
+        pairs = []
         for output in self._outputs:
             array, own = expected[output.name], output.on_device
             if own.bounds is None:
@@ -236,6 +239,10 @@ class Workspace(Space):
                 pairs.append((inputs[output.name], own.content))
         for array, buffer in pairs:
             self._device.bind_copy(self._device.upload(array), buffer).run()
+
+    def _write(self, inputs: Mapping[str, Array], buffers: Mapping[str, Any]) -> None:
+        for name, buffer in buffers.items():
+            self._device.bind_copy(self._device.upload(inputs[name]), buffer).run()
 
     def bind(self, program: Program, cell: Cell) -> PreparedLaunch:
         """The cell's launch on these buffers."""
@@ -262,6 +269,8 @@ class Workspace(Space):
 
     def poison(self) -> None:
         """Give outputs their content, or ones throughout, a NaN in every float type."""
+        if self._workload.has_check and self._free:
+            self._write(self._make(), self._free)
         for output in self._outputs:
             self._device.prepare(output.on_device)
 
@@ -280,7 +289,21 @@ class Workspace(Space):
             if found.wrong
         ]
         said = [f"{clause}, {first}" for clause, first in zip(clauses, firsts, strict=True)]
+        if self._workload.has_check and not wrong:
+            fault = self._workload.check(cell, self._contents())
+            said += [] if fault is None else [fault]
         return replace(self._watch.damage(wrong, said), worst=worst)
+
+    def _contents(self) -> dict[str, Array]:
+        """What the buffers of inputs and outputs hold."""
+        inputs = self._make()
+        forms = {**inputs, **self._workload.outputs(inputs, self._variant)}
+        arrays = {}
+        for name, form in forms.items():
+            words = self._device.words(self._buffers[name], 0, ceil_div(form.nbytes, 4))
+            held = words.view(np.uint8)[: form.nbytes].view(form.dtype)
+            arrays[name] = held.reshape(form.shape)
+        return arrays
 
     def _said(self, found: Sequence[Deviation]) -> tuple[int, list[str], float | None]:
         """The number of wrong words, a clause for each wrong output, and the worst error."""
@@ -293,8 +316,12 @@ class Workspace(Space):
         shares = [one.worst for one in found if one.worst is not None]
         return sum(one.wrong for one in found), clauses, max(shares, default=None)
 
-    def prove_together(self, bounds: Sequence[PreparedLaunch], compared: bool) -> list[Judged]:
+    def prove_together(
+        self, bounds: Sequence[PreparedLaunch], compared: bool
+    ) -> list[Judged] | None:
         """Each compared, after another poison once more where the first may be right."""
+        if self._workload.has_check and compared:
+            return None
         judged: list[Judged] = []
         guarded, inputs = [*self._watch.buffers.values()], [*self._watch.inputs.values()]
         witnesses = Witnesses([output.on_device for output in self._outputs], guarded, inputs)

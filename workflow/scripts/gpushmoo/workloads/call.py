@@ -56,7 +56,8 @@ def evaluated(expression: Expression, values: Mapping[str, Any]) -> Any:
 class ArrayArgument:
     """An array among a kernel's arguments: its content at first, and what it must hold afterwards.
 
-    `content` says whether a launch reads what is in it before. Arrays are kept in files.
+    `content` says whether a launch reads what is in it before, `watched` whether it may not write
+    it. Arrays are kept in files.
     """
 
     name: str
@@ -64,6 +65,7 @@ class ArrayArgument:
     shape: tuple[int, ...]
     content: bool
     limit: Limit | None = None
+    watched: bool = True
 
     @property
     def nbytes(self) -> int:
@@ -91,6 +93,7 @@ class Call:
     moved: Expression | None = None
     renews: bool = True
     options: tuple[str, ...] = ()
+    check: Callable[..., Any] | None = None
     constants: Mapping[str, Array] = field(default_factory=dict)
 
 
@@ -107,7 +110,7 @@ class CallWorkload(Workload):
     def functions(self) -> list[Callable[..., Any]]:
         """The caller's functions, which are sent to the measuring process."""
         call = self.call
-        said = [call.block, call.grid, call.shared, call.work, call.moved, *call.valid]
+        said = [call.block, call.grid, call.shared, call.work, call.moved, call.check, *call.valid]
         parts = [p for one in said for p in (one if isinstance(one, list | tuple) else [one])]
         return [p for p in parts if callable(p)]
 
@@ -186,6 +189,14 @@ class CallWorkload(Workload):
         folder = Path(str(sys.modules[type(self).__module__].__file__)).parent
         held: Array = np.load(folder / kind / f"{argument.name}.npy", mmap_mode="r")
         return held.view(argument.dtype).reshape(argument.shape)
+
+    def check(self, cell: Cell, arrays: Mapping[str, Array]) -> str | None:
+        """By the caller's function of all arguments."""
+        assert self.call.check is not None
+        found = self.call.check(
+            *(arrays[a.name] if isinstance(a, ArrayArgument) else a for a in self.call.arguments)
+        )
+        return found if isinstance(found, str) else None if found else "its caller's check fails"
 
     def launch(self, cell: Cell) -> Launch:
         """As the caller says; by default blocks of the axes block_x to _z cover the size."""
@@ -273,6 +284,10 @@ def called(
         "compile_axes": call.defined,
         "zero_axes": frozenset(axes),
         "renews": call.renews,
+        "unwatched": frozenset(
+            a.name for a in call.arguments if isinstance(a, ArrayArgument) and not a.watched
+        ),
+        "has_check": call.check is not None,
         "options": call.options,
         "work_unit": work_unit,
     }

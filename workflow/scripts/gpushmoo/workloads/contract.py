@@ -264,6 +264,10 @@ class Workload(ABC):
     renews: ClassVar[bool] = True
     # What `work` counts.
     work_unit: ClassVar[str] = "FLOP"
+    # Inputs that launches may write, which nobody compares.
+    unwatched: ClassVar[frozenset[str]] = frozenset()
+    # Whether `check` is called.
+    has_check: ClassVar[bool] = False
     # Whether the kernel reads the ones of the poison: then no other poison follows.
     reads_poison: ClassVar[bool] = False
     # Whether there is a kernel to build.
@@ -278,7 +282,7 @@ class Workload(ABC):
         **dict.fromkeys(("launch", "proof"), user_code.instance_fault(Launch)),
         "bytes_moved": user_code.moved_fault,
         "work": user_code.work_fault,
-        "fault": user_code.clause_fault,
+        **dict.fromkeys(("fault", "check"), user_code.clause_fault),
         "defines": user_code.instance_fault(dict),
         "valid": user_code.clause_fault,
         **dict.fromkeys(("inputs", "outputs", "constants"), user_code.arrays_fault),
@@ -393,6 +397,10 @@ class Workload(ABC):
     def limit_of(self, output: str) -> Limit:
         """How far elements of an output may be from what is expected; by default `limit`."""
         return self.limit
+
+    def check(self, cell: Cell, arrays: Mapping[str, Array]) -> str | None:
+        """What is wrong with what a launch left in inputs and outputs, as a clause."""
+        return None
 
     @abstractmethod
     def launch(self, cell: Cell) -> Launch:

@@ -289,9 +289,9 @@ class FakeProgram:
     log: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
 
-    def resident_blocks(self, entry: str, threads: int, shared_bytes: int) -> int:
+    def resident_blocks(self, launch: Launch) -> int:
         if self.resident == 0:
-            raise BuildError(f"no kernel '{entry}'.", "")
+            raise BuildError(f"no kernel '{launch.entry}'.", "")
         return self.resident
 
     def registers(self, entry: str) -> int | None:

@@ -147,7 +147,9 @@ def test_a_launch_is_completed_from_what_the_compiler_chose() -> None:
     args = (BufferRef("d"), np.int32(1), np.int32(7))
     launch = Launch("k", (4096, 1, 1), (1, 1, 1), args, tiles=4096, waves=1)
     done = fitted(launch, program, INFO)
-    assert asked == [("k", 256, 1024)]
+    assert [(launch.entry, launch.threads, launch.shared_bytes) for (launch,) in asked] == [
+        ("k", 256, 1024)
+    ]
     assert (done.block, done.shared_bytes) == ((256, 1, 1), 1024)
     assert done.args == (BufferRef("d"), np.int32(7), NullRef(), NullRef(), SharedMemory(1024))
     assert done.blocks <= 2 * INFO.multiprocessors

@@ -13,7 +13,7 @@ from gpushmoo.core.errors import LaunchRefusedError
 from gpushmoo.core.space import TIMING_MODES, Cell, Condition, Problem, Version
 from gpushmoo.devices.builds import VersionBuild
 from gpushmoo.devices.cuda import attributes
-from gpushmoo.devices.cuda.attributes import extended
+from gpushmoo.devices.cuda.attributes import blocks_in_clusters, extended
 from gpushmoo.devices.cuda.runtime import Translate
 from gpushmoo.devices.machine_code.cubins import Unit, compile_cubin
 from gpushmoo.workloads.call import ArrayArgument, Call, called
@@ -42,6 +42,10 @@ class Driver:
         self.calls.append((words.tolist(), c.stream, attributes, function.value, values, extra))
         return self.code
 
+    def cuOccupancyMaxActiveClusters(self, count: Any, function: Any, config: Any) -> int:  # noqa: N802
+        count._obj.value = 3 * config._obj.n_attributes
+        return self.code
+
 
 def raised(code: int) -> None:
     if code:
@@ -63,6 +67,7 @@ def test_the_driver_is_given_the_attributes_and_arguments() -> None:
     values = [np.uint64(0x1000).tobytes(), np.float32(2).tobytes(), np.uint64(0x22).tobytes()]
     assert first == ([8, 2, 1, 128, 1, 1, 64], 7, attributes, 0xF0, values, None)
     assert second == (first[0], 9, *first[2:])
+    assert blocks_in_clusters(Driver(), 0xF0, launch, raised) == 3 * 3 * 16
     failing = extended(Driver(720), 1, launch, args, lambda: 0, raised)
     with pytest.raises(ValueError, match="720"):
         failing()

@@ -46,11 +46,11 @@ class MadeUpProgram:
         """As the source says."""
         return int(self._names.get("REGISTERS", {}).get(entry, 16))
 
-    def resident_blocks(self, entry: str, threads: int, shared_bytes: int) -> int:
+    def resident_blocks(self, launch: Launch) -> int:
         """As many blocks as there are threads and registers for."""
-        self.function(entry)
-        by_registers = REGISTERS_PER_UNIT // (threads * self.registers(entry))
-        return max(1, min(THREADS_PER_UNIT // threads, by_registers))
+        self.function(launch.entry)
+        by_registers = REGISTERS_PER_UNIT // (launch.threads * self.registers(launch.entry))
+        return max(1, min(THREADS_PER_UNIT // launch.threads, by_registers))
 
 
 class MadeUpLaunch:
@@ -155,7 +155,7 @@ class MadeUpDevice(MadeUpMemory):
             for a in launch.args
         ]
         nbytes = sum(a.nbytes for a in args if isinstance(a, np.ndarray))
-        resident = UNITS * program.resident_blocks(launch.entry, launch.threads, 0)
+        resident = UNITS * program.resident_blocks(launch)
         waves = -(-launch.blocks // resident)
         busy = launch.blocks / (waves * resident)
 

@@ -116,11 +116,8 @@ class Program(Protocol):
     log: str
     facts: Mapping[str, EntryFacts]
 
-    def resident_blocks(self, entry: str, threads: int, shared_bytes: int) -> int:
-        """Blocks of `threads` threads that one multiprocessor holds at once, at least 1.
-
-        `shared_bytes` is the launch's shared memory besides the compiled one.
-        """
+    def resident_blocks(self, launch: Launch) -> int:
+        """Blocks of a launch that one multiprocessor holds at once, at least 1."""
 
     def registers(self, entry: str) -> int | None:
         """Registers per thread; None if unknown."""

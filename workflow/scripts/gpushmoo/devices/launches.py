@@ -25,7 +25,7 @@ def fitted(launch: Launch, program: Program, info: DeviceInfo) -> Launch:
     launch = completed(launch, program)
     if not launch.waves:
         return launch
-    resident = program.resident_blocks(launch.entry, launch.threads, launch.shared_bytes)
+    resident = program.resident_blocks(launch)
     return launch.in_waves(info.multiprocessors * resident)
 
 

@@ -24,6 +24,7 @@ from ..devices.base import Device, Program
 from ..devices.building import compile_here
 from ..devices.builds import EntryFacts, KernelBuild, VersionBuild
 from ..devices.launches import completed
+from ..workloads.contract import Launch
 from ..workloads.loader import KernelFolder
 
 log = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ class HostProgram:
     log: str = ""
     facts: Mapping[str, EntryFacts] = field(default_factory=dict)
 
-    def resident_blocks(self, entry: str, threads: int, shared_bytes: int) -> int:
+    def resident_blocks(self, launch: Launch) -> int:
         """1: the host runs one kernel at a time."""
         return 1
 
@@ -205,9 +206,7 @@ def plan_cells(
         try:
             program = builds.programs[version.name]
             launch = completed(folder.workload.launch(cell), program)
-            resident_blocks = program.resident_blocks(
-                launch.entry, launch.threads, launch.shared_bytes
-            )
+            resident_blocks = program.resident_blocks(launch)
         except (BuildError, LaunchRefusedError, WorkloadError):
             continue
         break

@@ -144,7 +144,7 @@ def _candidate(steps: CellSteps, run: CellRun) -> Candidate:
     try:
         program = steps.program(cell)
         launch = completed(launch, program)
-        resident = program.resident_blocks(launch.entry, launch.threads, launch.shared_bytes)
+        resident = program.resident_blocks(launch)
     except TypedError:  # which ends the cell once it is proposed
         resident = None
     return Candidate(

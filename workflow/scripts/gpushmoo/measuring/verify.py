@@ -222,9 +222,7 @@ class CellSteps:
         run.proof = space.bind_proof(program, run.cell) or run.bound
         run.launch = fitted(launch, program, self.device.info)
         run.registers = program.registers(launch.entry)
-        run.resident_blocks = program.resident_blocks(
-            launch.entry, launch.threads, launch.shared_bytes
-        )
+        run.resident_blocks = program.resident_blocks(launch)
 
     def _look_around(self, runs: Sequence[CellRun], space: Space) -> None:
         """Check timed launches that are not the verified ones for writes outside of the output."""

@@ -474,9 +474,7 @@ def _launched(
             "entry": launch.entry,
             "grid": launch.grid,
             "block": launch.block,
-            "resident_blocks": program.resident_blocks(
-                launch.entry, launch.threads, launch.shared_bytes
-            ),
+            "resident_blocks": program.resident_blocks(launch),
             "registers": program.registers(launch.entry),
         }
         for _ in range(WARMING):

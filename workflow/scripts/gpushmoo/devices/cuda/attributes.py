@@ -6,6 +6,7 @@ CuPy has no such launch.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -38,7 +39,7 @@ class _Config(ctypes.Structure):
     )
 
 
-def _attributes(launch: Launch) -> list[_Attribute]:
+def _config(launch: Launch) -> _Config:
     pairs: list[tuple[int, tuple[int, ...]]] = []
     if launch.cooperative:
         pairs.append((_COOPERATIVE, (1,)))
@@ -46,7 +47,26 @@ def _attributes(launch: Launch) -> list[_Attribute]:
         pairs.append((_CLUSTER, launch.cluster))
     if launch.carveout is not None:
         pairs.append((_CARVEOUT, (launch.carveout,)))
-    return [_Attribute(kind, 0, (ctypes.c_uint * 16)(*value)) for kind, value in pairs]
+    found = [_Attribute(kind, 0, (ctypes.c_uint * 16)(*value)) for kind, value in pairs]
+    geometry = (*launch.grid, *launch.block, launch.shared_bytes)
+    return _Config(*geometry, None, (_Attribute * len(found))(*found), len(found))
+
+
+def _allow(driver: Any, handle: Any, launch: Launch, check: Callable[[int], None]) -> None:
+    """Allow a function clusters that not every device has."""
+    if math.prod(launch.cluster or ()) > _PORTABLE:
+        check(driver.cuFuncSetAttribute(handle, _NON_PORTABLE, 1))
+
+
+def blocks_in_clusters(
+    driver: Any, function: Any, launch: Launch, check: Callable[[int], None]
+) -> int:
+    """How many blocks of a launch in clusters the device holds at once."""
+    handle, count, config = ctypes.c_void_p(function), ctypes.c_int(), _config(launch)
+    _allow(driver, handle, launch, check)
+    asked = ctypes.byref(count), handle, ctypes.byref(config)
+    check(driver.cuOccupancyMaxActiveClusters(*asked))
+    return count.value * math.prod(launch.cluster or ())
 
 
 def extended(
@@ -66,14 +86,10 @@ def extended(
     if any(n % size for n, size in zip(launch.grid, cluster, strict=True)):
         raise LaunchRefusedError(f"the grid {launch.grid} is not of whole clusters {cluster}.")
     handle = ctypes.c_void_p(function)
-    if np.prod(cluster) > _PORTABLE:
-        check(driver.cuFuncSetAttribute(handle, _NON_PORTABLE, 1))
+    _allow(driver, handle, launch, check)
     values = [np.frombuffer(_bytes(arg), np.uint8) for arg in args]
     places = (ctypes.c_void_p * len(values))(*(v.ctypes.data for v in values))
-    found = _attributes(launch)
-    attributes = (_Attribute * len(found))(*found)
-    geometry = (*launch.grid, *launch.block, launch.shared_bytes)
-    config = _Config(*geometry, None, attributes, len(found))
+    config = _config(launch)
 
     def enqueue() -> None:
         config.stream = stream()

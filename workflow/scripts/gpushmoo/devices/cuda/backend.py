@@ -55,7 +55,7 @@ from ..machine_code.cubins import (
 from ..machine_code.sass import EntryCode, failed_check
 from ..streams import FedInTurn
 from ..witnesses import ProofResult, Witnesses, deviation
-from .attributes import extended
+from .attributes import blocks_in_clusters, extended
 from .buffers import SOURCE, CudaBuffers, CudaImage, format_refusal
 from .runtime import (
     Translate,
@@ -105,16 +105,25 @@ class CudaProgram:
         held = np.ascontiguousarray(array)
         self._module.get_global(name).copy_from_host(held.ctypes.data, held.nbytes)
 
-    def resident_blocks(self, entry: str, threads: int, shared_bytes: int) -> int:
-        """The driver's occupancy: blocks of `threads` threads per multiprocessor."""
-        function, driver = self.function(entry), self._cupy.cuda.driver
+    def resident_blocks(self, launch: Launch) -> int:
+        """The driver's occupancy; of clusters the mean of all multiprocessors."""
+        function, driver = self.function(launch.entry), self._cupy.cuda.driver
+        pointer, shared_bytes = function.kernel.ptr, launch.shared_bytes
         held = driver.occupancyMaxActiveBlocksPerMultiprocessor
         try:
             if shared_bytes > function.max_dynamic_shared_size_bytes:
                 function.max_dynamic_shared_size_bytes = shared_bytes
-            return max(1, int(held(function.kernel.ptr, threads, shared_bytes)))
+            if launch.cluster is None:
+                return max(1, int(held(pointer, launch.threads, shared_bytes)))
+            blocks = blocks_in_clusters(_driver(), pointer, launch, self.check)
+            return max(1, blocks // int(self._cupy.cuda.Device().attributes["MultiProcessorCount"]))
         except driver.CUDADriverError:
             return 1  # which is refused when it is launched
+
+    def check(self, code: int) -> None:
+        """Raise CuPy's error for a code of the driver."""
+        if code:
+            raise self._cupy.cuda.driver.CUDADriverError(code)
 
     def registers(self, entry: str) -> int | None:
         """Registers that the kernel `entry` takes for each thread."""
@@ -246,21 +255,15 @@ class CudaDevice(CudaBuffers):
         args = tuple(_argument(a, buffers) for a in passed(launch))
         shared_bytes = launch.shared_bytes
         if launch.has_attributes:
-            return self._extended(function, launch, args)
+            return self._extended(program, launch, args)
         return lambda: function(launch.grid, launch.block, args, shared_mem=shared_bytes)
 
-    def _extended(self, function: Any, launch: Launch, args: Sequence[Any]) -> Enqueue:
-        cuda = self.cupy.cuda
-
-        def check(code: int) -> None:
-            if code:
-                raise cuda.driver.CUDADriverError(code)
-
+    def _extended(self, program: CudaProgram, launch: Launch, args: Sequence[Any]) -> Enqueue:
         def stream() -> int:
-            return int(cuda.get_current_stream().ptr)
+            return int(self.cupy.cuda.get_current_stream().ptr)
 
         with self.translated():
-            pointer = function.kernel.ptr
+            pointer, check = program.function(launch.entry).kernel.ptr, program.check
             return extended(_driver(), pointer, launch, args, stream, check)
 
     def _checked(self, program: CudaProgram, launch: Launch) -> Any:

@@ -82,7 +82,7 @@ class OpenCLProgram:
                 raise missing_entry("kernel.cl", entry, filter(None, there), self.log) from err
         return self._kernels[entry]
 
-    def resident_blocks(self, entry: str, threads: int, shared_bytes: int) -> int:
+    def resident_blocks(self, launch: Launch) -> int:
         """1: OpenCL does not tell the occupancy; a CPU runs one group per core at a time."""
         return 1
 

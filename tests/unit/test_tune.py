@@ -326,3 +326,16 @@ def test_what_nobody_compares_may_change_and_the_callers_own_check_counts(
     assert said[0] is None
     assert (said[1] is not None) == is_compared
     assert "changed its input 'x'" in str(said[2])
+
+
+def test_an_axis_that_is_named_twice_has_the_values_of_both(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "parts.cl"
+    file.write_text(f"#define T float\n{PARTS}")
+    words = f"tune {file} parts --size {N} --axes KIND=0 block_x=32 --axes block_x=64 --json"
+    given = ["--arguments", "y=empty(n, float32)", "x=random(n, dtype=float32)", "n=int32(n)"]
+    assert main([*words.split(), *given]) == 0
+    assert '"ok": 2' in capsys.readouterr().out
+    assert main([*words.split(), *given, "--repeats", "0"]) == 2
+    assert "'repeats' is 0; it must be at least 1" in capsys.readouterr().err

@@ -133,10 +133,10 @@ def measured(
     It is called with the checked arguments, a folder for this sweep alone and its log.
     """
     budget = asked["budget"]
-    most = asked["repeats"] or (1 if budget is None else MOST_REPEATS)
+    by_default = {"repeats": 1 if budget is None else MOST_REPEATS}
     began = time.monotonic()
     WORKERS.prepare()
-    values = checked({**asked, "repeats": most})
+    values = checked(by_default | {name: v for name, v in asked.items() if v is not None})
     place = TemporaryDirectory(prefix=f"{library}-", ignore_cleanup_errors=True)
     work = Path(place.name)
     with logged(work / LOG) as log_file:

@@ -76,7 +76,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     given = vars(parsed) | ({"options": options} if options else {})
     pairs = ("axes", "measure", "arguments", "expect")
-    given |= {name: dict(given[name]) for name in pairs if name in given}
+    for name in pairs:
+        named: dict[str, Any] = {}
+        for key, value in given.get(name, ()):
+            # An axis that is named twice has the values of both.
+            named[key] = named[key] + value if name == "axes" and key in named else value
+        given |= {name: named} if name in given else {}
     command = given.pop("command")
     try:
         status: int = command(**given)

@@ -11,6 +11,7 @@ Hardware counters agree with that (docs/model.md).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from hashlib import blake2b
@@ -146,7 +147,7 @@ class BlockTraffic:
 
 # What was counted, by a hash of the elements and what else it depends on: sizes and kernels that
 # map threads alike have the same.
-Counted = dict[tuple[int, int, Layout, int, bytes], Asked]
+Counted = dict[tuple[Any, ...], Asked]
 
 
 def block_traffic(workload: Workload, cell: Cell, counted: Counted) -> BlockTraffic | None:
@@ -170,12 +171,38 @@ def block_traffic(workload: Workload, cell: Cell, counted: Counted) -> BlockTraf
         images[kind] = any(t.image for block in mine for t in block)
         layout = TILED if images[kind] else ROWS
         piece = access_bytes(itemsize)
-        content = blake2b(b"".join(t.elements.tobytes() for block in mine for t in block))
-        key = (itemsize, piece, layout, len(mine), content.digest())
+        elements, times = _different(mine, itemsize, layout)
+        key = (itemsize, piece, layout, elements.shape, times, blake2b(elements).digest())
         if key not in counted:
-            counted[key] = _asked(mine, itemsize, piece, layout)
+            counted[key] = _asked(elements, times, itemsize, piece, layout)
         sides[kind] = counted[key]
     return BlockTraffic(sides["load"], sides["store"], images["load"], images["store"])
+
+
+# A row stands above the column, and above it a number that tells elements or sectors apart.
+_ROW, _GROUP = 1 << 22, 1 << 42
+
+
+def _different(
+    blocks: Sequence[Sequence[Touched]], itemsize: int, layout: Layout
+) -> tuple[Ints, tuple[int, ...]]:
+    """What the accesses of blocks take, shape (blocks, accesses, threads), and how often.
+
+    Blocks that differ by whole lines ask for as much, so there is one of their kind.
+    """
+    if not blocks[0]:
+        return np.zeros((len(blocks), 0, 0), np.int64), (1,) * len(blocks)
+    taken = np.array([[t.elements for t in block] for block in blocks])
+    period = math.lcm(layout.line[0], itemsize) // itemsize, layout.line[1]
+    places = _keys(0, taken[..., 0], taken[..., 1])
+    corners = [taken[..., i].min(axis=(1, 2)) // n * n for i, n in enumerate(period)]
+    places -= _keys(0, *corners)[:, None, None]
+    times: dict[int, int] = {}
+    for place, elements in enumerate(places):
+        like = (n for n in times if np.array_equal(places[n], elements))
+        first = next(like, place)
+        times[first] = times.get(first, 0) + 1
+    return places[list(times)], tuple(times.values())
 
 
 def access_bytes(itemsize: int) -> int:
@@ -183,46 +210,59 @@ def access_bytes(itemsize: int) -> int:
     return min(itemsize & -itemsize, WIDEST)
 
 
-def _asked(blocks: Sequence[Sequence[Touched]], itemsize: int, piece: int, layout: Layout) -> Asked:
-    if not blocks[0]:
+def _asked(
+    elements: Ints, times: Sequence[int], itemsize: int, piece: int, layout: Layout
+) -> Asked:
+    """The mean over blocks, each of which stands for so many `times` of its kind."""
+    blocks, accesses, threads = elements.shape
+    if not accesses:
         return Asked()
-    threads = len(blocks[0][0].elements)
+    (wide, high), (long, tall) = layout
     warps = -(-threads // WARP)
-    group = np.arange(len(blocks))[:, None] * warps + np.arange(threads) // WARP
-    lines, sectors, elements = [], [], []
-    for taken in zip(*blocks, strict=True):
-        texels = np.stack([t.elements for t in taken])
-        row, first = texels[..., 1], texels[..., 0] * itemsize
-        elements.append(_keys(group // warps, texels[..., 0], row))
-        for offset in range(0, itemsize, piece):
-            x = first + offset
-            lines.append(_keys(group, x // layout.line[0], row // layout.line[1]))
-            sectors.append(_keys(group, x // layout.sector[0], row // layout.sector[1]))
+    block = np.arange(blocks)[:, None, None] * warps
+    warp = block + np.arange(threads) // WARP
+    access = np.arange(accesses)[:, None] * blocks * warps
+    kinds = np.repeat(times, warps)
+    count = sum(times)
+
+    def mean(keys: Ints) -> float:
+        return float(kinds[keys // _GROUP % len(kinds)].sum() / count)
+
+    row, first = elements // _ROW, elements % _ROW * itemsize
+    lines, sectors = 0.0, []
+    for offset in range(0, itemsize, piece):
+        x = first + offset
+        lines += mean(_distinct(_keys(warp + access, x // long, row // tall)))
+        sectors.append(_keys(warp, x // wide, row // high).ravel())
     whole, used = np.unique(np.concatenate(sectors), return_counts=True)
+    warp_of, row, x = whole // _GROUP, whole % _GROUP // _ROW * high, whole % _ROW * wide
     used_bytes = used * piece
-    size = layout.sector[0] * layout.sector[1]
-    count = len(blocks)
+    part = used_bytes < wide * high
     return Asked(
-        lines=sum(map(_distinct, lines)) / count,
-        first_lines=_distinct(np.concatenate(lines)) / count,
-        part_bytes=float(used_bytes[used_bytes < size].sum()) / count,
-        warp_sectors=len(whole) / count,
-        block_sectors=_distinct(whole // _GROUP // warps * _GROUP + whole % _GROUP) / count,
-        bytes=float(threads * itemsize * len(blocks[0])),
-        distinct_bytes=_distinct(np.concatenate(elements)) * itemsize / count,
+        lines=lines,
+        first_lines=mean(_distinct(_keys(warp_of, x // long, row // tall))),
+        part_bytes=float((kinds[warp_of] * used_bytes)[part].sum() / count),
+        warp_sectors=mean(whole),
+        block_sectors=mean(_distinct(_keys(warp_of // warps * warps, x, row))),
+        bytes=float(threads * itemsize * accesses),
+        distinct_bytes=mean(_distinct(elements + block * _GROUP)) * itemsize,
     )
 
 
-# A group's number stands above the row, this above the column.
-_GROUP, _ROW = 1 << 42, 1 << 22
+def _keys(group: Ints | int, column: Ints, row: Ints) -> Ints:
+    return np.asarray(group * _GROUP + row * _ROW + column)
 
 
-def _keys(group: Ints, column: Ints, row: Ints) -> Ints:
-    return np.asarray(group * _GROUP + row * _ROW + column).ravel()
+def _distinct(keys: Ints) -> Ints:
+    """Each of them once; neighbours are often alike, and sorting is what takes long."""
+    keys = keys.ravel()
+    kept = np.sort(keys[_begins(keys)])
+    return kept[_begins(kept)]
 
 
-def _distinct(keys: Ints) -> int:
-    return 1 + int(np.count_nonzero(np.diff(np.sort(keys))))
+def _begins(keys: Ints) -> npt.NDArray[np.bool_]:
+    """Where a key differs from the one before."""
+    return np.concatenate(([True], keys[1:] != keys[:-1]))
 
 
 # From cells to columns

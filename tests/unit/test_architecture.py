@@ -21,10 +21,10 @@ MOST_LINES = 600
 # Lines of Python and Snakemake code, a little above what there is. Where one is reached, ask first
 # what can go; a ceiling rises by a decision, with its reason in the commit.
 MOST_LINES_BELOW = {
-    "workflow/": 33_690,
+    "workflow/": 33_875,
     "reports/chapters/": 9_990,
     "kernels/": 2_800,
-    "tests/": 30_500,
+    "tests/": 30_560,
     "experiments/": 5_125,
     "docs/": 1_930,
 }

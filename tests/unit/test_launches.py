@@ -21,6 +21,7 @@ from gpushmoo.core.space import Cell, Problem
 from gpushmoo.model import launches
 from gpushmoo.model.launches import (
     COLUMNS,
+    POSITIONS,
     Asked,
     BlockTraffic,
     Describer,
@@ -159,15 +160,22 @@ def one_by_one(elements: Sequence[npt.NDArray[np.int64]], itemsize: int) -> tupl
     return len(lines), len(first), len(sectors), len(of_block)
 
 
-@given(st.integers(1, 40), st.integers(1, 8), st.sampled_from(["float", "double", "float3"]))
-def test_a_block_is_counted_as_one_by_one(x: int, y: int, dtype: str) -> None:
-    """Of an array that is one block wide, so that eight blocks begin at its left edge."""
-    itemsize = DTYPES[dtype].itemsize
-    cell = cell_of("copy2d_coalesced", "element", dtype, Problem(64 * y, x), block_x=x, block_y=y)
+@given(
+    st.integers(1, 40),
+    st.integers(1, 8),
+    st.sampled_from(["float", "double", "float3"]),
+    st.sampled_from([1, 10]),
+)
+def test_blocks_are_counted_as_one_by_one(x: int, y: int, dtype: str, blocks: int) -> None:
+    """Of an array that is one block wide all begin at its left edge, of another where they may."""
+    problem = Problem(10 * y, blocks * x)
+    cell = cell_of("copy2d_coalesced", "element", dtype, problem, block_x=x, block_y=y)
     load = traffic(cell).load
-    expected = one_by_one([tile_elements((x, y), (0, 0))], itemsize)
+    places = [(i % max(1, blocks - 1), j) for i, j in POSITIONS]
+    itemsize = DTYPES[dtype].itemsize
+    counted = [one_by_one([tile_elements((x, y), place)], itemsize) for place in places]
     found = load.lines, load.first_lines, load.warp_sectors, load.block_sectors
-    assert found == expected
+    assert found == tuple(np.mean(counted, axis=0))
 
 
 # Launches

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +25,7 @@ from gpushmoo.workloads.loader import load_kernel
 
 COPY = ROOT / "kernels/copy2d_coalesced"
 BLOCK = {"block_x": 32, "block_y": 8}
+HELD = {"to_resident": 2, "points": 4}
 
 
 @pytest.mark.parametrize("kernel", ["block_eq_partition/float", "tex2d_sum/float"])
@@ -97,11 +99,58 @@ def test_unfitted_kernels_have_the_wide_band_or_are_refused() -> None:
         ({"dtype": "float", "size": 64, "variant": "fast", **BLOCK}, "variant: 'fast' is none of"),
         ({"dtype": "float", "size": 64, "model": "nowhere.json", **BLOCK}, "no model/device.json"),
         ({"dtype": "float", "size": 64, "block_x": 64, "block_y": 64}, "No block of 4096 threads"),
+        ({"dtype": "float", "size": 64, "block_x": 64, "block_y": 0}, "such launch: .*ZeroDiv"),
+        ({"dtype": "float", "size": 64, "block_x": 8, "axes": {"block_y": HELD}}, "name numbers"),
     ],
 )
 def test_what_cannot_be_predicted_is_named(arguments: Mapping[str, Any], sentence: str) -> None:
     with pytest.raises(gpushmoo.ConfigError, match=sentence):
         gpushmoo.predict(COPY, **arguments)
+
+
+def single_calls(frame: pd.DataFrame, axes: list[str], kernel: str, **asked: Any) -> pd.DataFrame:
+    """The rows that calls of one launch each have, in the frame's order."""
+    at = [{name: int(row[name]) for name in axes} for row in frame.to_dict("records")]
+    rows = [gpushmoo.predict(ROOT / "kernels" / kernel, **asked, **params).row for params in at]
+    return pd.concat(rows, ignore_index=True)
+
+
+def test_a_frame_says_what_calls_of_one_launch_say(capsys: pytest.CaptureFixture[str]) -> None:
+    axes = {"block_x": {"from": 40, "to": 1000, "step": 96}, "block_y": [1, 2, 5, 64]}
+    asked = {"dtype": "float3", "size": (1000, 1001), "cache": "flushed"}
+    frame = gpushmoo.predict(COPY, **asked, axes=axes)
+    assert len(frame) == 11 * 4
+    works = frame[frame["message"].isna()]
+    assert 0 < len(works) < len(frame)
+    assert works["predicted_s"].is_monotonic_increasing
+    singles = single_calls(works, [*axes], COPY.name, **asked)
+    pd.testing.assert_frame_equal(works, singles, check_exact=True)
+    refused = frame[len(works) :]
+    assert refused["predicted_s"].isna().all()
+    assert set(refused["message"].str.slice(0, 12)) == {"No block of "}
+    words = f"predict {COPY} --dtype float3 --size 1000x1001 --cache flushed"
+    words += " --axes block_x=40:1000:96 block_y=1,2,5,64"
+    assert main([*words.split(), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["predicted_s"] for row in rows[: len(works)]] == works["predicted_s"].to_list()
+    assert main(words.split()) == 0
+    said = capsys.readouterr().out
+    best = works.iloc[0]
+    assert re.search(rf"(?m)^{best['block_x']} +{best['block_y']} +\d.* {best['limit']}$", said)
+    assert f"{len(refused)} cannot be, the first since: No block of" in said
+
+
+def test_of_several_versions_each_has_its_own_code() -> None:
+    axes = {"TILE": [16, 32], "ROWS": [1, 4], "PAD": [0, 1]}
+    asked = {"dtype": "double", "size": 2048, "variant": "tile"}
+    frame = gpushmoo.predict(ROOT / "kernels/transpose", **asked, axes=axes, block_x=32)
+    works = frame[frame["message"].isna()]
+    assert set(works["TILE"]) == {32}
+    singles = single_calls(works, [*axes, "block_x"], "transpose", **asked)
+    pd.testing.assert_frame_equal(works, singles, check_exact=True)
+    assert set(frame["message"].dropna()) == {
+        "There is no such launch: ROWS and block_x must divide TILE."
+    }
 
 
 def test_micro_benchmarks_replace_first_values() -> None:

@@ -5,13 +5,16 @@ Run as a program it prints the facts of the chosen device as a Python literal.""
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from .. import __name__ as library
 from ..core.backends import AUTO, BACKENDS
 from ..core.errors import NoDeviceError
 from ..core.paths import child_environment
@@ -28,6 +31,16 @@ class DeviceChoice:
     index: int
     runtime: str
     cache: Path
+
+
+def kept_for_calls() -> Path:
+    """Where device runtimes and compilers keep what they make, for later calls as well."""
+    kept = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / library
+    try:
+        kept.mkdir(parents=True, exist_ok=True)
+    except OSError:  # a home that may not be written
+        return Path(tempfile.mkdtemp(prefix=f"{library}-cache-"))
+    return kept
 
 
 def open_device(choice: DeviceChoice) -> Device:

@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -30,7 +29,7 @@ from ..core.paths import KERNELS
 from ..core.run_plan import FEWEST_OF_MANY, TELLING_REPEATS
 from ..core.space import Condition, Problem, shard_name
 from ..devices.base import DeviceInfo
-from ..devices.select import DeviceChoice, resolve
+from ..devices.select import DeviceChoice, kept_for_calls, resolve
 from ..measuring.events import Open
 from ..measuring.job import MeasuredShard, ShardTask, measure_shard
 from ..measuring.process import NotOpenedError, Workers
@@ -175,13 +174,7 @@ def device_of(
         return WORKERS.open(Open(tried, specs, log_file), _import_analysis)
 
     if asked not in _ANSWERED:
-        # Device runtimes keep there what they compile, for later sweeps as well.
-        kept = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / library
-        try:
-            kept.mkdir(parents=True, exist_ok=True)
-        except OSError:  # a home that may not be written
-            kept = Path(tempfile.mkdtemp(prefix=f"{library}-cache-"))
-        _ANSWERED[asked] = resolve(DeviceChoice(*asked, kept), opened)
+        _ANSWERED[asked] = resolve(DeviceChoice(*asked, kept_for_calls()), opened)
     return _ANSWERED[asked]
 
 

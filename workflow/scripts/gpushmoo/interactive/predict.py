@@ -1,31 +1,47 @@
-"""The time of one launch by the model of a device, with no device at hand."""
+"""The times of launches by the model of a device, with no device at hand."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from math import exp
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import pandas as pd
 
-from ..core.display import gbs, seconds
-from ..core.errors import LaunchRefusedError
-from ..core.space import CACHE_STATES, Cell, Problem
+from ..core.display import gbs, seconds, significant, size_words
+from ..core.errors import BuildError, LaunchRefusedError, UserError, WorkloadError
+from ..core.space import (
+    CACHE_STATES,
+    TYPICAL,
+    Cell,
+    Problem,
+    Version,
+    asks_the_device,
+    enumerate_cells,
+    expand_axis,
+    in_order,
+)
 from ..devices.machine_code.cubins import version_code
+from ..devices.machine_code.sass import EntryCode
+from ..devices.select import kept_for_calls
 from ..model.fit import Bands
 from ..model.form import LIMITS, Model
 from ..model.launches import MULTIPROCESSORS, Describer, DeviceFacts, Launches, resident_blocks
 from ..planning.config_schema import ConfigError
 from ..storage.wholefile import DamagedFileError, read_json
-from ..workloads.contract import Workload
-from .arguments import loaded
+from ..workloads.loader import KernelFolder
+from .arguments import checked, loaded
+from .tables import aligned
 
 # The model of a device that comes with the library.
 KNOWN = Path(__file__).with_name("known_devices") / "nvidia-h200.json"
 # As many launches are timed together as the pipeline would take for a short one.
 IN_A_SAMPLE = {"warm": 8, "flushed": 1}
+# The machine code of a version by its functions, or why there is none.
+Codes = Mapping[Version, Mapping[str, EntryCode] | BuildError]
 
 
 @dataclass(frozen=True)
@@ -35,7 +51,7 @@ class Prediction:
     `known_kernel` says whether cells of the kernel were in the fit; the band of others is wider.
     Where there is no band its ends are None. `gbs` counts bytes read plus written, GB = 10⁹ bytes;
     `limit` is the largest limit and `shares` all of them, as shares of it; `resident` are blocks of
-    a multiprocessor.
+    a multiprocessor. `row` is the frame of one row that several launches would have.
     """
 
     seconds: float
@@ -47,23 +63,24 @@ class Prediction:
     resident: int
     known_kernel: bool
     device: str
-    cell: Cell
+    row: pd.DataFrame = field(compare=False, repr=False)
 
-    def rows(self) -> pd.DataFrame:
-        """One row, with the columns of a run's ``model/device.parquet``."""
-        cell = self.cell
-        row = {
-            **{c: getattr(cell, c) for c in ("kernel", "dtype", "variant", "cache_state")},
-            **{c: getattr(cell.problem, c) for c in ("height", "width")},
-            **{c: getattr(self, c) for c in ("low_s", "high_s", "limit", "known_kernel")},
-            **{f"{name.lower()}_share": share for name, share in self.shares.items()},
-            "device_name": self.device,
-            "predicted_s": self.seconds,
-            "predicted_gbs": self.gbs,
-            "resident_blocks": self.resident,
-            **dict(cell.params),
-        }
-        return pd.DataFrame([row])
+    @classmethod
+    def of(cls, row: pd.DataFrame) -> Prediction:
+        """Of the only row of a frame."""
+        said = row.astype(object).where(row.notna(), None).iloc[0]
+        return cls(
+            seconds=said["predicted_s"],
+            low_s=said["low_s"],
+            high_s=said["high_s"],
+            gbs=said["predicted_gbs"],
+            limit=said["limit"],
+            shares={name: said[f"{name.lower()}_share"] for name in LIMITS},
+            resident=said["resident_blocks"],
+            known_kernel=said["known_kernel"],
+            device=said["device_name"],
+            row=row,
+        )
 
     def __str__(self) -> str:
         """The time with its band, and the limits."""
@@ -77,19 +94,48 @@ class Prediction:
         )
 
 
+@overload
 def predict(
     kernel: str | os.PathLike[str],
     *,
     dtype: str,
     size: int | tuple[int, int],
+    axes: Mapping[str, Any],
     variant: str | None = None,
     cache: str = CACHE_STATES[0],
     model: str | os.PathLike[str] | None = None,
     **params: int,
-) -> Prediction:
-    """The time of one launch of a kernel, by the model of a device, which need not be here.
+) -> pd.DataFrame: ...
 
-    The kernel is compiled, which needs NVRTC.
+
+@overload
+def predict(
+    kernel: str | os.PathLike[str],
+    *,
+    dtype: str,
+    size: int | tuple[int, int],
+    axes: None = None,
+    variant: str | None = None,
+    cache: str = CACHE_STATES[0],
+    model: str | os.PathLike[str] | None = None,
+    **params: int,
+) -> Prediction: ...
+
+
+def predict(
+    kernel: str | os.PathLike[str],
+    *,
+    dtype: str,
+    size: int | tuple[int, int],
+    axes: Mapping[str, Any] | None = None,
+    variant: str | None = None,
+    cache: str = CACHE_STATES[0],
+    model: str | os.PathLike[str] | None = None,
+    **params: int,
+) -> Prediction | pd.DataFrame:
+    """The time of a launch of a kernel, or of many, by the model of a device.
+
+    The device need not be here. The kernel is compiled, which needs NVRTC, each version once.
 
     Parameters
     ----------
@@ -99,60 +145,133 @@ def predict(
         Element type; variant, by default the kernel's first; ``warm`` or ``flushed``.
     size : int or (int, int)
         Of the problem, or its height and width.
+    axes : mapping
+        Launch parameters with several values each: ``{"block_x": [32, 64]}``, or, as in a
+        configuration, ``{"from": 4, "to": 64, "step": 4}``.
     model : path
         A run's ``model/device.json``; by default the model of an NVIDIA H200.
     **params : int
-        The kernel's launch parameters, all of them.
+        Launch parameters of one value. All of the kernel's are named, here or in `axes`.
 
     Returns
     -------
-    Prediction
-        With `seconds`, the band `low_s` to `high_s`, `gbs` and the `limit`.
+    Prediction or DataFrame
+        With `seconds`, the band `low_s` to `high_s`, `gbs` and the `limit`. With `axes`, a frame
+        with a row for each combination, the fastest first: `predicted_s`, `low_s`, `high_s`,
+        `predicted_gbs`, `limit` and its shares; `message` says why there is no such launch.
 
     Raises
     ------
     ConfigError, DeviceError
-        It cannot be predicted, which is a ValueError; there is no compiler or it refuses.
+        No launch can be predicted, which is a ValueError; there is no compiler or it refuses.
     """
-    fitted = _model(KNOWN if model is None else Path(model))
-    arch, folder = fitted["arch"], loaded(kernel)
-    workload = folder.workload
-    cell = _cell(workload, folder.name, dtype, variant, size, cache, params)
+    fitted, folder = _model(KNOWN if model is None else Path(model)), loaded(kernel)
+    specs = {**(axes or {}), **params}
+    cells = _cells(folder, dtype, variant, size, cache, specs)
+    found = _predicted(folder, fitted, cells)
+    return Prediction.of(found) if axes is None else found
+
+
+def fastest(found: pd.DataFrame, axes: Iterable[str], most: int) -> str:
+    """The first rows of a frame of `predict` as a table, with what they have in common above it."""
+    first = found.iloc[0]
+    size = size_words(first["height"], first["width"])
+    what = ", ".join([first["dtype"], first["variant"], size, first["cache_state"]])
+    top = found[found["predicted_s"].notna()].head(most)
+    shown = top[in_order(axes)].assign(
+        time=[*map(seconds, top["predicted_s"])],
+        **{"GB/s": [*map(significant, top["predicted_gbs"])], "limited by": top["limit"]},
+    )
+    if top["low_s"].notna().all():
+        ends = zip(top["low_s"], top["high_s"], strict=True)
+        shown.insert(
+            shown.columns.get_loc("GB/s"),
+            "90 % band",
+            [f"{seconds(a)} to {seconds(b)}" for a, b in ends],
+        )
+    lines = [f"{first['device_name']}, {what}: {len(found)} launches, the fastest of them:", ""]
+    lines.append(aligned(shown))
+    reasons = found["message"].dropna()
+    if len(reasons):
+        lines.append(f"\n{len(reasons)} cannot be, the first since: {reasons.iloc[0]}")
+    return "\n".join(lines)
+
+
+def _predicted(folder: KernelFolder, fitted: Mapping[str, Any], cells: list[Cell]) -> pd.DataFrame:
+    """A row for each cell, the fastest first. Raises the error of the first if all have one."""
+    workload, arch = folder.workload, fitted["arch"]
+    possible = [cell for cell in cells if workload.valid(cell) is None]
+    codes = _compiled(folder, dict.fromkeys(map(workload.version, possible)), cells[0].dtype, arch)
+    paths = {
+        (folder.name, cells[0].dtype, version.name, entry): code.path
+        for version, codes_of in codes.items()
+        if not isinstance(codes_of, BuildError)
+        for entry, code in codes_of.items()
+        if code.path
+    }
+    describer = Describer({folder.name: workload}, paths, DeviceFacts(**fitted["facts"]))
+    asked = [_asked(cell, codes, describer, arch) for cell in cells]
+    described = {i: one for i, one in enumerate(asked) if not isinstance(one, UserError)}
+    if not described:
+        raise next(one for one in asked if isinstance(one, UserError))
+    launches = pd.DataFrame(described.values(), index=pd.Index(described))
+    bands = Bands(fitted["bands"]["of_kernel"], fitted["bands"]["of_others"])
+    half = bands.half_width(folder.name)
+    device = Model({name: p["value"] for name, p in fitted["parameters"].items()})
+    said = device.said(Launches.of(launches), float("nan") if half is None else half)
+    rows = pd.DataFrame(
+        {
+            "device_name": fitted["device"],
+            **{c: getattr(cell, c) for c in ("kernel", "dtype", "variant", "cache_state")},
+            **{c: getattr(cell.problem, c) for c in ("height", "width")},
+            **dict(cell.params),
+        }
+        for cell in cells
+    )
+    rows = rows.join(pd.DataFrame(said, index=launches.index))
+    rows["resident_blocks"] = launches["resident"].astype("Int64")
+    rows["known_kernel"] = folder.name in bands.of_kernel
+    messages = [str(one) if isinstance(one, UserError) else None for one in asked]
+    rows["message"] = pd.Series(messages, dtype=object)
+    return rows.sort_values("predicted_s", kind="stable", ignore_index=True)
+
+
+def _compiled(folder: KernelFolder, versions: Iterable[Version], dtype: str, arch: str) -> Codes:
+    cache = kept_for_calls()
+
+    def compiled(version: Version) -> Mapping[str, EntryCode] | BuildError:
+        try:
+            return version_code(folder, dtype, version, arch, cache)
+        except BuildError as err:
+            return err
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(versions, pool.map(compiled, versions), strict=True))
+
+
+def _asked(
+    cell: Cell, codes: Codes, describer: Describer, arch: str
+) -> dict[str, float] | UserError:
+    """What the launch of `cell` asks for, or why that is not known."""
+    workload = describer.workloads[cell.kernel]
     try:
-        launch = workload.launch(cell)
-    except LaunchRefusedError as err:
-        raise ConfigError(f"There is no such launch: {err}") from err
-    version = workload.version(cell)
-    codes = version_code(folder, dtype, version, arch)
-    code = codes[launch.entry]
+        if (why := workload.valid(cell)) is not None:
+            return ConfigError(f"There is no such launch: {why}.")
+        launch, found = workload.launch(cell), codes[workload.version(cell)]
+    except (LaunchRefusedError, WorkloadError) as err:
+        return ConfigError(f"There is no such launch: {err}")
+    if isinstance(found, BuildError):
+        return found
+    if (code := found.get(launch.entry)) is None:
+        return ConfigError(f"{cell.kernel}: there is no function '{launch.entry}' in its source.")
     shared = code.shared_bytes + launch.shared_bytes
     resident = resident_blocks(arch, launch.threads, code.registers, shared)
     if not resident:
-        raise ConfigError(f"No block of {launch.threads} threads fits a multiprocessor.")
-    paths = {(folder.name, dtype, version.name, n): c.path for n, c in codes.items() if c.path}
-    describer = Describer({folder.name: workload}, paths, DeviceFacts(**fitted["facts"]))
-    described = describer.launch(cell, resident, IN_A_SAMPLE[cache])
+        return ConfigError(f"No block of {launch.threads} threads fits a multiprocessor.")
+    described = describer.launch(cell, resident, IN_A_SAMPLE[cell.cache_state])
     if isinstance(described, str):
-        raise ConfigError(f"{folder.name}: {described}, so the model says nothing of it.")
-    launches = Launches.of(pd.DataFrame([described]))
-    device = Model({name: p["value"] for name, p in fitted["parameters"].items()})
-    predicted_s = float(device.seconds(launches)[0])
-    limits = {name: float(cycles[0]) for name, cycles in device.limits(launches).items()}
-    largest = max(LIMITS, key=lambda name: limits[name])
-    bands = Bands(fitted["bands"]["of_kernel"], fitted["bands"]["of_others"])
-    half = bands.half_width(folder.name)
-    return Prediction(
-        predicted_s,
-        None if half is None else predicted_s * exp(-half),
-        None if half is None else predicted_s * exp(half),
-        float(launches.bytes_read[0] + launches.bytes_written[0]) / predicted_s * 1e-9,
-        largest,
-        {name: cycles / limits[largest] for name, cycles in limits.items()},
-        resident,
-        folder.name in bands.of_kernel,
-        fitted["device"],
-        cell,
-    )
+        return ConfigError(f"{cell.kernel}: {described}, so the model says nothing of it.")
+    return described
 
 
 def _model(path: Path) -> dict[str, Any]:
@@ -172,16 +291,16 @@ def _model(path: Path) -> dict[str, Any]:
     return dict(fitted)
 
 
-def _cell(
-    workload: Workload,
-    kernel: str,
+def _cells(
+    folder: KernelFolder,
     dtype: str,
     variant: str | None,
     size: int | tuple[int, int],
     cache: str,
-    params: dict[str, int],
-) -> Cell:
-    """The cell that is meant. Raises ConfigError for one that cannot be."""
+    specs: Mapping[str, Any],
+) -> list[Cell]:
+    """The cells that are meant. Raises ConfigError where there are none."""
+    workload = folder.workload
     chosen = variant or (workload.default_variants or workload.variants)[0]
     for what, value, allowed in (
         ("dtype", dtype, workload.dtypes),
@@ -191,11 +310,13 @@ def _cell(
         if value not in allowed:
             raise ConfigError(f"{what}: '{value}' is none of {', '.join(allowed)}.")
     needed = {name for name, value in workload.axes.items() if value != 0}
-    if not needed <= set(params) <= set(workload.axes):
+    if not needed <= set(specs) <= set(workload.axes):
         names = ", ".join(sorted(workload.axes))
-        raise ConfigError(f"The launch parameters of {kernel} are {names}; name each of them once.")
+        raise ConfigError(f"The launch parameters of {folder.name} are {names}; name each once.")
+    values = {}
+    for name, spec in checked({"axes": specs})["axes"].items():
+        if asks_the_device(spec):
+            raise ConfigError(f"axes.{name}: what is resident is not known here; name numbers.")
+        values[name] = expand_axis(spec, TYPICAL)
     problem = Problem(*size) if isinstance(size, tuple) else workload.problem(size)
-    cell = Cell(kernel, dtype, chosen, problem, tuple(sorted(params.items())), cache)
-    if (why := workload.valid(cell)) is not None:
-        raise ConfigError(f"There is no such launch: {why}.")
-    return cell
+    return enumerate_cells(folder.name, dtype, [chosen], [problem], values, [cache])

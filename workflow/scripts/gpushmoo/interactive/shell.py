@@ -382,16 +382,24 @@ def _export(**asked: Any) -> int:
 
 
 def _predict(
-    axes: Mapping[str, Sequence[Any]] | None = None, form: str | None = None, **asked: Any
+    axes: Mapping[str, Sequence[Any]] | None = None,
+    cache: Sequence[str] = (),
+    form: str | None = None,
+    **asked: Any,
 ) -> int:
-    from .predict import predict
+    from .predict import fastest, predict
 
-    several = {**(axes or {}), **{name: asked[name] for name in ("cache",) if name in asked}}
-    for name, values in several.items():
-        if len(values) != 1 or isinstance(values[0], Mapping):
-            raise ConfigError(f"{name} needs one value; a prediction is of one launch.")
-    found = predict(**asked | {name: value for name, [value] in several.items()})
-    print_table("predict", form, found.rows(), lambda: str(found))
+    if cache:
+        if len(cache) > 1:
+            raise ConfigError("cache needs one value.")
+        asked["cache"] = cache[0]
+    values = axes or {}
+    if all(len(v) == 1 and isinstance(v[0], int) for v in values.values()):
+        one = predict(**asked, **{name: value for name, [value] in values.items()})
+        print_table("predict", form, one.row, lambda: str(one))
+    else:
+        found = predict(**asked, axes=values)
+        print_table("predict", form, found, lambda: fastest(found, values, _MOST_ROWS))
     return 0
 
 

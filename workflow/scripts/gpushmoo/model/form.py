@@ -21,9 +21,10 @@ cells in view and do not belong to the parameters; docs/model.md says what that 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from .launches import WIDEST, DeviceFacts, Floats, Launches
 
@@ -176,6 +177,20 @@ class Model:
     def limits(self, x: Launches) -> dict[str, Floats]:
         """Cycles of each of LIMITS alone, over the whole launch."""
         return self._total(x)[1]
+
+    def said(self, x: Launches, half_width: Floats | float) -> dict[str, npt.NDArray[Any]]:
+        """Columns of what the model says, between bands of that half-width in the logarithm."""
+        cycles, limits = self._total(x)
+        seconds, alone = cycles / x.clock_hz, np.stack([limits[name] for name in LIMITS])
+        shares = alone / alone.max(axis=0)
+        return {
+            "predicted_s": seconds,
+            "low_s": seconds * np.exp(-half_width),
+            "high_s": seconds * np.exp(half_width),
+            "predicted_gbs": (x.bytes_read + x.bytes_written) * 1e-9 / seconds,
+            "limit": np.array(LIMITS)[alone.argmax(axis=0)],
+            **{f"{name.lower()}_share": shares[i] for i, name in enumerate(LIMITS)},
+        }
 
     def _total(self, x: Launches) -> tuple[Floats, dict[str, Floats]]:
         p = self.values

@@ -172,7 +172,8 @@ def block_traffic(workload: Workload, cell: Cell, counted: Counted) -> BlockTraf
         layout = TILED if images[kind] else ROWS
         piece = access_bytes(itemsize)
         elements, times = _different(mine, itemsize, layout)
-        key = (itemsize, piece, layout, elements.shape, times, blake2b(elements).digest())
+        content = blake2b(elements.tobytes()).digest()
+        key = (itemsize, piece, layout, elements.shape, times, content)
         if key not in counted:
             counted[key] = _asked(elements, times, itemsize, piece, layout)
         sides[kind] = counted[key]
@@ -465,11 +466,15 @@ MULTIPROCESSORS: Mapping[str, Multiprocessor] = {
 }
 REGISTERS, REGISTER_STEP = 65536, 256
 SHARED_STEP, SHARED_RESERVED = 128, 1024
+# Of a block, on all of them.
+MOST_THREADS = 1024
 
 
 def resident_blocks(arch: str, threads: int, registers: int, shared_bytes: int) -> int:
     """Blocks that fit a multiprocessor. Raises KeyError for one not in MULTIPROCESSORS."""
     unit = MULTIPROCESSORS[arch]
+    if threads > MOST_THREADS:
+        return 0
     warps = -(-threads // WARP)
     a_warp = -(-registers * WARP // REGISTER_STEP) * REGISTER_STEP
     # Each of the four parts of a multiprocessor has a quarter of the registers.

@@ -19,7 +19,7 @@ from ..storage.store import write_parquet
 from ..storage.wholefile import write_json
 from ..workloads.loader import load_kernel
 from .fit import Bands, Bools, DeviceFit, fit_device, measured_bands, training
-from .form import LIMITS, PARAMETERS
+from .form import PARAMETERS
 from .launches import Describer, Launches, code_paths, device_facts
 from .limits import whys
 
@@ -98,10 +98,6 @@ def fit_cells(device: str, cells: pd.DataFrame, describer: Describer) -> tuple[J
 def _predicted(
     described: pd.DataFrame, chosen: Bools, fit: DeviceFit, bands: Bands
 ) -> pd.DataFrame:
-    launches = Launches.of(described)
-    seconds = fit.model.seconds(launches)
-    limits = np.stack([fit.model.limits(launches)[name] for name in LIMITS])
-    largest = limits.max(axis=0)
     half = described["kernel"].map(bands.half_width).astype(float).to_numpy()
     gb = (described["bytes_read"] + described["bytes_written"]).to_numpy(np.float64) * 1e-9
     measured = described["measured_s"].to_numpy(np.float64)
@@ -109,15 +105,9 @@ def _predicted(
         **{n: described[n] for n in (*GROUP, "cell_key")},
         "trained": chosen,
         "measured_s": measured,
-        "predicted_s": seconds,
-        "low_s": seconds * np.exp(-half),
-        "high_s": seconds * np.exp(half),
         "measured_gbs": gb / measured,
-        "predicted_gbs": gb / seconds,
-        "limit": np.array(LIMITS)[limits.argmax(axis=0)],
     }
-    shares = {f"{n.lower()}_share": limits[i] / largest for i, n in enumerate(LIMITS)}
-    return pd.DataFrame(columns | shares)
+    return pd.DataFrame(columns | fit.model.said(Launches.of(described), half))
 
 
 def _told(

@@ -235,11 +235,11 @@ def stored_cubin(code: bytes, cache: Path) -> Path:
 
 
 def version_code(
-    folder: KernelFolder, dtype: str, version: Version, arch: str
+    folder: KernelFolder, dtype: str, version: Version, arch: str, cache: Path
 ) -> dict[str, EntryCode]:
     """The contents of the machine code of each of the version's functions, for ``sm_90`` say."""
-    made = compile_cubin(version_unit(folder, dtype, version), arch)
-    return by_entry(parse(listing(made.code)), made.facts)
+    made = cached_cubin(version_unit(folder, dtype, version), arch, cache)
+    return by_entry(disassembled(made.code, cache), made.facts)
 
 
 def by_entry(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
-from fakes import FOLDER, FakeClock, FakeDevice, Fault, cell_tag
+from fakes import FOLDER, FakeClock, FakeDevice, Fault, built, cell_tag
 from gpushmoo.core.median import mean_interval
 from gpushmoo.core.paths import KERNELS
 from gpushmoo.core.schema import ENERGY_SCHEMA
@@ -21,7 +21,7 @@ from gpushmoo.devices.base import Device, Reading
 from gpushmoo.devices.cuda.runtime import open_sensor
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.storage.store import read_metadata, read_table
-from gpushmoo.studies import energy
+from gpushmoo.studies import cells, energy
 from gpushmoo.studies.cells import device_facts
 from gpushmoo.studies.energy import (
     CounterStep,
@@ -62,6 +62,19 @@ def chosen(*threads: int, **changes: Any) -> list[ChosenCell]:
     params = [(("chunks", 1), ("threads", n)) for n in threads]
     cells = [Cell("tiny", "float", "a", Problem(64, 8), p) for p in params]
     return [ChosenCell(replace(cell, **changes), f"{cell['threads']} threads") for cell in cells]
+
+
+@pytest.fixture(autouse=True)
+def _made_up_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device that no backend has is asked for its programs itself."""
+    real = cells.build_versions
+    monkeypatch.setattr(
+        cells,
+        "build_versions",
+        lambda device, *rest: (
+            built(device) if isinstance(device, FakeDevice) else real(device, *rest)
+        ),
+    )
 
 
 class PoweredDevice(FakeDevice):

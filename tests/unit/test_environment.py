@@ -27,6 +27,7 @@ LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
 CONDA_NAMES = {
     "duckdb": "python-duckdb",
     "matplotlib": "matplotlib-base",
+    "ml-dtypes": "ml_dtypes",
     "seaborn": "seaborn-base",
     "snakemake": "snakemake-minimal",
     "cupy-cuda12x": "cupy",

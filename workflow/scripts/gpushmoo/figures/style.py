@@ -30,6 +30,22 @@ DTYPE_COLOURS = {
     "unorm8": OKABE_ITO[5],
     "unorm8x4": OKABE_ITO[6],
 }
+# Darker ones for the types that seldom stand in one figure with these.
+_OTHERS = {
+    "int8": ("#5B2C6F", "<"),
+    "uint8": ("#117864", ">"),
+    "int16": ("#7E5109", "h"),
+    "uint16": ("#1B4F72", "H"),
+    "int32": ("#943126", "p"),
+    "uint32": ("#196F3D", "*"),
+    "int64": ("#424949", "d"),
+    "uint64": ("#9A7D0A", "8"),
+    "half": ("#6C3483", "1"),
+    "bfloat16": ("#0E6655", "2"),
+    "float8_e4m3": ("#784212", "3"),
+    "float8_e5m2": ("#283747", "4"),
+}
+DTYPE_COLOURS |= {dtype: colour for dtype, (colour, _) in _OTHERS.items()}
 DTYPE_MARKERS = {
     "float": "o",
     "double": "s",
@@ -38,6 +54,7 @@ DTYPE_MARKERS = {
     "float2": "v",
     "unorm8": "P",
     "unorm8x4": "X",
+    **{dtype: marker for dtype, (_, marker) in _OTHERS.items()},
 }
 
 # Width of the text on the page, in inches.

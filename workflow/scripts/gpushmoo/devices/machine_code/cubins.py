@@ -126,7 +126,11 @@ def _compiled(nvrtc: Any, unit: Unit, arch: str, cache: Path) -> CompiledCode:
     headers: Mapping[str, str] = {}
     if unit.includes():
         headers = STANDARD
-        folders = (*filter(None, [unit.folder]), *bundled(nvrtc, cache), *installed())
+        folders = (
+            *filter(None, [unit.folder]),
+            *bundled(nvrtc, cache),
+            *installed(nvrtc_version()),
+        )
         flags += [f"--include-path={folder}" for folder in folders]
     texts, names = ([item.encode() for item in column] for column in (headers.values(), headers))
     source, file = unit.text.encode(), f"{unit.name}/kernel.cu".encode()
@@ -209,7 +213,7 @@ def _read(size_of: Any, read: Any, program: Any) -> bytes:
 
 def cached_cubin(unit: Unit, arch: str, cache: Path) -> CompiledCode:
     """The machine code of `unit` out of `cache`; see `kept_code`. Raises as `compile_cubin`."""
-    included: tuple[str, ...] = tuple(versions()) if unit.includes() else ()
+    included: tuple[str, ...] = tuple(versions(nvrtc_version())) if unit.includes() else ()
     if unit.folder is not None:
         included += own_headers(unit.folder, ".cu")
     parts = (unit.text, *unit.options, *unit.expressions, *included, arch, nvrtc_version())

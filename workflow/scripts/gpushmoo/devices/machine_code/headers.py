@@ -13,12 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-# Below a folder of packages: CUDA's headers and CCCL's (libcu++, CUB, Thrust), by generation.
+# Below a folder of packages: CUDA's headers and CCCL's (libcu++, CUB, Thrust). Packages of CUDA 12
+# had a folder each.
+_OF_12 = ("cuda_runtime/include", "cuda_nvcc/include", "cuda_cccl/include")
 _BELOW = {
-    "nvidia": (
-        *("cu13/include", "cu13/include/cccl"),
-        *("cuda_runtime/include", "cuda_nvcc/include", "cuda_cccl/include"),
-    ),
+    "nvidia": ("cu{major}/include", "cu{major}/include/cccl"),
     "cupy": (
         *("_core/include/cupy/_cccl/libcudacxx", "_core/include/cupy/_cccl/cub"),
         *("_core/include/cupy/_cccl/thrust", "_core/include/cupy/_cuda/cuda-*"),
@@ -59,21 +58,24 @@ def bundled(nvrtc: Any, cache: Path) -> tuple[Path, ...]:
     return ()
 
 
-def installed() -> tuple[Path, ...]:
-    """CUDA's and CCCL's headers in packages and toolkits of this machine."""
+def installed(nvrtc: str) -> tuple[Path, ...]:
+    """CUDA's and CCCL's headers for an NVRTC of this version, in packages and toolkits."""
+    major = nvrtc.split(".")[0]
     roots = [Path(os.environ[name]) for name in ("CUDA_PATH", "CUDA_HOME") if os.environ.get(name)]
     found = []
     for package, below in _BELOW.items():
         spec = importlib.util.find_spec(package)
         places = (spec.submodule_search_locations if spec is not None else None) or ()
-        found += [f for place in places for name in below for f in sorted(Path(place).glob(name))]
+        names = [name.format(major=major) for name in below]
+        names += _OF_12 if (package, major) == ("nvidia", "12") else ()
+        found += [f for place in places for name in names for f in sorted(Path(place).glob(name))]
     for root in (*roots, Path("/usr/local/cuda")):
         found += [root / "include", root / "include/cccl"]
     return tuple(path for path in dict.fromkeys(found) if path.is_dir())
 
 
-def versions() -> Iterator[str]:
+def versions(nvrtc: str) -> Iterator[str]:
     """What decides about the content of CUDA's headers, beside NVRTC's version."""
-    for path in installed():
+    for path in installed(nvrtc):
         texts = (p.read_text("utf-8", "replace") for n in _TELLING if (p := path / n).is_file())
         yield " ".join([str(path), *(v for text in texts for v in _VERSION.findall(text)[:1])])

@@ -1,0 +1,1 @@
+"""Functions of other tuners, as their scripts call them; gpushmoo measures."""

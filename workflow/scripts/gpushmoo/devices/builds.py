@@ -197,7 +197,7 @@ _ERROR_LINE = re.compile(
 )
 
 # NVRTC's of a header that is nowhere.
-_NO_HEADER = re.compile(r"\((\d+)\): catastrophic error: .* open source file \"(.+?)\"")
+_NO_HEADER = re.compile(r"^(.*?)\((\d+)\): catastrophic error: .* open source file \"(.+?)\"", re.M)
 
 
 # Characters to keep of a compiler's message, half of them from its end.
@@ -211,10 +211,11 @@ def compile_error(source: str, log: str) -> BuildError:
         log = log[: _MOST_LOG // 2] + left_out + log[-_MOST_LOG // 2 :]
     found, absent = _ERROR_LINE.search(log), _NO_HEADER.search(log)
     if absent is not None:
-        line, name = absent.groups()
+        file, line, name = absent.groups()
+        old = "; for CUDA 12: the package nvidia-cuda-nvcc-cu12" if name.startswith("crt/") else ""
         return BuildError(
-            f"{source}:{line} includes '{name}', which is neither beside it nor among the headers "
-            "of CUDA here; the extra 'cuda13' (or 'cuda12' for an older driver) brings those",
+            f"{Path(file).name}:{line} includes '{name}', which is neither beside it nor among the "
+            f"headers of CUDA here; the extra 'cuda13' or 'cuda12' brings those{old}",
             log,
         )
     if found is not None:

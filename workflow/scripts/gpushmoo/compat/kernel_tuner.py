@@ -31,7 +31,7 @@ import numpy as np
 
 from .. import __name__ as library
 from ..core.backends import BACKENDS
-from ..core.schema import Status
+from ..core.schema import MOST_THREADS, Status
 from ..exporting.formats import INVALIDITY, VERSION, t4_metadata
 from ..interactive.tune import Tuned, tune
 from ..planning.config_schema import ConfigError
@@ -171,8 +171,6 @@ class _Kernel:
         """`names` are those of the parameters. Raises ConfigError."""
         source, lang = given["kernel_source"], given["lang"]
         sources = source if isinstance(source, list | tuple) else [source]
-        if len(sources) > 1:
-            raise ConfigError("kernel_source: one text, file or function; not several.")
         self.name, self.arguments, self.given = given["kernel_name"], given["arguments"], given
         self.source, self.size = sources[0], given["problem_size"]
         if lang is None:
@@ -183,6 +181,8 @@ class _Kernel:
         self.lang = _OTHER_NAMES.get(lang.upper(), lang.upper())
         if self.lang.lower() not in BACKENDS:
             raise ConfigError(f"lang: '{lang}' is not tuned here; it must be CUDA or OpenCL.")
+        if len(sources) > 1:
+            raise ConfigError("kernel_source: one text, file or function; not several.")
         self.is_cuda = self.lang == "CUDA"
         # The default names may be in capitals.
         other = [name for name in names if name.lower() in _BLOCK and name not in _BLOCK]
@@ -239,6 +239,7 @@ class _Kernel:
         options = [o for o in self.given["compiler_options"] or () if not _ARCHITECTURE.match(o)]
         asked |= {"options": [*options, f"-I{Path.cwd()}"], "unchecked": "not const"}
         asked |= {"constants": self.given["cmem_args"] if self.is_cuda else None}
+        asked |= {"thread_limit": MOST_THREADS}
         asked |= {"block": block, "grid": grid, "shared": shared, "progress": progress}
         # Launches find what others left.
         asked |= {"backend": self.lang.lower(), "device": self.given["device"], "resets": False}

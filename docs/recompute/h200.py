@@ -14,8 +14,9 @@ from dot_products.workloads import PUBLISHED as PRINTED_LOOP
 from gpushmoo.analysis.fastest import INSIDE, cache_ends, fastest, ratio
 from gpushmoo.analysis.peak import cell_peak_gbs, share_of_peak
 from gpushmoo.analysis.run_quality import steadiness
-from gpushmoo.core.display import bare_interval, joined, length, percent, significant
+from gpushmoo.core.display import joined, length, percent, significant
 from gpushmoo.core.median import MedianInterval
+from gpushmoo.core.merit import BANDWIDTH, interval
 from gpushmoo.core.schema import SAMPLE_COUNT
 from gpushmoo.storage.dataset import matching
 from gpushmoo.storage.store import read_table
@@ -84,10 +85,8 @@ def recorded(record: Record) -> dict[str, Any]:
 
 def peak(record: Record, claims: Claims) -> dict[str, Any]:
     """The fastest loads, stores and copies, and where the L2 cache ends."""
-    far = {
-        state: record.best("global_copy", dtype="float4", width=FAR, cache_state=state)
-        for state in ("warm", "flushed")
-    }
+    place = {"dtype": "float4", "width": FAR}
+    far = {s: record.best("global_copy", **place, cache_state=s) for s in ("warm", "flushed")}
     claims.hold(
         "The best copy is no slower than the runtime's own at 4 GiB.",
         all(c["bandwidth_high_gbs"] >= c["memcpy_gbs"] for c in far.values()),
@@ -125,10 +124,10 @@ def _peak_row(record: Record, words: str, state: str, inside: bool) -> list[str]
             if inside
             else (cells["width"] == FAR) & (cells["dtype"] == "float4")
         )
-        found.append(fastest(cells[chosen], ["kernel"]).iloc[0])
+        found.append(cells.loc[cells["bandwidth_gbs"].where(chosen).idxmax()])
     return [
         words,
-        *(bare_interval(c) for c in found),
+        *(interval(c, BANDWIDTH.unit) for c in found),
         "" if inside else significant(found[-1]["memcpy_gbs"]),
     ]
 
@@ -158,7 +157,7 @@ def tile(record: Record, documents: Record, claims: Claims) -> dict[str, Any]:
     )
     return {
         "rows": [
-            [words, *(bare_interval(cells[v, d]) for d in TYPES), ratio_words(gap[v])]
+            [words, *(interval(cells[v, d], BANDWIDTH.unit) for d in TYPES), ratio_words(gap[v])]
             for v, words in (("published", "as published"), ("distinct", "pointers distinct"))
         ],
         "gain": whole_percent(speed["distinct", "float"] / speed["published", "float"] - 1),
@@ -189,7 +188,7 @@ def cliff(record: Record, claims: Claims) -> dict[str, Any]:
     short = max(1 - speed[d, 2 * n] / (2 * speed[d, n]) for d in TYPES for n in (1, 2, 4))
     claims.hold("The doubling law holds up to 8 blocks.", short < 0.05, short)
     wanted = [capacity, capacity + 1, 2 * capacity, 2 * capacity + 1]
-    rows = [[str(n), *(bare_interval(by[d, n]) for d in TYPES)] for n in wanted]
+    rows = [[str(n), *(interval(by[d, n], BANDWIDTH.unit) for d in TYPES)] for n in wanted]
     loss = [
         f"{100 * (1 - r.value):.1f} % ({100 * (1 - r.high):.1f} to {100 * (1 - r.low):.1f})"
         for r in lost.values()
@@ -253,7 +252,7 @@ def shapes(record: Record, claims: Claims) -> dict[str, Any]:
 def _tied(tied: pd.DataFrame, named: int = 2) -> str:
     """``32 × 5 and 32 × 6: 3852 (3834 to 3871)``."""
     names = joined(shape(row) for _, row in tied.iterrows()) if len(tied) <= named else ""
-    return f"{names or f'{len(tied)} shapes'}: {bare_interval(tied.iloc[0])}"
+    return f"{names or f'{len(tied)} shapes'}: {interval(tied.iloc[0], BANDWIDTH.unit)}"
 
 
 def textures(record: Record, claims: Claims) -> dict[str, Any]:
@@ -273,7 +272,7 @@ def textures(record: Record, claims: Claims) -> dict[str, Any]:
         rows.append(
             [
                 f"{what}, {size}²",
-                bare_interval(top),
+                interval(top, BANDWIDTH.unit),
                 f"{whole_percent(share)} of {kind}",
                 f"{len(tied)} of {ends} threads",
                 f"{shape(slow)}, {percent(slow['bandwidth_gbs'] / top['bandwidth_gbs'])}",

@@ -7,7 +7,8 @@ from typing import Any
 
 import pandas as pd
 from gpushmoo.comparing.compare import DELTA
-from gpushmoo.core.display import bare_interval, percent, significant
+from gpushmoo.core.display import percent, significant
+from gpushmoo.core.merit import BANDWIDTH, interval
 from gpushmoo.storage.store import read_metadata
 
 from .record import REFERENCE, Record, read_json
@@ -164,7 +165,7 @@ def gallery(record: Record, claims: Claims) -> dict[str, Any]:
     return {
         "cells": whole(len(record.ok)),
         "fastest": [
-            [words, dtype, bare_interval(cell), _of_copy(cell), _launch(cell)]
+            [words, dtype, interval(cell, BANDWIDTH.unit), _of_copy(cell), _launch(cell)]
             for (words, dtype), cell in best.items()
         ],
         "tile_gain": span(gain("tile", "naive"), digits=3),

@@ -53,6 +53,8 @@ def cell(
         "bandwidth_gbs": gbs,
         **{f"bandwidth_{end}_gbs": gbs * by for end, by in ends.items()},
         "bytes_read": moved - columns["bytes_written"],
+        "work": None,
+        "work_unit": None,
         "vs_memcpy": 1.0,
         "working_set_over_cache": None,
     } | columns

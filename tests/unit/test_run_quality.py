@@ -195,8 +195,8 @@ def test_what_was_measured_once_says_so() -> None:
 
 
 def test_a_budget_says_what_it_bought_and_whether_more_would_help() -> None:
-    bands = {"gbs": [100.0, 1.0], "low_gbs": [96.0, 0.1], "high_gbs": [104.0, 1.9]}
-    best = pd.DataFrame(bands).add_prefix("bandwidth_")
+    bands = {"s": [100.0, 1.0], "low_s": [96.0, 0.1], "high_s": [104.0, 1.9]}
+    best = pd.DataFrame(bands).add_prefix("median_")
     best = best.assign(is_fastest=True, kernel=["k", "fed"])
     jobs = [{"measuring": {"seconds": s, "budget": 10.0}} for s in (4.0, 12.0)]
     (said,) = budget_finding(jobs, best, ["fed"])

@@ -70,7 +70,11 @@ def begin(run: Path, *lines: Any, of: str = SHARD) -> Path:
 def known(x: int, y: int, status: str | None = "ok", gbs: float | None = 100.0) -> dict[str, Any]:
     which = {"key": f"{x}-{y}", "variant": "element", "height": 1024, "width": 1024}
     params = {"block_x": x, "block_y": y}
-    return which | {"cache_state": "warm", "params": params, "status": status, "gbs": gbs}
+    return (
+        which
+        | {"cache_state": "warm", "params": params, "status": status, "gbs": gbs}
+        | {"seconds": None if gbs is None else 1e-3 / gbs}
+    )
 
 
 HEAD = {"label": "shard 1/2 copy2d_coalesced float", "cells": 24, "taken": 0, "begun_at": 1.0}

@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 from gpushmoo.analysis.best import tied_best
 from gpushmoo.analysis.peak import PeakRow, told_share
-from gpushmoo.core.display import bare_interval, interval, percent, significant
+from gpushmoo.core.display import percent, significant
+from gpushmoo.core.merit import BANDWIDTH, interval
 from gpushmoo.core.schema import Status
 from gpushmoo.report.chapter_pages import Measured, Page
 from gpushmoo.report.tables import Json, Namer
@@ -127,7 +128,7 @@ def grid_rows(
         shares = [speed[here["threads_per_block"] == threads].max() for threads in numbers]
         yield {
             "grid": "covers the image" if n == 0 else f"{n} wave{'s' * (n > 1)}",
-            "bandwidth": bare_interval(best.to_dict()),
+            "bandwidth": interval(best.to_dict(), BANDWIDTH.unit),
             "shapes": f"{len(tied)} of {len(here)}",
             "threads": _threads([*tied.index]),
             "named": [percent(s, 3) if pd.notna(s) else "—" for s in shares],
@@ -199,7 +200,7 @@ def _image_row(where: str, cells: pd.DataFrame, peak: Sequence[PeakRow]) -> Json
     worst = percent(cells["bandwidth_gbs"].min() / best["bandwidth_gbs"])
     return {
         "where": where,
-        "bandwidth": bare_interval(best),
+        "bandwidth": interval(best, BANDWIDTH.unit),
         "share": "—" if share is None else share.text,
         "threads": threads,
         "tied": count,

@@ -132,10 +132,13 @@ def best_table(
         candidates = int((group["status"] == Status.OK).sum())
         for place, (_, cell) in enumerate(tied.iterrows()):
             rows.append(
-                {name: cell[name] for name in BEST_COLUMNS if name in CORE_COLUMNS}
+                {
+                    name: None if pd.isna(cell[name]) else cell[name]
+                    for name in BEST_COLUMNS
+                    if name in CORE_COLUMNS
+                }
                 | {axis: int(cell[axis]) for axis in axes}
                 | {
-                    "vs_memcpy": None if pd.isna(cell["vs_memcpy"]) else cell["vs_memcpy"],
                     "share_of_peak": share_of_peak(rows_of, cell),
                     "slower_than_best": float(cell["median_s"] / fastest - 1.0),
                     "is_fastest": place == 0,
@@ -315,7 +318,7 @@ def _main(tops: pd.DataFrame) -> pd.Series:
     largest = tops[elements == elements.max()]
     state = next(s for s in CACHE_STATES if s in set(largest["cache_state"]))
     in_state = largest[largest["cache_state"] == state]
-    return in_state.loc[in_state["bandwidth_gbs"].idxmax()]
+    return in_state.loc[in_state["median_s"].idxmin()]
 
 
 def _advice(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..core.merit import Speeds, merit_of
 from ..core.schema import DERIVED, Status, is_axis
 from ..core.space import in_order
 from ..storage.dataset import of_one_kind
@@ -50,10 +51,10 @@ def bytes_touched(cells: pd.DataFrame) -> pd.Series:
 
 
 def fastest(cells: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """The ``ok`` cell of the highest bandwidth for each `names`, sorted, with BYTES_TOUCHED."""
+    """The ``ok`` cell of the smallest median for each `names`, sorted, with BYTES_TOUCHED."""
     ok = cells[cells["status"] == Status.OK]
     ok = ok.assign(**{BYTES_TOUCHED: bytes_touched(ok)})
-    ranked = ok.sort_values(["bandwidth_gbs", "cell_key"], ascending=[False, True])
+    ranked = ok.sort_values(["median_s", "cell_key"])
     return ranked.drop_duplicates(list(names)).sort_values(list(names), ignore_index=True)
 
 
@@ -104,7 +105,7 @@ def fall_interval(sizes: Sequence[int], bandwidths: Sequence[float]) -> tuple[in
 
 def cache_ends(cells: pd.DataFrame) -> list[CacheEnd]:
     """The end of the cache in each dtype's warm series of fastest cells, where it shows one."""
-    warm = of_one_kind(cells[cells["cache_state"] == "warm"])
+    warm = of_one_kind(cells[(cells["cache_state"] == "warm") & (bytes_touched(cells) > 0)])
     series = fastest(warm, ["dtype", BYTES_TOUCHED])
     ends = []
     for dtype, rows in series.groupby("dtype", sort=True):
@@ -116,7 +117,7 @@ def cache_ends(cells: pd.DataFrame) -> list[CacheEnd]:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of two bandwidths; `low` and `high` from the far ends of both 95 % intervals."""
+    """A ratio of two speeds; `low` and `high` from the far ends of both 95 % intervals."""
 
     value: float
     low: float
@@ -125,7 +126,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Step:
-    """What bandwidth is lost, as a share of it, from `blocks` to one block more."""
+    """What speed is lost, as a share of it, from `blocks` to one block more."""
 
     dtype: str
     blocks: int
@@ -135,12 +136,17 @@ class Step:
 
 
 def ratio(above: Mapping[str, Any], below: Mapping[str, Any]) -> Ratio:
-    """Bandwidth of one cell over that of another."""
-    return Ratio(
-        above["bandwidth_gbs"] / below["bandwidth_gbs"],
-        above["bandwidth_low_gbs"] / below["bandwidth_high_gbs"],
-        above["bandwidth_high_gbs"] / below["bandwidth_low_gbs"],
-    )
+    """Bandwidth, or rate, of one cell over that of another."""
+    merit = merit_of(below)
+    return _quotient(merit.of(above), merit.of(below))
+
+
+def _quotient(above: Speeds, below: Speeds) -> Ratio:
+    return Ratio(above.value / below.value, above.low / below.high, above.high / below.low)
+
+
+def _per_second(cell: Mapping[str, Any]) -> Speeds:
+    return Speeds(1 / cell["median_s"], 1 / cell["median_high_s"], 1 / cell["median_low_s"])
 
 
 def steps(cells: pd.DataFrame) -> list[Step]:
@@ -152,11 +158,10 @@ def steps(cells: pd.DataFrame) -> list[Step]:
     ok = cells[cells["status"] == Status.OK]
     for dtype, group in ok.groupby("dtype", sort=True, observed=True):
         # Of launches with as many blocks that differ in another axis, the fastest stands for them.
-        ranked = group.sort_values("bandwidth_gbs")
+        ranked = group.sort_values("median_s", ascending=False)
         by_blocks = {int(row["blocks"]): row for _, row in ranked.iterrows()}
-        pairs = [
-            (n, ratio(by_blocks[n + 1], by_blocks[n])) for n in by_blocks if n + 1 in by_blocks
-        ]
+        speeds = {n: _per_second(row) for n, row in by_blocks.items()}
+        pairs = [(n, _quotient(speeds[n + 1], speeds[n])) for n in speeds if n + 1 in speeds]
         if not pairs:
             continue
         blocks, kept = min(pairs, key=lambda pair: pair[1].value)

@@ -15,13 +15,13 @@ from ..core.schema import DERIVED
 from ..core.space import Condition
 from ..storage.dataset import read_cells
 from ..storage.wholefile import read_json, write_json
-from .fastest import BYTES_TOUCHED, axes_of, fastest, params_text
+from .fastest import BYTES_TOUCHED, axes_of, bytes_touched, fastest, params_text
 
 # The columns of a dataset that this module reads, besides the axes.
 COLUMNS = frozenset(
     {
         *("kernel", "dtype", "variant", "cell_key", "cache_state", "timing_mode", "device_name"),
-        "status",
+        *("status", "median_s"),
         *("bytes_read", "bytes_written", "working_set_over_cache"),
         *("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs"),
     }
@@ -83,7 +83,7 @@ def peak_rows(cells: pd.DataFrame, kinds: Mapping[str, str]) -> list[PeakRow]:
     by these: the best over dtype, variant and all launch parameters.
     """
     axes = {kernel: axes_of(cells[cells["kernel"] == kernel]) for kernel in kinds}
-    of_kinds = cells[cells["kernel"].isin(list(kinds))]
+    of_kinds = cells[cells["kernel"].isin(list(kinds)) & (bytes_touched(cells) > 0)]
     of_kinds = of_kinds.assign(**{_KIND: of_kinds["kernel"].map(dict(kinds))})
     best = fastest(of_kinds, ["device_name", "cache_state", "timing_mode", _KIND, BYTES_TOUCHED])
     return [_row(cell, axes[cell["kernel"]]) for cell in best.to_dict("records")]

@@ -16,7 +16,7 @@ import pyarrow as pa
 from ..analysis.best import tied_best
 from ..analysis.fastest import params_texts
 from ..analysis.statistics import ChangeEstimate, Spreads
-from ..core.display import number_of, significant
+from ..core.display import number_of, seconds, significant
 from ..core.errors import UserError
 from ..core.schema import GROUP, PARAMS, Flag, Group, Number, Small, Status, Table, Text, Whole
 from ..storage.store import read_table, write_parquet
@@ -71,8 +71,10 @@ class ChangedGroup(Group):
 
     best_a: Text  # launch parameters of A's fastest cell
     best_b: Text  # launch parameters of B's fastest cell
-    a_gbs: Number  # [GB/s] bandwidth of A's best, of several runs in the first
-    b_gbs: Number  # [GB/s] bandwidth of B's best, of several runs in the first
+    a_gbs: Number | None  # [GB/s] bandwidth of A's best, of several runs in the first
+    b_gbs: Number | None  # [GB/s] bandwidth of B's best, of several runs in the first
+    a_s: Number  # [s] median of A's best, of several runs in the first
+    b_s: Number  # [s] median of B's best, of several runs in the first
     change: Number | None
     change_low: Number | None
     change_high: Number | None
@@ -476,6 +478,8 @@ def _group_table(
         best_b=params_texts(best.second.set_index(KEY)).to_numpy(),
         a_gbs=best.first["bandwidth_gbs"].to_numpy(float),
         b_gbs=best.second["bandwidth_gbs"].to_numpy(float),
+        a_s=best.first["median_s"].to_numpy(float),
+        b_s=best.second["median_s"].to_numpy(float),
         verdict=verdicts(best, believed, delta),
         alarm=alarms(best, delta),
         winner_held=[w in b for w, b in zip(best.first["cell_key"], tied_b, strict=True)],
@@ -522,7 +526,7 @@ def changed_rows(groups: pd.DataFrame, mark: str = "") -> list[list[str]]:
     return [
         [
             group_words(row),
-            f"{significant(row['a_gbs'])} → {significant(row['b_gbs'])}",
+            _speeds(row),
             change(row),
             change(row, "beside_copy"),
             f"{mark}{row['verdict']}{mark}" if row["alarm"] else row["verdict"],
@@ -531,6 +535,13 @@ def changed_rows(groups: pd.DataFrame, mark: str = "") -> list[list[str]]:
         ]
         for row in groups.to_dict("records")
     ]
+
+
+def _speeds(row: Mapping[str, Any]) -> str:
+    """Both bests in GB/s, or their times."""
+    if pd.isna(row["a_gbs"]) or pd.isna(row["b_gbs"]):
+        return f"{seconds(row['a_s'])} → {seconds(row['b_s'])}"
+    return f"{significant(row['a_gbs'])} → {significant(row['b_gbs'])}"
 
 
 def _winner_words(row: Mapping[str, Any]) -> str:

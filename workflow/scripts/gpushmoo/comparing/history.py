@@ -42,7 +42,7 @@ _MOST_NAMED = 3
 CHANGE_HEADS = [
     "group",
     "from run on",
-    "best in GB/s: before → after",
+    "best: before → after",
     "change",
     "cause",
     "what differs",
@@ -76,6 +76,9 @@ HISTORY_FILE, CHANGE_POINTS_FILE = "history.parquet", "change_points.parquet"
 # What is looked at: columns of a history.
 BEST: str = "bandwidth_gbs"
 COPY: str = "memcpy_gbs"
+# In the place of a bandwidth where the kernel declares no bytes.
+LAUNCHES: str = "launches_per_s"
+BESTS = {BEST: "GB/s", LAUNCHES: "launches/s"}
 BESIDE: str = "vs_memcpy"
 
 
@@ -87,9 +90,12 @@ class HistoryRow(Group):
     measured_at: Time
     device_uuid: Text
     params: Text  # launch parameters, in one text
-    bandwidth_gbs: Number
-    bandwidth_low_gbs: Number
-    bandwidth_high_gbs: Number
+    bandwidth_gbs: Number | None
+    bandwidth_low_gbs: Number | None
+    bandwidth_high_gbs: Number | None
+    launches_per_s: Number  # [1/s] one over the median
+    launches_low_per_s: Number  # [1/s] lower end of its prediction interval for another run
+    launches_high_per_s: Number  # [1/s] upper end of its prediction interval for another run
     memcpy_gbs: Number | None
     vs_memcpy: Number | None
     candidates: Small
@@ -137,7 +143,7 @@ class History:
     @property
     def bests(self) -> pd.DataFrame:
         """The change points of groups' bests."""
-        return self.changes[self.changes["quantity"] == BEST]
+        return self.changes[self.changes["quantity"].isin([*BESTS])]
 
     @property
     def headline(self) -> str:
@@ -173,7 +179,7 @@ class History:
                 [
                     f"{group_words(row)}{kind}",
                     f"{row['run']} ({row['number']})",
-                    f"{significant(row['before'], 4)} → {significant(row['after'], 4)}",
+                    means(row),
                     percent(row["change"]),
                     row["cause"],
                     ("; ".join(differ[:_MOST_NAMED]) + more) or "nothing known",
@@ -236,6 +242,12 @@ class History:
         return out
 
 
+def means(change: Mapping[str, Any], digits: int = 4) -> str:
+    """``1021 → 998 GB/s``: the means before and after a change point of a best."""
+    before, after = (significant(change[when], digits) for when in ("before", "after"))
+    return f"{before} → {after} {BESTS[change['quantity']]}"
+
+
 def _listed(lines: Sequence[str]) -> str:
     return "\n".join(f"* {line}" for line in lines)
 
@@ -246,6 +258,13 @@ def _is_hidden(row: Mapping[str, Any], bests: pd.DataFrame) -> bool:
         return False
     near = bests[(bests["number"] - row["number"]).abs() <= NEAR]
     return not (near[list(GROUP)] == [row[name] for name in GROUP]).all(axis=1).any()
+
+
+def bests_of(group: pd.DataFrame) -> tuple[str, Sequence[str]]:
+    """The quantity that tells a group's bests, and its column and those of its interval."""
+    if group[BEST].notna().all():
+        return BEST, (BEST, "bandwidth_low_gbs", "bandwidth_high_gbs")
+    return LAUNCHES, (LAUNCHES, "launches_low_per_s", "launches_high_per_s")
 
 
 def read_history(folder: Path) -> History:
@@ -372,6 +391,9 @@ def _rows(number: int, run: RunCells) -> pd.DataFrame:
             "number": number,
             "run": run.name,
             PARAMS: params_texts(best),
+            LAUNCHES: 1 / best["median_s"],
+            "launches_low_per_s": 1 / best["median_high_s"],
+            "launches_high_per_s": 1 / best["median_low_s"],
             COPY: copy,
             BESIDE: best[BEST].to_numpy(np.float64) / copy,
             "candidates": candidates.reindex(best.index),
@@ -381,7 +403,9 @@ def _rows(number: int, run: RunCells) -> pd.DataFrame:
 
 def _series(group: pd.DataFrame) -> dict[str, list[float]]:
     """What is looked at for change points; the copy only where all runs have it."""
-    names = (BEST, COPY, BESIDE) if group[COPY].notna().all() else (BEST,)
+    best, _ = bests_of(group)
+    copied = best == BEST and group[COPY].notna().all()
+    names = (BEST, COPY, BESIDE) if copied else (best,)
     return {name: group[name].tolist() for name in names}
 
 
@@ -402,7 +426,7 @@ def _change_rows(
                 "before": point.before,
                 "after": point.after,
                 "change": point.after / point.before - 1.0,
-                "cause": _cause(point, found).value if quantity == BEST else None,
+                "cause": _cause(point, found).value if quantity in BESTS else None,
                 "differences": _differences(before, after, runs),
             }
             rows.append(row)

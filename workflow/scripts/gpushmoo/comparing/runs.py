@@ -51,6 +51,7 @@ _COLUMNS = (
     *("memcpy_gbs", "samples_s", "repeat_samples", "repeat_medians_s", "repeat_memcpy_gbs"),
     *("within_half_width", "device_uuid"),
     *("bandwidth_low_gbs", "bandwidth_high_gbs", "measured_at"),
+    *("median_low_s", "median_high_s"),
 )
 # Columns by which cells of two runs are matched: a key may be measured on several models.
 KEY = ["cell_key", "device_name"]

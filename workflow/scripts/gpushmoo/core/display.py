@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 
 def number_of(n: int, what: str) -> str:
@@ -23,21 +22,6 @@ def significant(value: float, digits: int = 3) -> str:
         return f"{value:g}"
     places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
     return f"{value:.{places}f}"
-
-
-def interval(cell: Mapping[str, Any]) -> str:
-    """Bandwidth of a row with its 95 % interval in GB/s."""
-    return f"{gbs(cell['bandwidth_gbs'])} {_bounds(cell)}"
-
-
-def bare_interval(cell: Mapping[str, Any]) -> str:
-    """The same without the unit, for a column that names it."""
-    return f"{significant(cell['bandwidth_gbs'])} {_bounds(cell)}"
-
-
-def _bounds(cell: Mapping[str, Any]) -> str:
-    low, high = cell["bandwidth_low_gbs"], cell["bandwidth_high_gbs"]
-    return f"({significant(low)} to {significant(high)})"
 
 
 def percent(share: float, digits: int = 2) -> str:

@@ -181,9 +181,14 @@ class BestCell(Table):
     """What is said of a best cell besides its group and its launch parameters."""
 
     threads_per_block: Small
-    bandwidth_gbs: Number
-    bandwidth_low_gbs: Number
-    bandwidth_high_gbs: Number
+    bandwidth_gbs: Number | None
+    bandwidth_low_gbs: Number | None
+    bandwidth_high_gbs: Number | None
+    median_s: Number
+    median_low_s: Number
+    median_high_s: Number
+    work: Number | None
+    work_unit: Text | None
     share_of_peak: Number | None  # bandwidth over the measured peak, above 1 where the cell is
     # faster; null where no peak was measured
     vs_memcpy: Number | None

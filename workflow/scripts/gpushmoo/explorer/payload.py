@@ -11,7 +11,7 @@ import gzip
 import json
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,8 @@ import pandas as pd
 from ..analysis.best import tied_best
 from ..analysis.fastest import axes_of, params_text
 from ..analysis.run_quality import dataset_provenance
-from ..comparing.history import BEST, COPY, History, read_history
+from ..comparing.history import BESTS, COPY, History, bests_of, read_history
+from ..core.merit import merit_of
 from ..core.schema import GROUP, PARAMS, Status
 from ..model.stage import DEVICE_MODEL_SCHEMA
 from ..storage.dataset import partitions, read_cells
@@ -205,6 +206,7 @@ def payload(source: Source, prefix: str = "a") -> Payload:
         made.blocks[blocks["figures"]] = _text(_figures(cells, axes).packed(len(cells)))
         made.blocks[blocks["samples"]] = _text(_samples(cells).packed(len(cells)))
         part = {**where, "axes": axes, "rows": len(cells), "groups": _groups(cells, axes), **blocks}
+        part["merit"] = asdict(merit_of(cells))
         made.index["parts"].append(part)
     made.index["cells"] = sum(part["rows"] for part in made.index["parts"])
     return made
@@ -217,14 +219,14 @@ def _text(data: bytes) -> str:
 def _groups(cells: pd.DataFrame, axes: Sequence[str]) -> list[dict[str, Any]]:
     """Where each group's rows begin and end, and its fastest cell."""
     found = []
-    needed = ["status", "cell_key", "bandwidth_gbs", *EXACT, *axes]
+    needed = ["status", "cell_key", *EXACT, *axes]
     for key, group in cells[[*GROUP, *needed]].groupby(list(GROUP[2:]), sort=True, observed=True):
         names = dict(zip(GROUP[2:], key, strict=True))
         tied = tied_best(group)
         best = None
         if not tied.empty:
             top = tied.iloc[0]
-            best = {"params": params_text(top, axes), "gbs": float(f"{top['bandwidth_gbs']:.4g}")}
+            best = {"params": params_text(top, axes)}
         found.append(
             {
                 **names,
@@ -254,6 +256,8 @@ def _figures(cells: pd.DataFrame, axes: Sequence[str]) -> Block:
         block.add_exact(name, cells[name].to_numpy("<f8", na_value=np.nan))
     for name in (*DECIMAL, MODEL):
         block.add_decimals(name, cells[name])
+    if cells["work"].notna().any():
+        block.add_exact("work", cells["work"].to_numpy("<f8", na_value=np.nan))
     for name in ("repeat_medians_s", "repeat_memcpy_gbs"):
         block.add_lengths(f"#{name}", cells[name])
         block.add_decimals(name, _flat(cells[name]))
@@ -350,11 +354,12 @@ def group_key(row: Mapping[str, Any]) -> str:
 
 
 def _line(rows: pd.DataFrame, changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A group's bests in the order of runs, GB/s, and its change points as shares."""
+    """A group's bests in the order of runs, and its change points as shares."""
     group = rows.sort_values("number")
-    columns = {"best": BEST, "copy": COPY}
-    columns |= {"low": "bandwidth_low_gbs", "high": "bandwidth_high_gbs"}
+    quantity, (best, low, high) = bests_of(group)
+    columns = {"best": best, "copy": COPY, "low": low, "high": high}
     return {
+        "unit": BESTS[quantity],
         "number": group["number"].tolist(),
         PARAMS: group[PARAMS].tolist(),
         **{name: [_rounded(value) for value in group[column]] for name, column in columns.items()},
@@ -362,13 +367,13 @@ def _line(rows: pd.DataFrame, changes: Sequence[Mapping[str, Any]]) -> dict[str,
             {
                 "number": row["number"],
                 "run": row["run"],
-                "of": {BEST: "best", COPY: "copy"}[row["quantity"]],
+                "of": "copy" if row["quantity"] == COPY else "best",
                 "change": _rounded(row["change"]),
                 "cause": row["cause"],
                 "differences": list(row["differences"]),
             }
             for row in changes
-            if row["quantity"] in (BEST, COPY)
+            if row["quantity"] in (quantity, COPY)
         ],
     }
 

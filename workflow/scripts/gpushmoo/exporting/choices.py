@@ -34,6 +34,7 @@ NUMBERS = (
     *("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs"),
     *("memcpy_gbs", "vs_memcpy", "working_set_over_cache"),
 )
+_FIGURES = [*NUMBERS, "work", "work_unit", "cell_key"]
 # One launch is chosen for each target, and for each condition besides the problem.
 TARGET = VERSION
 CONDITIONS = tuple(name for name in GROUP if name not in (*TARGET, "height", "width"))
@@ -58,7 +59,7 @@ class ExportGroup:
     @cached_property
     def ok(self) -> Mapping[Point, Mapping[str, Any]]:
         """The verified row of each launch, the fastest first and alone if devices repeat one."""
-        ok = self.cells.loc[self.cells["status"] == Status.OK, [*NUMBERS, "cell_key", *self.axes]]
+        ok = self.cells.loc[self.cells["status"] == Status.OK, _FIGURES + list(self.axes)]
         found: dict[Point, Mapping[str, Any]] = {}
         for row in ok.sort_values(["median_s", "cell_key"]).to_dict("records"):
             found.setdefault(point_of(row, self.axes), row)

@@ -23,7 +23,8 @@ from typing import Any
 
 import pandas as pd
 
-from ..core.display import bare_interval, percent
+from ..core.display import percent
+from ..core.merit import interval
 from ..core.schema import Status
 from .choices import CONDITIONS, NUMBERS, USUAL, Choice, ExportError, ExportGroup, Point, point_of
 
@@ -344,9 +345,12 @@ def _literal(value: int) -> str:
     return f"(-{-value}{suffix})" if value < 0 else f"{value}{suffix}"
 
 
+_ASCII = str.maketrans("×µ", "xu")
+
+
 def _block(lines: Sequence[str]) -> list[str]:
     """A comment in any C: names of devices and kernels may hold what would end or escape it."""
-    texts = [re.sub(r"[^ -~]|\\|\*/|/\*|\?\?", "?", line.replace("×", "x")) for line in lines]
+    texts = [re.sub(r"[^ -~]|\\|\*/|/\*|\?\?", "?", line.translate(_ASCII)) for line in lines]
     return [f"{'/*' if n == 0 else ' *'} {text}" for n, text in enumerate(texts)] + [" */"]
 
 
@@ -358,7 +362,7 @@ def _comment(choice: Choice) -> list[str]:
     row = main.ok.get(choice.point)
     if row is not None:
         lines.append(
-            f"At {main.problem}: {bare_interval(row)} GB/s; {len(main.tied)} of {len(main.ok)} "
+            f"At {main.problem}: {interval(row)}; {len(main.tied)} of {len(main.ok)} "
             "launches are statistically tied with the fastest."
         )
     for margin in choice.margins:

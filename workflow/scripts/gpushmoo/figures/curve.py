@@ -13,7 +13,8 @@ from matplotlib.lines import Line2D
 
 from ..analysis.fastest import bytes_touched
 from ..analysis.peak import PeakRow, cell_peak_gbs, told_share
-from ..core.display import gbs, joined, percent
+from ..core.display import joined, percent
+from ..core.merit import Merit, merit_of, speed_text
 from ..core.schema import DERIVED, Status
 from ..workloads.views import Curve, FigureData
 from .style import (
@@ -58,9 +59,10 @@ def draw(view: Curve, data: FigureData, svg: Path) -> None:
             hue_order=dtypes,
             palette=DTYPE_COLOURS,
         )
-    grid.map_dataframe(_series, x=x, predicted=predicted)
+    merit = merit_of(cells)
+    grid.map_dataframe(_series, x=x, merit=merit, predicted=predicted)
     grid.set_titles("{col_name}", size=8)
-    grid.set_axis_labels(f"{x} ({view.unit})", "GB/s, read + written")
+    grid.set_axis_labels(f"{x} ({view.unit})", merit.label)
     handles = dtype_handles(dtypes)
     if not predicted.empty:
         handles.append(Line2D([], [], c="black", label="model", **_MODEL))
@@ -77,7 +79,7 @@ def draw(view: Curve, data: FigureData, svg: Path) -> None:
     grid.figure.set_layout_engine("constrained")
     grid.figure.set_size_inches(PAGE_WIDTH, _HEIGHT * -(-len(variants) // _MOST_COLUMNS))
     grid.figure.legend(handles=handles, loc="outside lower center", ncols=7, fontsize=7.5)
-    title = f"{subject(cells, data.named)}: bandwidth over {x}"
+    title = f"{subject(cells, data.named)}: {merit.name} over {x}"
     save(grid.figure, svg, title, _caption(cells, predicted, x, dtypes, data.peak))
 
 
@@ -90,19 +92,25 @@ def _predicted(cells: pd.DataFrame, model: pd.DataFrame | None) -> pd.DataFrame:
     return cells.merge(model[[*names, *renamed]].rename(columns=renamed), on=names)
 
 
-def _series(data: pd.DataFrame, *, x: str, predicted: pd.DataFrame, color: str, label: str) -> None:
+def _series(
+    data: pd.DataFrame,
+    *,
+    x: str,
+    merit: Merit,
+    predicted: pd.DataFrame,
+    color: str,
+    label: str,
+) -> None:
     """Medians with intervals of one variant and of the dtype `label`, and the model's line."""
     ok = data[data["status"] == Status.OK].sort_values(x)
     if ok.empty:
         return
     ax = plt.gca()
-    ax.vlines(
-        ok[x], ok["bandwidth_low_gbs"], ok["bandwidth_high_gbs"], colors=color, lw=0.6, alpha=0.6
-    )
+    value, low, high = merit.of(ok)
+    ax.vlines(ok[x], low, high, colors=color, lw=0.6, alpha=0.6)
     sns.scatterplot(
-        ok,
-        x=x,
-        y="bandwidth_gbs",
+        x=ok[x],
+        y=value,
         marker=DTYPE_MARKERS[label],
         s=14,
         facecolor=color,
@@ -111,7 +119,7 @@ def _series(data: pd.DataFrame, *, x: str, predicted: pd.DataFrame, color: str, 
         zorder=3,
         ax=ax,
     )
-    sns.lineplot(ok, x=x, y="bandwidth_gbs", color=color, lw=0.6, ax=ax)
+    sns.lineplot(x=ok[x], y=value, color=color, lw=0.6, ax=ax)
     mine = predicted[predicted["cell_key"].isin(ok["cell_key"])]
     if not mine.empty:
         sns.lineplot(mine, x=x, y=PREDICTED, color=color, ax=ax, **_MODEL)
@@ -131,10 +139,10 @@ def _caption(
         part = ok[ok["dtype"] == dtype]
         if part.empty:
             continue
-        best = part.loc[part["bandwidth_gbs"].idxmax()]
+        best = part.loc[part["median_s"].idxmin()]
         share = told_share(peak, best)
         of = "" if share is None else f", {share.words}"
-        peaks.append(f"{int(best[x])} ({dtype}: {gbs(best['bandwidth_gbs'])}{of})")
+        peaks.append(f"{int(best[x])} ({dtype}: {speed_text(best)}{of})")
     if not peaks:
         return "No valid cell."
     text = f"Fastest at {x} = {joined(peaks)}."

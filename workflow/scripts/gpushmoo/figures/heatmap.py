@@ -17,7 +17,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
 from ..analysis.best import DEFAULT_BLOCKS, cost_of, tied_best
-from ..core.display import gbs, percent, percent_range
+from ..core.display import percent, percent_range
+from ..core.merit import merit_of, share_of_best, speed_text
 from ..core.schema import FAULTS, LIMITS, Status
 from ..core.space import BLOCK_AXES
 from ..model.form import LIMITS as MODEL_LIMITS
@@ -59,7 +60,8 @@ def draw(view: HeatMap, data: FigureData, svg: Path) -> None:
     limits = _limits_of(panels, data.device)
     figure = plt.figure()
     draw_panels(figure, panels, view, limits)
-    title = f"{subject(data.cells, data.named)}: bandwidth over {over_words(view)}"
+    what = f"{merit_of(data.cells).name} over {over_words(view)}"
+    title = f"{subject(data.cells, data.named)}: {what}"
     save(figure, svg, title, _caption(panels, view, limits))
 
 
@@ -80,8 +82,8 @@ def fastest_variants(
         own = own if ranked.empty else ranked
         if own.empty:
             continue
-        speed = own["bandwidth_gbs"].where(own["status"] == Status.OK)
-        at = speed.idxmax() if speed.notna().any() else own["variant"].idxmin()
+        times = own["median_s"].where(own["status"] == Status.OK)
+        at = times.idxmin() if times.notna().any() else own["variant"].idxmin()
         variant = own.loc[at, "variant"]
         alone = own["variant"].nunique() == 1 and cells["variant"].nunique() == 1
         panels[str(dtype) if alone else f"{dtype}, {variant}"] = own[own["variant"] == variant]
@@ -146,10 +148,10 @@ def draw_panels(
 
 
 def _panel(ax: Axes, cells: pd.DataFrame, x: str, y: str) -> None:
-    """Bandwidth over `x` and `y` as a share of the best, with marks."""
+    """Speed over `x` and `y` as a share of the best, with marks."""
     xs, ys = (np.sort(cells[axis].unique()) for axis in (x, y))
     ok = cells[cells["status"] == Status.OK]
-    ok = ok.assign(share=ok["bandwidth_gbs"] / ok["bandwidth_gbs"].max())
+    ok = ok.assign(share=share_of_best(ok))
     left_out = cells[cells["status"] == Status.UNPROPOSED].assign(share=0.0)
     ax.set_facecolor(_LIMIT)
     ax.set(xlim=(0, len(xs)), ylim=(len(ys), 0))
@@ -179,14 +181,14 @@ def _panel(ax: Axes, cells: pd.DataFrame, x: str, y: str) -> None:
 
 
 def _title(title: str, cells: pd.DataFrame, view: HeatMap) -> str:
-    """A panel's title with the fastest launch, or any where all are tied, and its GB/s."""
+    """A panel's title with the fastest launch, or any where all are tied, and its speed."""
     lines = title.split(", ")
     tied, measured = tied_best(cells), int((cells["status"] == Status.OK).sum())
     if len(tied):
         best = tied.iloc[0]
         launch = f"{int(best[view.x])} × {int(best[view.y])}"
         use = f"any of the {measured}" if len(tied) == measured > 1 else launch
-        lines.append(f"{use}: {gbs(best['bandwidth_gbs'])}")
+        lines.append(f"{use}: {speed_text(best)}")
     return "\n".join(lines)
 
 
@@ -297,15 +299,17 @@ def _caption(panels: Panels, view: HeatMap, limits: pd.DataFrame | None) -> str:
         ok = cells[cells["status"] == Status.OK]
         if ok.empty:
             continue
-        share = ok["bandwidth_gbs"] / ok["bandwidth_gbs"].max()
+        share = share_of_best(ok)
         close.append(float((share >= 1 / (1 + CLOSE)).mean()))
         slowest.append(float(share.min()))
     if not close:
         return "No valid cell."
+    merit = merit_of(pd.concat(list(panels.values())))
+    word = merit.name if merit.larger else "speed"
     points = "shapes" if "shape" in over_words(view) else "points"
     text = (
         f"{percent_range(close)} of the {points} take at most {percent(CLOSE)} more time than the "
-        f"fastest, and the slowest reach {percent_range(slowest)} of its bandwidth"
+        f"fastest, and the slowest reach {percent_range(slowest)} of its {word}"
     )
     if limits is None:
         return f"{text}."

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ..comparing.history import BEST, COPY, History, read_history
+from ..comparing.history import BEST, BESTS, COPY, History, bests_of, read_history
 from ..core.display import kind_words, size_words
 from ..core.schema import GROUP
 from .style import OKABE_ITO, PAGE_WIDTH, apply_style, save, save_words
@@ -32,7 +32,7 @@ CAPTION = (
     "copy, over runs in the order of time. Scales differ. Dashed: from here on the mean is another."
 )
 # Room above the highest mark for what is written there, a share of the height.
-_HEAD_ROOM = {BEST: 0.2, COPY: 0.4}
+_BEST_ROOM, _COPY_ROOM = 0.2, 0.4
 
 
 def history_figure(tables: Sequence[Path], svg: Path) -> None:
@@ -53,7 +53,7 @@ def history_figure(tables: Sequence[Path], svg: Path) -> None:
 def _most_changed(found: History, every: pd.DataFrame) -> pd.DataFrame:
     """The rows of the MOST_PANELS groups that changed most; `every` has a row for each group."""
     names = list(GROUP)
-    best = found.changes[found.changes["quantity"] == BEST]
+    best = found.bests
     size = best["change"].abs().groupby([best[name] for name in names], observed=True).max()
     keys = pd.MultiIndex.from_frame(every[names])
     weight = every.assign(size=size.reindex(keys).fillna(0.0).to_numpy())
@@ -84,9 +84,11 @@ def draw_timelines(rows: pd.DataFrame, changes: pd.DataFrame) -> Figure:
         both = axes[top : top + len(_LINES), place % _ACROSS]
         for ax, (column, name, colour, mark, _) in zip(both, _LINES, strict=True):
             ax.set_axis_on()
-            _line(ax, group, column, colour, mark)
-            _mark_changes(ax, of_group[of_group["quantity"] == column], colour)
-            ax.set_ylabel(f"{name} (GB/s)", fontsize=6.5, color=colour)
+            quantity, columns = bests_of(group) if column == BEST else (column, [column])
+            _line(ax, group, columns, colour, mark)
+            _mark_changes(ax, of_group[of_group["quantity"] == quantity], colour)
+            unit = BESTS.get(quantity, "GB/s")
+            ax.set_ylabel(f"{name} ({unit})", fontsize=6.5, color=colour)
         both[0].set_title(_title(group.iloc[0], _named(rows)), fontsize=6.5, loc="left")
         both[-1].set_xlabel("run (number)", fontsize=6.5)
         both[-1].tick_params(labelbottom=True)
@@ -94,15 +96,15 @@ def draw_timelines(rows: pd.DataFrame, changes: pd.DataFrame) -> Figure:
     return figure
 
 
-def _line(ax: Axes, group: pd.DataFrame, column: str, colour: str, mark: str) -> None:
-    """One quantity over runs, with its interval where it has one."""
+def _line(ax: Axes, group: pd.DataFrame, columns: Sequence[str], colour: str, mark: str) -> None:
+    """One quantity over runs, with the columns of its interval where it has one."""
     numbers = group["number"].to_numpy()
-    ax.plot(numbers, group[column].to_numpy(float), mark, ls="-", c=colour, ms=2.4, lw=0.7)
-    if column == BEST:
-        low, high = (group[f"bandwidth_{end}_gbs"].to_numpy(float) for end in ("low", "high"))
-        ax.vlines(numbers, low, high, color=colour, lw=0.7)
+    values, *ends = (group[column].to_numpy(float) for column in columns)
+    ax.plot(numbers, values, mark, ls="-", c=colour, ms=2.4, lw=0.7)
+    if ends:
+        ax.vlines(numbers, *ends, color=colour, lw=0.7)
     bottom, top = ax.get_ylim()
-    ax.set_ylim(bottom, top + _HEAD_ROOM[column] * (top - bottom))
+    ax.set_ylim(bottom, top + (_BEST_ROOM if ends else _COPY_ROOM) * (top - bottom))
     ax.yaxis.set_major_locator(MaxNLocator(3))
     ax.tick_params(labelsize=6)
 

@@ -16,6 +16,7 @@ from ..analysis.fastest import (
     INSIDE,
     OUTSIDE,
     CacheEnd,
+    bytes_touched,
     cache_bytes,
     cache_ends,
     fastest,
@@ -47,7 +48,7 @@ def draw(view: WorkingSet, data: FigureData, svg: Path) -> None:
     vertical line stands at the nominal size of the last cache level.
     """
     apply_style()
-    cells = data.cells
+    cells = data.cells[bytes_touched(data.cells) > 0]
     best = fastest(cells, ["dtype", "cache_state", BYTES_TOUCHED])
     dtypes = [d for d in DTYPE_COLOURS if d in set(best["dtype"])]
     states = [s for s in DASHES if s in set(best["cache_state"])]

@@ -356,7 +356,7 @@ class Sweep(Run):
         cache: str | None = None,
         timing_mode: str | None = None,
     ) -> Figure:
-        """Bandwidth over the axes `x` and `y`, a panel for each variant and element type.
+        """Speed over the axes `x` and `y`, a panel for each variant and element type.
 
         By default the axes of the kernel's first heat map, or its first two; the first size, cache
         state and timing mode that were swept. Of other axes each point shows its fastest cell.
@@ -366,6 +366,7 @@ class Sweep(Run):
         import matplotlib as mpl
         from matplotlib.figure import Figure
 
+        from ..core.merit import merit_of
         from ..figures.heatmap import draw_panels, every_variant, over_words
         from ..figures.style import set_style, subject
         from ..storage.dataset import matching
@@ -386,14 +387,15 @@ class Sweep(Run):
                 f"there are: {', '.join(p.label for p in sweep.problems)}; "
                 f"{', '.join(sweep.cache_states)}; {', '.join(sweep.timing_modes)}."
             )
-        ranked = chosen.sort_values("bandwidth_gbs", na_position="first")
+        ranked = chosen.sort_values("median_s", ascending=False, na_position="first")
         with mpl.rc_context():
             set_style()
             # None of pyplot's: it opens no window, and a notebook shows it once.
             figure = Figure()
             draw_panels(figure, every_variant(ranked, sweep.dtypes), view)
             title = subject(chosen, [c for c, n in counts.items() if n > 1])
-            figure.suptitle(f"{title}: bandwidth over {over_words(view)}", fontsize=10)
+            what = f"{merit_of(chosen).name} over {over_words(view)}"
+            figure.suptitle(f"{title}: {what}", fontsize=10)
         return figure
 
     def _view(self, x: str | None, y: str | None) -> HeatMap:

@@ -292,12 +292,15 @@ def _tied_words(tied: int, candidates: int) -> str:
 
 
 def _table(group: DataFrame, alone: bool) -> str:
+    from ..core.merit import merit_of
+
     place = list(group.columns).index("threads_per_block")
     shown = group[list(group.columns)[len(GROUP) : place]].copy()
-    bounds = zip(group["bandwidth_low_gbs"], group["bandwidth_high_gbs"], strict=True)
-    shown["GB/s"] = [f"{value:.4g}" for value in group["bandwidth_gbs"]]
+    merit = merit_of(group)
+    values, lows, highs = merit.of(group)
+    shown[merit.unit] = [f"{value:.4g}" for value in values]
     heading = "95 %, this run" if alone else "95 % interval"
-    shown[heading] = [f"{low:.4g} to {high:.4g}" for low, high in bounds]
+    shown[heading] = [f"{low:.4g} to {high:.4g}" for low, high in zip(lows, highs, strict=True)]
     shown["of the copy"] = [
         f"{100 * share:.0f} %" if share == share else "" for share in group["vs_memcpy"]
     ]

@@ -82,8 +82,8 @@ def duration(seconds: float) -> str:
 class LiveCell:
     """A cell that was launched, or has ended with `status`.
 
-    `params` are the values of axes. `gbs` is the bandwidth in GB/s: of the first launch until the
-    cell ends, then None unless it is ok.
+    `params` are the values of axes. `seconds` are those of the first launch until the cell ends,
+    then None unless it is ok; `gbs` is their bandwidth in GB/s, None where no bytes are declared.
     """
 
     key: str
@@ -93,6 +93,7 @@ class LiveCell:
     cache_state: str
     params: dict[str, int]
     status: str | None
+    seconds: float | None
     gbs: float | None
     timing_mode: str = TIMING_MODES[0]
 
@@ -162,7 +163,7 @@ class LiveFile:
         cell, gbs = run.cell, None
         if seconds is not None:
             with suppress(WorkloadError):
-                gbs = sum(self._workload.bytes_moved(cell)) * 1e-9 / seconds
+                gbs = sum(self._workload.bytes_moved(cell)) * 1e-9 / seconds or None
         return LiveCell(
             key,
             cell.variant,
@@ -171,6 +172,7 @@ class LiveFile:
             cell.cache_state,
             {axis: int(value) for axis, value in cell.params},
             None if run.status is None else str(run.status),
+            seconds,
             gbs,
             cell.timing_mode,
         )

@@ -348,6 +348,8 @@ class Describer:
         traffic = self.traffic(cell)
         if traffic is None:
             return "it does not tell which elements a thread takes"
+        if not sum(workload.bytes_moved(cell)):
+            return "it declares no bytes"
         return _columns(workload, cell, launch, path, traffic) | {
             "multiprocessors": self.device.multiprocessors,
             "clock_hz": self.device.clock_hz,

@@ -78,7 +78,7 @@ def fastest_cells(predicted: pd.DataFrame, controls: Mapping[str, Collection[str
         cells = cells[sizes == sizes.max()]
         warm = cells[cells["cache_state"] == "warm"]
         cells = cells if warm.empty else warm
-        rows += [] if cells.empty else [cells["measured_gbs"].idxmax()]
+        rows += [] if cells.empty else [cells["measured_s"].idxmin()]
     return predicted.loc[rows]
 
 

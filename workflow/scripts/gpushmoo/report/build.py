@@ -19,6 +19,7 @@ from ..analysis.peak import PeakRow, read_peak
 from ..analysis.run_quality import dataset_provenance, steadiness
 from ..comparing.history import read_history
 from ..core.display import one_line, percent
+from ..core.merit import heading_of
 from ..core.paths import ROOT
 from ..core.schema import GROUP, is_axis
 from ..model.limits import GAIN, read_counted
@@ -208,6 +209,7 @@ def report_facts(
         "peaks": tables.peak_table(peak),
         "heatmaps": in_section(BLOCK_SHAPE),
         "curves": in_section(ONE_PARAMETER),
+        "heading": heading_of(a.cell for a in to_use),
         "best": tables.best_rows(to_use, own_best, names),
         "why": why_parts(models, names, read_counted(files["counted"])),
         "gain": percent(GAIN - 1),

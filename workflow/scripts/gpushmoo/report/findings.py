@@ -10,13 +10,15 @@ import pandas as pd
 
 from ..analysis.best import Advice, Cost
 from ..analysis.fastest import Step, ratio, steps
-from ..core.display import gbs, joined, kind_words, percent, significant
+from ..core.display import joined, kind_words, percent, significant
+from ..core.merit import merit_of, speed_text
 from ..core.schema import GROUP, Status
 from ..core.space import CACHE_STATES, TIMING_MODES
 from ..storage.dataset import matching, of_one_kind
 from .method import fault_rows
 from .tables import Namer, launch_words
 
+_VERBS = {"bandwidth": "moves", "rate": "computes"}
 # Findings on the first page.
 MOST = 5
 # Costs and gains below this share make no finding.
@@ -105,22 +107,23 @@ def _in_cache(advice: Sequence[Advice]) -> Iterator[Finding]:
 
 
 def _types(advice: Sequence[Advice]) -> Iterator[Finding]:
-    """The kernel whose bandwidth depends most on the element type."""
+    """The kernel whose bandwidth or rate depends most on the element type."""
     by_problem: dict[tuple[object, ...], list[Advice]] = {}
     for a in _in_memory(advice):
         names = ("device_name", "kernel", "height", "width", "cache_state", "timing_mode")
-        by_problem.setdefault(tuple(a.group[n] for n in names), []).append(a)
+        if (merit := merit_of(a.cell)).larger:
+            key = (*(a.group[n] for n in names), merit)
+            by_problem.setdefault(key, []).append(a)
     pairs = [
-        tuple(f(several, key=lambda a: a.cell["bandwidth_gbs"]) for f in (min, max))
+        tuple(f(several, key=lambda a: merit_of(a.cell).of(a.cell).value) for f in (min, max))
         for several in by_problem.values()
     ]
     gains = ((_gain(b.cell, a.cell), (a, b)) for a, b in pairs)
     for gain, (slow, fast) in _largest(gains):
         sentence = (
-            f"The element type matters: {fast.group['kernel']} moves "
-            f"{gbs(fast.cell['bandwidth_gbs'])} with {fast.group['dtype']} and "
-            f"{gbs(slow.cell['bandwidth_gbs'])} with {slow.group['dtype']}, each at its best "
-            "launch."
+            f"The element type matters: {fast.group['kernel']} {_VERBS[merit_of(fast.cell).name]} "
+            f"{speed_text(fast.cell)} with {fast.group['dtype']} and {speed_text(slow.cell)} with "
+            f"{slow.group['dtype']}, each at its best launch."
         )
         yield Finding(sentence, gain / 2, kernel=fast.group["kernel"])
 
@@ -130,12 +133,12 @@ def _faster_in_cache(advice: Sequence[Advice]) -> Iterator[Finding]:
     gains = (
         (_gain(a.in_cache.best, a.cell), (a.in_cache.best, a))
         for a in advice
-        if a.in_cache is not None and a.place == "memory"
+        if a.in_cache is not None and a.place == "memory" and merit_of(a.cell).larger
     )
     for gain, (best, a) in _largest(gains):
         sentence = (
             f"Data that stay in the cache move up to {significant(1 + gain, 2)} times as fast: "
-            f"{gbs(best['bandwidth_gbs'])} against {gbs(a.cell['bandwidth_gbs'])} ({_who(a)})."
+            f"{speed_text(best)} against {speed_text(a.cell)} ({_who(a)})."
         )
         yield Finding(sentence, gain / 2, kernel=a.group["kernel"])
 
@@ -171,7 +174,7 @@ def _sure(cost: Cost | None) -> float:
 
 
 def _gain(cell: Mapping[str, Any], over: Mapping[str, Any]) -> float:
-    """By what share a cell's bandwidth is higher; 0 where the interval of that holds 0."""
+    """By what share a cell's bandwidth or rate is higher; 0 where the interval holds 0."""
     gain = ratio(cell, over)
     return gain.value - 1.0 if gain.low > 1.0 else 0.0
 

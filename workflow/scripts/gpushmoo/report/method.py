@@ -212,7 +212,7 @@ def budget_finding(
         return [f"{words}; no job needed its whole share, so more would change nothing."]
     on_device = best[best["is_fastest"] & ~best["kernel"].isin(host_fed)]
     known = best if on_device.empty else on_device
-    half = (known["bandwidth_high_gbs"] - known["bandwidth_low_gbs"]) / known["bandwidth_gbs"] / 2
+    half = _half_widths(known)
     return [
         f"{words}, and {spent} of {len(jobs)} jobs spent their share. The fastest cells are known "
         f"to ± {percent(half.median())} (median); four times the budget would about halve that."

@@ -14,7 +14,7 @@ from ..analysis.energy import (
     joules_ratio,
     launch_text,
 )
-from ..comparing.history import CHANGE_HEADS, Cause, History
+from ..comparing.history import BEST, CHANGE_HEADS, Cause, History, means
 from ..core.display import percent, significant, size_words
 from ..core.schema import GROUP
 from .findings import WORTH_TELLING, Finding
@@ -188,8 +188,8 @@ def _lost_words(row: Row, groups: int) -> str:
         Cause.BOTH: "the kernel and the machine changed",
         Cause.UNSURE: "whether the kernel or the machine changed is not told apart",
     }[Cause(row["cause"])]
-    means = f"{significant(row['before'])} → {significant(row['after'])} GB/s"
+    verb = "moves" if row["quantity"] == BEST else "does"
     return (
-        f"Since run {row['run']} the best of {_who(row)} moves {percent(-row['change'])} less, "
-        f"{means}: {words}{others}."
+        f"Since run {row['run']} the best of {_who(row)} {verb} {percent(-row['change'])} less, "
+        f"{means(row, 3)}: {words}{others}."
     )

@@ -15,12 +15,20 @@ from ..analysis.fastest import INSIDE, OUTSIDE
 from ..analysis.peak import PeakRow
 from ..analysis.run_quality import COLUMNS, write_verdict
 from ..core.display import (
-    bare_interval,
     kind_words,
     percent,
     percent_range,
     significant,
     size_words,
+)
+from ..core.merit import (
+    BANDWIDTH,
+    SEVERAL,
+    half_width,
+    heading_of,
+    interval,
+    share_of_best,
+    speed_text,
 )
 from ..core.schema import GROUP, Status
 from ..core.space import BLOCK_AXES, CONDITIONS
@@ -60,9 +68,10 @@ class Namer:
 def best_rows(advice: Sequence[Advice], best: pd.DataFrame, names: Namer) -> list[Json]:
     """One line for each kernel and type: the fastest launches of the advice's group.
 
-    `best` are the tied cells of all groups. ``variants`` is the bandwidth of other variants' best
+    `best` are the tied cells of all groups. ``variants`` is the speed of other variants' best
     launches at the same problem, as a share of the fastest.
     """
+    heading = heading_of(a.cell for a in advice)
     problem = [name for name in GROUP if name != "variant"]
     rows = []
     for a in advice:
@@ -72,7 +81,7 @@ def best_rows(advice: Sequence[Advice], best: pd.DataFrame, names: Namer) -> lis
         others = group[group["params"] != top["params"]].to_dict("records")
         tied = [launch_words(row, a.axes, named=False) for row in others]
         variants = alike[alike["is_fastest"] & (alike["variant"] != a.group["variant"])]
-        shares = variants["bandwidth_gbs"] / top["bandwidth_gbs"]
+        shares = top["median_s"] / variants["median_s"]
         rows.append(
             {
                 "kernel": top["kernel"],
@@ -80,7 +89,7 @@ def best_rows(advice: Sequence[Advice], best: pd.DataFrame, names: Namer) -> lis
                 "variant": top["variant"],
                 "size": names.size(a.group),
                 "fastest": launch_words(top, a.axes, named=False),
-                "bandwidth": bare_interval(top),
+                "bandwidth": interval(top, heading),
                 "vs_memcpy": "—" if pd.isna(top["vs_memcpy"]) else significant(top["vs_memcpy"]),
                 "tied": f"{len(group)} of {top['candidates']}",
                 "tied_with": "; ".join(tied[:NAMED_TIES]) + ";\u00a0…" * (len(tied) > NAMED_TIES),
@@ -117,7 +126,7 @@ def _peak(rows: Sequence[PeakRow]) -> str:
         return "—"
     row = max(rows, key=lambda r: r.bandwidth_gbs)
     at = f"{significant(row.working_set_over_cache or 0.0, 2)} × cache"
-    return f"{bare_interval(asdict(row))}, {row.dtype} {row.variant}, {at}"
+    return f"{interval(asdict(row), BANDWIDTH.unit)}, {row.dtype} {row.variant}, {at}"
 
 
 # A line over fewer values shows nothing.
@@ -141,7 +150,7 @@ def launch_words(cell: Mapping[str, Any], axes: Sequence[str], named: bool = Tru
 
 
 def thumbnail(a: Advice, cells: pd.DataFrame) -> dict[str, Any] | None:
-    """A small picture of bandwidth over the launch parameters of the advice's group.
+    """A small picture of the speed over the launch parameters of the advice's group.
 
     A ``map`` over two axes has rows of shades from 0 to 255, the fastest launch's, and None where
     nothing was measured; a ``line`` over one has points from 0 to 1. Other axes' fastest cell
@@ -152,15 +161,15 @@ def thumbnail(a: Advice, cells: pd.DataFrame) -> dict[str, Any] | None:
     sides = [axis for axis in BLOCK_AXES if counts.get(axis, 0) > 1]
     others = sorted((x for x in counts if x not in sides), key=lambda x: -counts[x])
     chosen = [axis for axis in (*sides, *others) if counts[axis] > 1][:2]
-    top = ok["bandwidth_gbs"].max()
+    ok = ok.assign(share=share_of_best(ok))
     if len(chosen) == 2 and min(counts[axis] for axis in chosen) >= _FEWEST_POINTS:
         x, y = chosen
-        grid = ok.pivot_table(values="bandwidth_gbs", index=y, columns=x, aggfunc="max")
-        rows = grid.sort_index(ascending=False).to_numpy() / top * _SHADES
+        grid = ok.pivot_table(values="share", index=y, columns=x, aggfunc="max")
+        rows = grid.sort_index(ascending=False).to_numpy() * _SHADES
         shades = [[None if pd.isna(v) else round(v) for v in row] for row in rows]
         return {"kind": "map", "rows": shades}
     if chosen and counts[chosen[0]] >= _FEWEST_POINTS:
-        best = ok.groupby(chosen[0])["bandwidth_gbs"].max().sort_index() / top
+        best = ok.groupby(chosen[0])["share"].max().sort_index()
         places = best.index.to_numpy(dtype=float)
         points = zip((places - places[0]) / (places[-1] - places[0]), best, strict=True)
         return {"kind": "line", "points": [[round(x, 4), round(y, 4)] for x, y in points]}
@@ -186,6 +195,7 @@ def first_page(advice: Sequence[Advice], cells: pd.DataFrame, is_cpu: bool) -> J
     blocks: dict[str, Json] = {}
     several_devices = len({a.group["device_name"] for a in advice}) > 1
     several_kinds = len({a.group["timing_mode"] for a in advice}) > 1
+    heading = heading_of(a.cell for a in advice)
     ranks = {id(a): rank for rank, a in enumerate(_by_stake(advice)[:MOST_LARGE])}
     for a in advice:
         name = str(a.group["kernel"])
@@ -194,10 +204,11 @@ def first_page(advice: Sequence[Advice], cells: pd.DataFrame, is_cpu: bool) -> J
         rank = ranks.get(id(a))
         small = None if rank is None else thumbnail(a, matching(cells, a.group))
         block = blocks.setdefault(name, {"name": name, "axes": axes_words(a.axes), "rows": []})
-        block["rows"].append(_row(a) | {"rank": rank, "thumbnail": small})
+        block["rows"].append(_row(a, heading) | {"rank": rank, "thumbnail": small})
     used = {name for a in advice for name in a.defaults}
     return {
         "kernels": list(blocks.values()),
+        "heading": heading,
         "defaults": [name for name in DEFAULT_BLOCKS if name in used],
         "has_peak": any(a.of_peak is not None for a in advice),
         "above_peak": above_peak(advice, is_cpu),
@@ -249,13 +260,14 @@ def verdict(
 
 def closing_lines(page: Json, report: str) -> list[str]:
     """The last lines of a run on a terminal: where the `report` is, and the page's launches."""
+    unit = "" if page["heading"] == SEVERAL else f" {page['heading']}"
     rows = [
         (
             kernel["name"],
             row["dtype"],
             row["variant"],
             row["use"] + f" ({kernel['axes']})" * bool(kernel["axes"] and not row["undecided"]),
-            f"{row['bandwidth']} GB/s ± {row['half_width']}",
+            f"{row['bandwidth']}{unit} ± {row['half_width']}",
             f"{row['tied']} tied" + (": no difference shown" if row["undecided"] else ""),
         )
         for kernel in page["kernels"]
@@ -267,10 +279,9 @@ def closing_lines(page: Json, report: str) -> list[str]:
     return [head, *(f"  {line}" for line in lines)]
 
 
-def _row(a: Advice) -> Json:
+def _row(a: Advice, heading: str) -> Json:
     cell = a.cell
     boundary = [part.split(" ") for part in a.boundary.split(", ") if part and not a.undecided]
-    half = (cell["bandwidth_high_gbs"] - cell["bandwidth_low_gbs"]) / 2 / cell["bandwidth_gbs"]
     in_cache = cost_cell(a.in_cache.cost if a.in_cache else None) | {"instead": ""}
     if a.in_cache and in_cache["bad"]:
         in_cache["instead"] = launch_words(a.in_cache.best, a.axes, named=False)
@@ -285,8 +296,8 @@ def _row(a: Advice) -> Json:
         "variant": a.group["variant"],
         "size": size_words(int(cell["height"]), int(cell["width"])),
         "place": _PLACES[a.place],
-        "bandwidth": significant(cell["bandwidth_gbs"]),
-        "half_width": percent(half),
+        "bandwidth": speed_text(cell, heading),
+        "half_width": percent(half_width(cell)),
         "share": "—" if a.of_peak is None else a.of_peak.text,
         "tied": f"{a.tied} of {a.candidates}",
         "defaults": {name: cost_cell(a.defaults.get(name)) for name in DEFAULT_BLOCKS},

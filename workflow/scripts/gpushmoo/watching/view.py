@@ -24,7 +24,7 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from ..core.backends import BACKENDS
-from ..core.display import kind_words, significant
+from ..core.display import gbs, kind_words, seconds
 from ..core.errors import UserError
 from ..core.paths import RESULTS
 from ..core.run_plan import PLAN_FILE, RunPlan, SweepPlan
@@ -67,9 +67,9 @@ class SweepState:
 
     @property
     def best(self) -> LiveCell | None:
-        """The fastest cell so far, of all variants and sizes."""
-        ok = [cell for cell in self.cells if cell.gbs is not None]
-        return max(ok, key=lambda cell: cell.gbs or 0.0, default=None)
+        """The fastest cell of the largest size so far, of all variants."""
+        timed = [(-c.height * c.width, c.seconds, c) for c in self.cells if c.seconds is not None]
+        return min(timed, key=lambda each: each[:2], default=(0, 0.0, None))[-1]
 
 
 @dataclass
@@ -226,13 +226,14 @@ def _read_shard(path: Path, written_at: float) -> _Finished:
     schema = pq.read_schema(path)
     axes = [name for name in schema.names if is_axis(name)]
     metadata = json.loads((schema.metadata or {})[METADATA_KEY])
-    names = [*_COLUMNS, "cell_key", "bandwidth_gbs", "measured_at", *axes]
+    names = [*_COLUMNS, "cell_key", "bandwidth_gbs", "median_s", "measured_at", *axes]
     table = pq.read_table(path, columns=names, partitioning=None)
     moments = pc.cast(table.column("measured_at"), pa.int64()).to_pylist()
     cells = [
         LiveCell(
             key=row["cell_key"],
             params={axis: row[axis] for axis in axes},
+            seconds=row["median_s"],
             gbs=row["bandwidth_gbs"],
             **{name: row[name] for name in _COLUMNS},
         )
@@ -366,7 +367,7 @@ def _sweeps(state: RunState, shown: SweepState | None, room: int, width: int) ->
     rows = [("kernel", "type", "cells", "best", "with")]
     for sweep in state.sweeps[begin : begin + room]:
         cells, best = f"{sweep.ended:,} of {round(sweep.planned):,}", sweep.best
-        rate = f"{significant(best.gbs or 0.0)} GB/s" if best else ""
+        rate = _speed(best) if best else ""
         launch = f"{_launch(best)} ({_group_words(best)})" if best else ""
         rows.append((sweep.sweep, sweep.dtype, cells, rate, launch))
     *widths, _ = (max(map(len, column)) + _GAP for column in zip(*rows, strict=True))
@@ -378,6 +379,10 @@ def _sweeps(state: RunState, shown: SweepState | None, room: int, width: int) ->
         lines[-1].truncate(width, overflow="ellipsis")
     left_out = len(state.sweeps) - room
     return [*lines, *([Text(f"… and {left_out} more", style="dim")] if left_out > 0 else [])]
+
+
+def _speed(cell: LiveCell) -> str:
+    return gbs(cell.gbs) if cell.gbs else seconds(cell.seconds or 0.0)
 
 
 def _launch(cell: LiveCell) -> str:
@@ -405,7 +410,7 @@ def _squares(name: str, cells: Sequence[LiveCell], most: int) -> list[list[int]]
 
 
 def _map(sweep: SweepState, width: int, coloured: bool, most_rows: int) -> list[Text]:
-    """Bandwidth over the first two axes, in the group of the last cell or of the best."""
+    """Speed over the first two axes, in the group of the last cell or of the best."""
     at = sweep.latest or sweep.best or sweep.cells[-1]
     known = [*sweep.cells, *sweep.begun]
     group = [cell for cell in known if _group_words(cell) == _group_words(at)]
@@ -414,7 +419,8 @@ def _map(sweep: SweepState, width: int, coloured: bool, most_rows: int) -> list[
     # All sizes and variants have the same values, of which the group may have few as yet.
     columns = _squares(x, known, max(1, (width - _LABEL) // _SQUARE))
     rows: list[list[int]] = _squares(y, known, most_rows) if y else [[]]
-    top = max((cell.gbs or 0.0 for cell in group), default=0.0)
+    timed = [cell for cell in group if cell.seconds is not None]
+    top = min(timed, key=lambda cell: cell.seconds or 0.0, default=None)
     lines = [Text(f"{sweep.sweep}, {sweep.dtype}, {_group_words(at)}", style="bold")]
     placed: dict[tuple[int | None, int], list[LiveCell]] = {}
     for cell in group:
@@ -434,18 +440,19 @@ def _map(sweep: SweepState, width: int, coloured: bool, most_rows: int) -> list[
     over = f"{x} to the right" + (f", {y} down" if y else "")
     scale = "bright" if coloured else "9"
     fastest = ", the fastest of all other parameters" if len(sweep.axes) > 2 else ""
-    text = f"{over}; {scale} is {significant(top)} GB/s{fastest}; {_NOT_OK} is not ok, "
+    what = _speed(top) if top else "the fastest"
+    text = f"{over}; {scale} is {what}{fastest}; {_NOT_OK} is not ok, "
     text += f"{_OPEN} not there yet; until a cell has ended, its first launch counts"
     return [*lines, Text(text, style="dim")]
 
 
-def _square(cells: Sequence[LiveCell], top: float, coloured: bool) -> Text:
+def _square(cells: Sequence[LiveCell], top: LiveCell | None, coloured: bool) -> Text:
     if not cells:
         return Text(_OPEN.ljust(_SQUARE), style="dim")
-    rates = [cell.gbs for cell in cells if cell.gbs is not None]
-    if not rates:
+    times = [cell.seconds for cell in cells if cell.seconds is not None]
+    if not times or top is None:
         return Text(_NOT_OK.ljust(_SQUARE), style="dim")
-    tenth = min(9, int(10 * max(rates) / top)) if top else 0
+    tenth = min(9, int(10 * (top.seconds or 0.0) / min(times)))
     if not coloured:
         return Text(str(tenth).ljust(_SQUARE))
     return Text("█" * _SQUARE, style=_COLOURS[tenth])

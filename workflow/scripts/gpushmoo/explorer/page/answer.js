@@ -32,11 +32,11 @@ export function answer(set, seen, choice, named) {
     "div",
     { "data-best": paramsText(part, best), "data-tied": tied.length },
     ...name,
-    make("p", { class: "best" }, make("span", { class: "launch" }, paramsText(part, best)), " ", make("span", { class: "speed" }, numbers.gbs(at("bandwidth_gbs")))),
+    make("p", { class: "best" }, make("span", { class: "launch" }, paramsText(part, best)), " ", make("span", { class: "speed" }, part.speedText(at("#speed")))),
     make(
       "p",
       {},
-      `Fastest${filtered(choice)}. 95 % interval ${numbers.significant(at("bandwidth_low_gbs"))} to ${numbers.significant(at("bandwidth_high_gbs"))} GB/s, ` +
+      `Fastest${filtered(choice)}. 95 % interval ${numbers.significant(at("#speed_low"))} to ${numbers.significant(at("#speed_high"))} ${part.merit.unit}, ` +
         `${numbers.seconds(at("median_s"))} a launch${Number.isFinite(copy) ? `, ${numbers.significant(copy, 3)} × memcpy` : ""}. ${single}.`,
     ),
   );

@@ -1,4 +1,4 @@
-// Cross-sections and curves: measured bandwidth over one axis, with the model over it. Drawn by uPlot.
+// Cross-sections and curves: measured speed over one axis, with the model over it. Drawn by uPlot.
 
 import { themed } from "explorer/colours.js";
 import { significant } from "explorer/numbers.js";
@@ -90,22 +90,22 @@ export function drawSection(container, { seen, rows, axis, current, second, scal
   const place = seen.part.numbers(axis);
   const xs = rows.map((row) => place[row]);
   const model = series(seen, rows, "#predicted_gbs");
-  const low = series(seen, rows, "bandwidth_low_gbs");
-  const high = series(seen, rows, "bandwidth_high_gbs");
+  const low = series(seen, rows, "#speed_low");
+  const high = series(seen, rows, "#speed_high");
   const ink = themed("--ink");
   const line = { stroke: ink, grid: { stroke: themed("--line"), width: 1 }, ticks: { show: false } };
   const shown = [
     { label: axis },
     { label: seen.name, stroke: themed("--measured"), width: 1, points: { show: true, size: 5, fill: themed("--measured") } },
   ];
-  const data = [xs, series(seen, rows, "bandwidth_gbs")];
+  const data = [xs, series(seen, rows, "#speed")];
   if (model.some((v) => v !== null)) {
     shown.push({ label: "model", stroke: themed("--model"), width: 2, dash: [6, 4], points: { show: false } });
     data.push(model);
   }
   if (second) {
     shown.push({ label: second.seen.name, stroke: themed("--second"), width: 1, points: { show: true, size: 5 } });
-    data.push(aligned(xs, second.seen, second.rows, axis, "bandwidth_gbs"));
+    data.push(aligned(xs, second.seen, second.rows, axis, "#speed"));
   }
   const range = rangeOf(data, low, high);
   const plot = new uPlot(
@@ -122,7 +122,7 @@ export function drawSection(container, { seen, rows, axis, current, second, scal
         { ...line, label: axis, labelSize: 18, size: 30, labelFont: "12px system-ui", font: "12px system-ui" },
         {
           ...line,
-          label: "GB/s",
+          label: seen.part.merit.unit,
           labelSize: 18,
           size: 52,
           labelFont: "12px system-ui",

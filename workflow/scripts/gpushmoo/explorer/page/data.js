@@ -1,9 +1,10 @@
 // Data sets of the page: parts by kernel and type, decoded when they are first shown.
 
 import { Block, inflated } from "explorer/columns.js";
+import * as numbers from "explorer/numbers.js";
 
 const NEEDED = [
-  "bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs", "own_low_s", "own_high_s", "vs_memcpy", "#model_error",
+  "#speed", "#speed_low", "#speed_high", "own_low_s", "own_high_s", "vs_memcpy", "#model_error",
   "#order", "threads_per_block", "registers", "within_half_width",
 ];
 
@@ -33,13 +34,27 @@ export class Part {
     if (name === "bandwidth_gbs") {
       const read = this.numbers("bytes_read");
       const written = this.numbers("bytes_written");
-      return this.numbers("median_s").map((s, i) => (read[i] + written[i]) / s / 1e9);
+      return this.numbers("median_s").map((s, i) => (read[i] + written[i] || NaN) / s / 1e9);
     }
+    if (name.startsWith("#speed")) return this.speed(name.slice("#speed".length));
     if (name === "#model_error") {
       const measured = this.numbers("bandwidth_gbs");
       return this.numbers("#predicted_gbs").map((gbs, i) => measured[i] / gbs - 1);
     }
     throw new Error(`no column '${name}'`);
+  }
+
+  /** The figure of merit, or an end (`_low`, `_high`) of its interval: see core/merit.py. */
+  speed(end) {
+    if (this.merit.name === "bandwidth") return this.numbers(`bandwidth${end}_gbs`);
+    if (this.merit.name === "time") return this.numbers(`median${end}_s`).map((s) => s * 1e6);
+    const times = this.numbers(`median${{ _low: "_high", _high: "_low" }[end] ?? ""}_s`);
+    return this.numbers("work").map((work, i) => work / times[i] / 1e9);
+  }
+
+  /** A value of the figure of merit with its unit. */
+  speedText(value) {
+    return Number.isFinite(value) ? `${numbers.significant(value)} ${this.merit.unit}` : numbers.MISSING;
   }
 
   /** A column of texts, of one row; null where there is none. */

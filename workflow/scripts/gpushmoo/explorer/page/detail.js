@@ -19,7 +19,7 @@ export function spoken(seen, row) {
   if (status !== "ok") return `${params}: ${meaning(status)}.`;
   const rank = row === seen.best ? ", the fastest" : seen.isTied.has(row) ? ", tied with the fastest" : "";
   const out = seen.shown.has(row) ? "" : ", left out by a filter";
-  return `${params}: ${numbers.gbs(part.numbers("bandwidth_gbs")[row])}${rank}${out}.`;
+  return `${params}: ${part.speedText(part.numbers("#speed")[row])}${rank}${out}.`;
 }
 
 function range(part, low, high, row, text) {
@@ -34,11 +34,12 @@ function figures(seen, row) {
   const count = (name) => numbers.whole(at(name));
   const repeats = part.block.list("repeat_medians_s", row);
   const copies = part.block.list("repeat_memcpy_gbs", row);
-  const best = seen.best === null ? NaN : part.numbers("bandwidth_gbs")[seen.best];
+  const best = seen.best === null ? NaN : part.numbers("median_s")[seen.best];
+  const isTime = part.merit.name === "time";
   return [
-    ["Bandwidth", numbers.gbs(at("bandwidth_gbs"))],
-    ["95 % interval", range(part, "bandwidth_low_gbs", "bandwidth_high_gbs", row, numbers.significant) ],
-    ["Share of the best", numbers.percent(at("bandwidth_gbs") / best, 4)],
+    [part.merit.name === "rate" ? "Rate" : "Bandwidth", isTime ? numbers.MISSING : part.speedText(at("#speed"))],
+    ["95 % interval", isTime ? numbers.MISSING : range(part, "#speed_low", "#speed_high", row, numbers.significant) ],
+    ["Share of the best", numbers.percent(best / at("median_s"), 4)],
     ["Time of a launch", numbers.seconds(at("median_s"))],
     ["95 % interval", range(part, "median_low_s", "median_high_s", row, numbers.seconds)],
     ["Compared by", range(part, "own_low_s", "own_high_s", row, numbers.seconds)],
@@ -140,6 +141,6 @@ export function showCell(container, set, seen, row, second) {
 }
 
 function ratioText(seen, row, second) {
-  const ratio = second.seen.part.numbers("bandwidth_gbs")[second.row] / seen.part.numbers("bandwidth_gbs")[row];
+  const ratio = seen.part.numbers("median_s")[row] / second.seen.part.numbers("median_s")[second.row];
   return Number.isFinite(ratio) ? `The second is ${numbers.significant(ratio)} times as fast.` : "Only one of the two has a time.";
 }

@@ -14,7 +14,7 @@ import * as numbers from "explorer/numbers.js";
 import { QUANTITIES, known } from "explorer/quantities.js";
 import { drawRuns, lineOf } from "explorer/runs.js";
 import { groupOf, nearBestOfAll, paramsKey, points, rowOf, view } from "explorer/select.js";
-import { PAGE_ROWS, asCsv, columnsOf, drawTable, sortedRows } from "explorer/table.js";
+import { BY_SPEED, PAGE_ROWS, asCsv, columnsOf, drawTable, sortedRows } from "explorer/table.js";
 
 /** What is drawn at the moment. Of two data sets `views` has two entries, null where one has none. */
 const page = { sets: [], choice: {}, views: [], maps: [], plots: [], row: null, tablePage: 0, turn: 0 };
@@ -312,7 +312,7 @@ function drawListing() {
   const seen = leading();
   if (seen === null) return;
   const columns = columnsOf(seen);
-  const sort = page.choice.sort || "-bandwidth_gbs";
+  const sort = page.choice.sort || BY_SPEED;
   page.listed = sortedRows(seen, columns, sort);
   const last = Math.max(0, Math.ceil(page.listed.length / PAGE_ROWS) - 1);
   page.tablePage = Math.min(page.tablePage, last);

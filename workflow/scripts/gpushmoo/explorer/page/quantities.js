@@ -12,6 +12,14 @@ export const QUANTITIES = {
     text: numbers.gbs,
     bare: (v) => numbers.significant(v, 4),
   },
+  rate: {
+    label: "Rate of work (10⁹ a second)",
+    unit: "",
+    fromHalf: true,
+    of: (seen) => (seen.part.merit.name === "rate" ? seen.part.numbers("#speed") : new Float64Array(seen.part.rows).fill(NaN)),
+    text: (v) => numbers.significant(v, 4),
+    bare: (v) => numbers.significant(v, 4),
+  },
   time: {
     label: "Time of a launch",
     unit: "",
@@ -24,9 +32,9 @@ export const QUANTITIES = {
     unit: "%",
     fromHalf: true,
     of: (seen) => {
-      const speed = seen.part.numbers("bandwidth_gbs");
-      const shares = new Float64Array(speed.length).fill(NaN);
-      for (const row of seen.all) shares[row] = speed[row] / speed[seen.best ?? 0];
+      const time = seen.part.numbers("median_s");
+      const shares = new Float64Array(time.length).fill(NaN);
+      for (const row of seen.all) shares[row] = time[seen.best ?? 0] / time[row];
       return shares;
     },
     text: (v) => numbers.percent(v),

@@ -97,7 +97,7 @@ function table(line, runs) {
       ...[`${number}`, named.get(number).run, named.get(number).day, line.params[i], numbers.significant(line.best[i]), line.copy[i] === null ? numbers.MISSING : numbers.significant(line.copy[i])].map((text) => make("td", {}, text)),
     ),
   );
-  const heads = ["", "run", "day", "best", "GB/s", "copy, GB/s"].map((text) => make("th", { scope: "col" }, text));
+  const heads = ["", "run", "day", "best", line.unit, "copy, GB/s"].map((text) => make("th", { scope: "col" }, text));
   return make(
     "details",
     {},
@@ -109,7 +109,7 @@ function table(line, runs) {
 /** Draw a group's line into `container`, with its change points in words. */
 export function drawRuns(container, line, runs) {
   const best = container.appendChild(make("div", { class: "chart" }));
-  chart(best, line, "best", { label: "best, GB/s", colour: themed("--measured"), height: 200 });
+  chart(best, line, "best", { label: `best, ${line.unit}`, colour: themed("--measured"), height: 200 });
   if (line.copy.some((value) => value !== null)) {
     const copy = container.appendChild(make("div", { class: "chart" }));
     chart(copy, line, "copy", { label: "copy, GB/s", colour: themed("--second"), height: 130 });

@@ -71,9 +71,9 @@ export function nearBestOfAll(parts, choice, share) {
     const group = groupOf(part, choice);
     if (group === null) continue;
     const ok = rowsFrom(group).filter((row) => part.status(row) === "ok");
-    const speed = part.numbers("bandwidth_gbs");
+    const time = part.numbers("median_s");
     const best = fastestOf(part, ok);
-    const near = ok.filter((row) => speed[row] >= (1 - share) * speed[best]);
+    const near = ok.filter((row) => (1 - share) * time[row] <= time[best]);
     const keys = new Set(near.map((row) => paramsKey(part, row)));
     common = common === null ? keys : new Set([...common].filter((key) => keys.has(key)));
   }

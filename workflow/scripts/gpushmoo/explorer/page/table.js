@@ -4,6 +4,8 @@ import { make } from "explorer/dom.js";
 import * as numbers from "explorer/numbers.js";
 
 export const PAGE_ROWS = 50;
+// The fastest first.
+export const BY_SPEED = "median_s";
 // Figures that a spreadsheet is given, with their names in the data set.
 const EXPORTED = [
   "bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs", "median_s", "median_low_s", "median_high_s",
@@ -17,14 +19,14 @@ export function columnsOf(seen) {
     const values = part.numbers(name);
     return { name, label, value: (row) => values[row], text: (row) => text(values[row]) };
   };
-  const speed = part.numbers("bandwidth_gbs");
-  const best = seen.best === null ? NaN : speed[seen.best];
+  const time = part.numbers("median_s");
+  const best = seen.best === null ? NaN : time[seen.best];
   const rank = (row) => (row === seen.best ? "fastest" : seen.isTied.has(row) ? "tied" : "");
   const found = [
     ...part.axes.map((axis) => figure(axis, axis, (v) => (Number.isFinite(v) ? String(v) : numbers.MISSING))),
-    figure("bandwidth_gbs", "GB/s", (v) => numbers.significant(v)),
-    { name: "interval", label: "95 % interval", value: (row) => part.numbers("bandwidth_low_gbs")[row], text: (row) => interval(part, row) },
-    { name: "share", label: "of best", value: (row) => speed[row] / best, text: (row) => numbers.percent(speed[row] / best, 4) },
+    figure("#speed", part.merit.unit, (v) => numbers.significant(v)),
+    { name: "interval", label: "95 % interval", value: (row) => part.numbers("#speed_low")[row], text: (row) => interval(part, row) },
+    { name: "share", label: "of best", value: (row) => best / time[row], text: (row) => numbers.percent(best / time[row], 4) },
     figure("median_s", "time", numbers.seconds),
     { name: "tied", label: "tied", value: (row) => (rank(row) === "" ? 0 : rank(row) === "tied" ? 1 : 2), text: rank },
     { name: "status", label: "status", value: (row) => part.status(row), text: (row) => part.status(row) },
@@ -33,12 +35,12 @@ export function columnsOf(seen) {
     figure("vs_memcpy", "of the copy", (v) => (Number.isFinite(v) ? `${numbers.significant(v, 3)} ×` : numbers.MISSING)),
     figure("#predicted_gbs", "model GB/s", (v) => numbers.significant(v)),
   ];
-  const always = new Set([...part.axes, "bandwidth_gbs", "tied", "status"]);
+  const always = new Set([...part.axes, "#speed", "median_s", "tied", "status"]);
   return found.filter((c) => always.has(c.name) || seen.rows.some((row) => ![numbers.MISSING, ""].includes(c.text(row))));
 }
 
 function interval(part, row) {
-  const [low, high] = ["bandwidth_low_gbs", "bandwidth_high_gbs"].map((n) => part.numbers(n)[row]);
+  const [low, high] = ["#speed_low", "#speed_high"].map((n) => part.numbers(n)[row]);
   return Number.isFinite(low) ? `${numbers.significant(low)} to ${numbers.significant(high)}` : numbers.MISSING;
 }
 
@@ -46,7 +48,7 @@ function interval(part, row) {
 export function sortedRows(seen, columns, sort) {
   const [name, falling] = sort.startsWith("-") ? [sort.slice(1), true] : [sort, false];
   const column = columns.find((c) => c.name === name);
-  if (!column) return sortedRows(seen, columns, "-bandwidth_gbs");
+  if (!column) return sortedRows(seen, columns, BY_SPEED);
   const keyed = seen.rows.map((row) => [column.value(row), row]);
   const none = (v) => v === null || Number.isNaN(v);
   const ordered = (a, b) => (a < b ? -1 : a > b ? 1 : 0);

@@ -1,0 +1,102 @@
+"""How fast launches are, in the unit that describes them: bytes, else work, else the time.
+
+Launches are ranked by their times alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from .display import significant
+
+# A row of cells, or several as a frame; figures are numbers of the one, columns of the other.
+Rows: TypeAlias = pd.DataFrame | Mapping[str, Any]
+
+
+class Speeds(NamedTuple):
+    """Figures with the ends of their 95 % intervals."""
+
+    value: Any
+    low: Any
+    high: Any
+
+
+@dataclass(frozen=True)
+class Merit:
+    """A figure of merit: its name in a sentence, its unit, and whether more of it is better."""
+
+    name: str
+    unit: str
+    larger: bool = True
+
+    def of(self, cells: Rows) -> Speeds:
+        """The figures of verified cells."""
+        if self == BANDWIDTH:
+            return Speeds(*(cells[f"bandwidth_{end}gbs"] for end in ("", "low_", "high_")))
+        median, low, high = (cells[f"median_{end}s"] for end in ("", "low_", "high_"))
+        if self == TIME:
+            return Speeds(median * 1e6, low * 1e6, high * 1e6)
+        giga = cells["work"] * 1e-9
+        return Speeds(giga / median, giga / high, giga / low)
+
+    def text(self, value: float) -> str:
+        """``12.3 GB/s``."""
+        return f"{significant(value)} {self.unit}"
+
+    @property
+    def label(self) -> str:
+        """The figure and its unit, for an axis."""
+        return f"{self.unit}, read + written" if self == BANDWIDTH else f"{self.unit} ({self.name})"
+
+
+BANDWIDTH, TIME = Merit("bandwidth", "GB/s"), Merit("time", "µs", larger=False)
+# The heading of figures of several units.
+SEVERAL = "speed"
+
+
+def merit_of(cells: Rows) -> Merit:
+    """The merit that all verified ones of `cells` have."""
+    if isinstance(cells, pd.DataFrame):
+        cells = cells[cells["median_s"].notna()]
+    if np.all(pd.notna(cells["bandwidth_gbs"])):
+        return BANDWIDTH
+    work, unit = cells.get("work"), cells.get("work_unit")
+    units = set(unit) if isinstance(unit, pd.Series) else {unit}
+    if work is None or len(units) > 1 or not np.all(pd.notna(work)):
+        return TIME
+    return Merit("rate", f"G{units.pop()}/s")
+
+
+def share_of_best(cells: pd.DataFrame) -> pd.Series:
+    """Time of the fastest of `cells` over each one's."""
+    return cells["median_s"].min() / cells["median_s"]
+
+
+def heading_of(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The unit that all rows have, for the head of a column; SEVERAL where they have not one."""
+    units = {merit_of(row).unit for row in rows} or {BANDWIDTH.unit}
+    return units.pop() if len(units) == 1 else SEVERAL
+
+
+def speed_text(cell: Mapping[str, Any], heading: str = "") -> str:
+    """The figure of a row; its unit where the `heading` of its column is another."""
+    merit = merit_of(cell)
+    value = merit.of(cell).value
+    return significant(value) if merit.unit == heading else merit.text(value)
+
+
+def interval(cell: Mapping[str, Any], heading: str = "") -> str:
+    """The same with its 95 % interval."""
+    _, low, high = merit_of(cell).of(cell)
+    return f"{speed_text(cell, heading)} ({significant(low)} to {significant(high)})"
+
+
+def half_width(cell: Mapping[str, Any]) -> float:
+    """Half of the interval as a share of the figure."""
+    value, low, high = merit_of(cell).of(cell)
+    return float((high - low) / 2 / value)

@@ -14,6 +14,7 @@ from gpushmoo.workloads.contract import (
     CopyWorkload,
     HeatMap,
     Launch,
+    Roofline,
     Touched,
     ceil_div,
     tile_elements,
@@ -32,7 +33,7 @@ class Stencil5(CopyWorkload):
     dtypes = ("float", "double")
     variants = ("global", "tiled")
     axes: ClassVar = {"block_x": [16, 32, 64, 128, 256], "block_y": [1, 2, 4, 8, 16]}
-    views = (HeatMap("block_x", "block_y"),)
+    views = (HeatMap("block_x", "block_y"), Roofline())
 
     def reference(self, inputs: Mapping[str, Array]) -> Array:
         """The same sums in the same order; the border is that of the input."""
@@ -61,6 +62,10 @@ class Stencil5(CopyWorkload):
             self.index(cell.problem, height),
         )
         return Launch(f"stencil_{cell.variant}", grid, block, args, tiles=grid[0] * grid[1])
+
+    def work(self, cell: Cell) -> float:
+        """Three additions and a multiplication for each element; the border has none."""
+        return 4.0 * (cell.problem.height - 2) * (cell.problem.width - 2)
 
     def touched(self, cell: Cell, block: tuple[int, int]) -> tuple[Touched, ...]:
         """Loads of the neighbours, or (tiled) of the element alone, and its store."""

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from ..core.display import percent
+from ..core.merit import Merit
 from ..core.schema import DERIVED
 from ..core.space import Condition
 from ..storage.dataset import read_cells
@@ -21,7 +22,7 @@ from .fastest import BYTES_TOUCHED, axes_of, bytes_touched, fastest, params_text
 COLUMNS = frozenset(
     {
         *("kernel", "dtype", "variant", "cell_key", "cache_state", "timing_mode", "device_name"),
-        *("status", "median_s"),
+        *("status", "median_s", "median_low_s", "median_high_s", "work", "work_unit"),
         *("bytes_read", "bytes_written", "working_set_over_cache"),
         *("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs"),
     }
@@ -49,6 +50,23 @@ class PeakRow:
     kernel: str
     dtype: str
     variant: str
+    params: str
+
+
+@dataclass(frozen=True)
+class WorkPeak:
+    """The highest rate of work of verified cells that do little else, in 10⁹ `work_unit` a second.
+
+    `rate_low` to `rate_high` is its 95 % interval.
+    """
+
+    device_name: str
+    dtype: str
+    work_unit: str
+    rate: float
+    rate_low: float
+    rate_high: float
+    kernel: str
     params: str
 
 
@@ -159,15 +177,37 @@ def told_share(rows: Sequence[PeakRow], cell: Mapping[str, Any]) -> PeakShare | 
     return PeakShare(None if surely else 1.0)
 
 
+def work_peaks(cells: pd.DataFrame) -> list[WorkPeak]:
+    """The highest rate of each device, element type and unit, sorted by these."""
+    found: dict[tuple[str, str, str], WorkPeak] = {}
+    told = cells[cells["work"].notna()]
+    for row in told.to_dict("records"):
+        key = (str(row["device_name"]), str(row["dtype"]), str(row["work_unit"]))
+        rates = Merit("rate", key[-1]).of(row)
+        if key not in found or rates.value > found[key].rate:
+            params = params_text(row, axes_of(told[told["kernel"] == row["kernel"]]))
+            found[key] = WorkPeak(*key, *rates, kernel=row["kernel"], params=params)
+    return [found[key] for key in sorted(found)]
+
+
 def measure_peak(dataset: Path, kinds: Mapping[str, str], out: Path) -> None:
     """Write to `out` the measured peaks that the data set shows; `kinds` as in `peak_rows`."""
     cells = read_cells(dataset, {"kernel": list(kinds), "status": "ok"}, COLUMNS)
-    write_peak(peak_rows(cells, kinds), out)
+    of_work = [name for name, kind in kinds.items() if kind == "work"]
+    moving = {name: kind for name, kind in kinds.items() if kind != "work"}
+    working = work_peaks(cells[cells["kernel"].isin(of_work)])
+    write_peak(peak_rows(cells, moving), out, working)
 
 
-def write_peak(rows: Sequence[PeakRow], path: Path) -> None:
-    """Write the rows as ``{"measured peak": [...]}``; none where the run has no such kernels."""
-    write_json(path, {"peak": [asdict(row) for row in rows]})
+def write_peak(rows: Sequence[PeakRow], path: Path, work: Sequence[WorkPeak] = ()) -> None:
+    """Write the measured peaks; none where the run has no such kernels."""
+    peaks = {"peak": [asdict(row) for row in rows], "work": [asdict(row) for row in work]}
+    write_json(path, peaks)
+
+
+def read_work_peaks(path: Path) -> list[WorkPeak]:
+    """The peaks of work that `write_peak` wrote. Raises DamagedFileError naming the file."""
+    return [WorkPeak(**row) for row in read_json(path)["work"]]
 
 
 def read_peak(path: Path) -> list[PeakRow]:

@@ -77,7 +77,7 @@ HISTORY_FILE, CHANGE_POINTS_FILE = "history.parquet", "change_points.parquet"
 BEST: str = "bandwidth_gbs"
 COPY: str = "memcpy_gbs"
 # In the place of a bandwidth where the kernel declares no bytes.
-LAUNCHES: str = "launches_per_s"
+LAUNCHES: str = "launch_rate"
 BESTS = {BEST: "GB/s", LAUNCHES: "launches/s"}
 BESIDE: str = "vs_memcpy"
 
@@ -93,9 +93,9 @@ class HistoryRow(Group):
     bandwidth_gbs: Number | None
     bandwidth_low_gbs: Number | None
     bandwidth_high_gbs: Number | None
-    launches_per_s: Number  # [1/s] one over the median
-    launches_low_per_s: Number  # [1/s] lower end of its prediction interval for another run
-    launches_high_per_s: Number  # [1/s] upper end of its prediction interval for another run
+    launch_rate: Number  # [1/s] one over the median
+    launch_rate_low: Number  # [1/s] lower end of its prediction interval for another run
+    launch_rate_high: Number  # [1/s] upper end of its prediction interval for another run
     memcpy_gbs: Number | None
     vs_memcpy: Number | None
     candidates: Small
@@ -264,7 +264,7 @@ def bests_of(group: pd.DataFrame) -> tuple[str, Sequence[str]]:
     """The quantity that tells a group's bests, and its column and those of its interval."""
     if group[BEST].notna().all():
         return BEST, (BEST, "bandwidth_low_gbs", "bandwidth_high_gbs")
-    return LAUNCHES, (LAUNCHES, "launches_low_per_s", "launches_high_per_s")
+    return LAUNCHES, (LAUNCHES, "launch_rate_low", "launch_rate_high")
 
 
 def read_history(folder: Path) -> History:
@@ -392,8 +392,8 @@ def _rows(number: int, run: RunCells) -> pd.DataFrame:
             "run": run.name,
             PARAMS: params_texts(best),
             LAUNCHES: 1 / best["median_s"],
-            "launches_low_per_s": 1 / best["median_high_s"],
-            "launches_high_per_s": 1 / best["median_low_s"],
+            "launch_rate_low": 1 / best["median_high_s"],
+            "launch_rate_high": 1 / best["median_low_s"],
             COPY: copy,
             BESIDE: best[BEST].to_numpy(np.float64) / copy,
             "candidates": candidates.reindex(best.index),

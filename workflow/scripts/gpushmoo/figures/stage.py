@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 import matplotlib.pyplot as plt
 
-from ..analysis.peak import read_peak
+from ..analysis.peak import read_peak, read_work_peaks
 from ..core.errors import WorkloadError
 from ..core.paths import ROOT
 from ..model.partition import partition_table
@@ -62,6 +62,7 @@ def _figure_data(
         cells=cells,
         peak=read_peak(files["peak"]),
         device=device,
+        work_peaks=read_work_peaks(files["peak"]),
     )
 
 

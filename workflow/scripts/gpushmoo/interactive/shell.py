@@ -301,9 +301,10 @@ def _table(group: DataFrame, alone: bool) -> str:
     shown[merit.unit] = [f"{value:.4g}" for value in values]
     heading = "95 %, this run" if alone else "95 % interval"
     shown[heading] = [f"{low:.4g} to {high:.4g}" for low, high in zip(lows, highs, strict=True)]
-    shown["of the copy"] = [
-        f"{100 * share:.0f} %" if share == share else "" for share in group["vs_memcpy"]
-    ]
+    if group["vs_memcpy"].notna().any():
+        shown["of the copy"] = [
+            f"{100 * share:.0f} %" if share == share else "" for share in group["vs_memcpy"]
+        ]
     return str(shown.to_string(index=False))
 
 

@@ -210,7 +210,7 @@ class Flow:
 
     @property
     def peak_kernels(self) -> dict[str, str]:
-        """Kernels that measure how fast the device can ``load`` or ``store``."""
+        """Kernels that measure how fast the device can ``load``, ``store`` or ``work``."""
         return {n: w.peak for n, w in self.workloads.items() if w.peak is not None}
 
     @property

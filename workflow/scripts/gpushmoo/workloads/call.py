@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from ..core.errors import LaunchRefusedError
 from ..core.space import BLOCK_AXES, Cell, Problem, Version
-from .contract import Access, Array, BufferRef, Launch, SharedMemory, Workload
+from .contract import Access, Array, BufferRef, Launch, Roofline, SharedMemory, Workload
 from .limits import Limit
 from .triton_types import triton_type
 
@@ -290,6 +290,7 @@ def called(
         "has_check": call.check is not None,
         "options": call.options,
         "work_unit": work_unit,
+        "views": () if call.work is None or call.moved is None else (Roofline(),),
     }
     made: CallWorkload = type("Called", (CallWorkload,), own)(call)
     return made

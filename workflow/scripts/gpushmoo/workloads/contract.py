@@ -23,6 +23,7 @@ from . import user_code
 from .limits import EXACT, Limit
 from .views import Curve as Curve
 from .views import HeatMap as HeatMap
+from .views import Roofline as Roofline
 from .views import View as View
 from .views import WorkingSet as WorkingSet
 
@@ -254,7 +255,7 @@ class Workload(ABC):
     views: ClassVar[Sequence[View]] = ()
     # Name of the axis that counts persistent blocks.
     persistent_axis: ClassVar[str | None] = None
-    # ``load`` or ``store`` if this kernel's best cell is the device's most.
+    # ``load``, ``store`` or ``work`` if this kernel's best cell is the device's most.
     peak: ClassVar[str | None] = None
     output: ClassVar[str] = "dst"
     # How far its elements may be from what is expected.

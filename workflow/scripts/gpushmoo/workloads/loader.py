@@ -304,7 +304,7 @@ def _names_fault(workload: Workload) -> str | None:
             return fault
     if not isinstance(workload.work_unit, str) or not workload.work_unit.isprintable():
         return f"work_unit is {_show(workload.work_unit)}, not a text such as 'FLOP'"
-    for name, allowed in (("persistent_axis", axes), ("peak", ("load", "store"))):
+    for name, allowed in (("persistent_axis", axes), ("peak", ("load", "store", "work"))):
         value = getattr(workload, name)
         if value is not None and value not in [*allowed]:
             return _unknown(f"{name} is", [value], allowed)

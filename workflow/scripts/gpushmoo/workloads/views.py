@@ -48,8 +48,9 @@ class FigureData:
     `cells` has one row for each cell: its axes, ``variant``, ``dtype``, ``status``,
     ``bandwidth_gbs`` with the bounds of its 95 % interval ``bandwidth_low_gbs`` and
     ``bandwidth_high_gbs``, and the other columns of the data set. `peak` is the device's largest
-    bandwidth of loads and stores, `device` the table of its model, if there is one. `controls` are
-    variants that compete for no place. A title should name the values of the `named` columns.
+    bandwidth of loads and stores, `work_peaks` its rates of work, `device` the table of its model,
+    if there is one. `controls` are variants that compete for no place. A title should name the
+    values of the `named` columns.
     """
 
     kernel: str
@@ -59,6 +60,7 @@ class FigureData:
     cells: pd.DataFrame
     peak: Sequence[Any]
     device: pd.DataFrame | None = None
+    work_peaks: Sequence[Any] = ()
 
 
 class View:
@@ -203,8 +205,28 @@ class WorkingSet(View):
         return len(swept.problems) >= FEWEST_SIZES
 
 
+@dataclass(frozen=True)
+class Roofline(View):
+    """Rate of work over work a byte, with what the measured peaks of bytes and work allow.
+
+    Of a kernel that tells both. The run's kernels `global_load` and `global_store` are the slope of
+    the roof, `flops` is its flat part.
+    """
+
+    kind = "roofline"
+    drawing = "gpushmoo.figures.roofline:draw"
+
+    def label(self) -> str:
+        """Empty: a kernel has at most one view of this kind."""
+        return ""
+
+    def section(self) -> str:
+        """The heading of all rooflines."""
+        return "Rooflines"
+
+
 # Files whose names begin otherwise may belong to another rule.
-KINDS = frozenset(view.kind for view in (View, HeatMap, Curve, WorkingSet))
+KINDS = frozenset(view.kind for view in (View, HeatMap, Curve, WorkingSet, Roofline))
 
 
 def view_fault(views: Any, axes: Collection[str]) -> str | None:

@@ -71,9 +71,7 @@ def test_headers_of_cuda_and_of_the_folder_are_found_and_decide(
     again = cached_cubin(unit_of(including, DTYPES["half"], {}), "sm_90", tmp_path)
     assert again.code != first.code
     (including / "parts/own.h").write_text("\n#include <nowhere.h>\n")
-    said = (
-        r"^own\.h:2 includes 'nowhere\.h', which is neither beside it nor .* brings those$"
-    )
+    said = r"^own\.h:2 includes 'nowhere\.h', which is neither beside it nor .* brings those$"
     with pytest.raises(BuildError, match=said):
         cached_cubin(unit_of(including, DTYPES["half"], {}), "sm_90", tmp_path)
 

@@ -176,7 +176,7 @@ def test_run_kernel_gives_what_a_launch_leaves(tmp_path: Path, monkeypatch: Any)
         ({"cache": "kept.json"}, "cache: cache files are not read here"),
         ({"lang": "HIP"}, "lang: 'HIP' is not tuned here; it must be CUDA or OpenCL"),
         ({"kernel_source": "void f(int *x) {}"}, "lang: 'C' is not tuned here"),
-        ({"kernel_source": ["a.cu", "b.cu"]}, "kernel_source: one text, file or function"),
+        ({"kernel_source": [ADD, "b.cl"]}, "kernel_source: one text, file or function"),
         ({"kernel_source": generated}, "lang: a function as kernel_source needs"),
         ({"restrictions": "wrong > 5"}, "restrictions: no configuration meets them"),
         ({"restrictions": [3]}, "restrictions: 3 is neither an expression nor a function"),

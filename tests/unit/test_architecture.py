@@ -28,7 +28,7 @@ MOST_LINES_BELOW = {
     "experiments/": 5_125,
     "docs/": 1_930,
 }
-MOST_MODULES, MOST_BYTES_OF_PAGES = 178, 158_500
+MOST_MODULES, MOST_BYTES_OF_PAGES = 178, 159_000
 MOST_BYTES_OF = {"README.md": 7_000, "CHANGELOG.md": 10_000}
 # Tracked files that may be over 2 MB.
 LARGE = {"reports/reference/nvidia-h200/packed.parquet"}

@@ -114,6 +114,7 @@ def predicted() -> pd.DataFrame:
         width=8,
         device_name="d",
         cell_key=[f"key{n}" for n in range(len(rows))],
+        measured_s=1 / table["gbs"],
         predicted_gbs=10.0,
         predicted_s=1.0,
         low_s=0.8,

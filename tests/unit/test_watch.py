@@ -274,7 +274,6 @@ def test_a_job_tells_of_every_cell_and_leaves_no_file(
     opencl_choice: DeviceChoice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[LiveShard | None] = []
-    monkeypatch.setattr("gpushmoo.measuring.worker._TELL_EVERY_S", 0.0)
     close = LiveFile.close
 
     def keep(file: LiveFile) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import logging
+import math
 import os
 import signal
 import sys
@@ -103,7 +104,8 @@ class Caller:
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection
         self._lock: int | None = None
-        self._told_s = time.monotonic()
+        # The first one is sent at once.
+        self._told_s = -math.inf
 
     def receive(self) -> Any:
         """A message; with a locked device also its lock, which this process then holds."""

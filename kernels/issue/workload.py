@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
+from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.space import Cell
 from gpushmoo.workloads.contract import BufferRef, Launch, NothingMovedWorkload, ceil_div
 
@@ -17,7 +18,7 @@ WARP = 32
 
 
 class Issue(NothingMovedWorkload):
-    """`grid` blocks of `block_x` threads; `steps` times 256 multiply-adds of single precision.
+    """`grid` blocks of `block_x` threads; `steps` times 256 multiply-adds, each two operations.
 
     The pieces of work are instructions of whole warps; those that count the steps, about one in a
     hundred, are not among them.
@@ -26,11 +27,12 @@ class Issue(NothingMovedWorkload):
     name = "issue"
     title = "Issue of instructions"
     pattern = "independent multiply-adds from registers to registers; nothing is read or written"
-    dtypes = ("float",)
+    dtypes = ("float", "double")
     variants = ("fma",)
     done = DONE
     # No launch of it is one to use.
     controls = variants
+    peak = "work"
     sizes = (1,)
     axes: ClassVar = {
         "grid": {"to_resident": 1, "points": 1},
@@ -40,11 +42,15 @@ class Issue(NothingMovedWorkload):
     # Sums of all accumulators stay below 2²⁴, up to where whole numbers are exact.
     most: ClassVar = {"steps": 2**15}
 
+    def work(self, cell: Cell) -> float:
+        """Two operations for each multiply-add of each thread."""
+        return 2.0 * cell["grid"] * cell["block_x"] * cell["steps"] * ACCUMULATORS * REPEATED
+
     def launch(self, cell: Cell) -> Launch:
         """A grid in which no thread has the sum that is expected."""
         grid, block, steps = cell["grid"], cell["block_x"], cell["steps"]
-        one = np.float32(1)
-        args = (BufferRef("dst"), one, one, np.float32(-1), np.uint32(steps))
+        number = DTYPES[cell.dtype].scalar.type
+        args = (BufferRef("dst"), number(1), number(1), number(-1), np.uint32(steps))
         instructions = grid * ceil_div(block, WARP) * steps * ACCUMULATORS * REPEATED
         return Launch("issue", (grid, 1, 1), (block, 1, 1), args, tiles=instructions)
 
@@ -52,7 +58,7 @@ class Issue(NothingMovedWorkload):
         """The timed launch, with the sum that every thread has: k + 32 · steps in the k-th."""
         launch = self.launch(cell)
         total = sum(k + REPEATED * cell["steps"] for k in range(ACCUMULATORS))
-        args = (*launch.args[:3], np.float32(total), launch.args[4])
+        args = (*launch.args[:3], type(launch.args[1])(total), launch.args[4])
         return replace(launch, args=args)
 
 

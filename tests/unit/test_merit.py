@@ -74,12 +74,12 @@ def peaks(tmp_path: Path) -> tuple[list[PeakRow], Path]:
         [
             cell(gbs=100.0, kernel="load", block_x=32, bytes_written=0),
             cell(gbs=50.0, kernel="store", block_x=32, bytes_read=0, bytes_written=2**22),
-            cell(1e-3, kernel="flops", block_x=64, **worked(2e9)),
-            cell(1e-3, kernel="flops", block_x=32, **worked(1e9)),
+            cell(1e-3, kernel="issue", block_x=64, **worked(2e9)),
+            cell(1e-3, kernel="issue", block_x=32, **worked(1e9)),
         ]
     )
     rows = peak_rows(cells, {"load": "load", "store": "store"})
-    write_peak(rows, tmp_path / "peak.json", work_peaks(cells[cells["kernel"] == "flops"]))
+    write_peak(rows, tmp_path / "peak.json", work_peaks(cells[cells["kernel"] == "issue"]))
     return rows, tmp_path / "peak.json"
 
 
@@ -112,7 +112,7 @@ def test_a_roofline_says_what_binds_and_what_was_not_measured(
     bare = drawn(few, None, svg)
     assert bare == (
         f"{said}. Not measured in this run, and not drawn: the peak of bytes (kernels global_load "
-        "and global_store) and the peak of work (kernel flops)."
+        "and global_store) and the peak of work (kernel issue)."
     )
     silence = "No cells tell both their bytes and their work in one unit."
     assert (

@@ -231,7 +231,7 @@ class _Kernel:
         return params, block, grid, shared, macros, f"{before}#line 1\n{text}"
 
     def tuned(self, instances: Sequence[_Instance], progress: bool, **asked: Any) -> Tuned:
-        """The measured instances."""
+        """Measure all instances in one call: a hidden axis chooses among them by ``#if``."""
         every, *launches, macros, texts = zip(*instances, strict=True)
         block, grid, shared = map(_listed, launches)
         head, bracket, template = self.name.partition("<")
@@ -395,7 +395,7 @@ def get_best_config(
 def store_output_file(
     output_filename: str, results: Sequence[Params], tune_params: Any, objective: str = "time"
 ) -> None:
-    """Write the results as T4."""
+    """Write the results as T4, the auto-tuning community's JSON; the objective is in it."""
     words = {kind: word for word, kind in _CLASSES.items()}
     unknown = dict.fromkeys(("compilation", "framework", "search_algorithm", "validation"), 0.0)
     t4: Params = {

@@ -32,7 +32,7 @@ class DType:
 
     @cached_property
     def scalar(self) -> np.dtype[Any]:
-        """NumPy's type of a scalar."""
+        """NumPy's type of one of the lanes; of bfloat16 and fp8 ml_dtypes makes it."""
         if self.name in _OF_ML_DTYPES:
             # Imported when needed: few kernels have such types.
             import_module("ml_dtypes")

@@ -45,7 +45,7 @@ class Merit:
         return Speeds(giga / median, giga / high, giga / low)
 
     def text(self, value: float) -> str:
-        """``12.3 GB/s``."""
+        """The value to three digits with its unit, ``12.3 GB/s``."""
         return f"{significant(value)} {self.unit}"
 
     @property

@@ -296,7 +296,7 @@ class Device(ABC):
             self._finish()
 
     def queue_preparation(self, output: Output, poison: int = POISON_BYTES[0]) -> None:
-        """Queue what `prepare` does."""
+        """Queue a copy of the output's content, or its poison, without waiting for it."""
         if output.content is None:
             self._queue_poison(output.buffer, poison, output.padding)
         else:

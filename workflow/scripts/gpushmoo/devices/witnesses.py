@@ -26,6 +26,16 @@ class KeyBounds:
     form: KeyFormat
     in_values: bool
 
+    @property
+    def numbers(self) -> tuple[np.generic, ...]:
+        """The numbers that the kernel `buffers.LIMITS` takes after its three buffers, in order."""
+        form = self.form
+        return (
+            np.uint64(self.n),
+            *(np.int32(form.kind), np.int32(self.in_values), form.unsigned.type(form.top)),
+            *(np.int32(form.mantissa), np.int32(form.bias)),
+        )
+
 
 # The byte of poison, and another one for outputs that may hold the first.
 POISON_BYTES = (0xFF, 0xA5)

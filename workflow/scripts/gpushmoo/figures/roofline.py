@@ -100,7 +100,7 @@ def _caption(
         elif share is not None:
             words += f", {share.words}"
         told.append(words)
-    parts = ("bytes (kernels global_load and global_store)", "work (kernel flops)")
+    parts = ("bytes (kernels global_load and global_store)", "work (kernel issue)")
     missing = [
         f"the peak of {part}"
         for part, of_types in zip(parts, zip(*roofs.values(), strict=True), strict=True)

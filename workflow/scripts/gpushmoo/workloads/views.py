@@ -210,7 +210,7 @@ class Roofline(View):
     """Rate of work over work a byte, with what the measured peaks of bytes and work allow.
 
     Of a kernel that tells both. The run's kernels `global_load` and `global_store` are the slope of
-    the roof, `flops` is its flat part.
+    the roof, `issue` is its flat part.
     """
 
     kind = "roofline"

@@ -151,9 +151,7 @@ class CudaBuffers(Device):
         if form.width not in self._limits:
             module = self._own_module(limits_source(form.width))
             self._limits[form.width] = module.get_function("limits")
-        whole = np.uint64(bounds.n), np.int32(form.kind), np.int32(bounds.in_values)
-        floats = form.unsigned.type(form.top), np.int32(form.mantissa), np.int32(form.bias)
-        args = (buffer, bounds.low, bounds.high, *whole, *floats, found)
+        args = (buffer, bounds.low, bounds.high, *bounds.numbers, found)
         self._launch(self._limits[form.width], args)
 
     def queue_strays(self, buffer: Any, found: Any, stride: int = STRIDE) -> None:

@@ -145,9 +145,7 @@ class OpenCLBuffers(Device):
             source = types + self._order + _WORDS + _LIMITS + LIMITS
             program = self._cl.Program(self._context, source).build()
             self._limits[form.width] = self._cl.Kernel(program, "limits")
-        whole = np.uint64(bounds.n), np.int32(form.kind), np.int32(bounds.in_values)
-        floats = form.unsigned.type(form.top), np.int32(form.mantissa), np.int32(form.bias)
-        args = (buffer, bounds.low, bounds.high, *whole, *floats, found)
+        args = (buffer, bounds.low, bounds.high, *bounds.numbers, found)
         self._limits[form.width](self._queue, *self._sizes, *args)
 
     def queue_strays(self, buffer: Any, found: Any, stride: int = STRIDE) -> None:

@@ -22,6 +22,8 @@ COPIES: Sequence[Shape] = (
 FEW_COPIES: Sequence[Shape] = ((8, 8), (16, 16), (32, 8), (33, 8), (64, 4))
 SURFACES: Sequence[Shape] = ((4, 64), (8, 32), (16, 16), (32, 8), (64, 4), (64, 16))
 TEXTURES: Sequence[Shape] = ((4, 4), (8, 8), (16, 16), (32, 8), (64, 4))
+# Some of those that make 128 and 192 threads.
+PUBLISHED: Sequence[Shape] = ((4, 32), (8, 16), (16, 8), (32, 4), (4, 48), (16, 12), (48, 4))
 # Around 132 multiprocessors with 3 (float4) or 4 (float) resident blocks each, and two full waves.
 BLOCKS = (1, 132, 264, 396, 408, 528, 529, 1056)
 # Sides of squares of float4: two of them fill from half of an L2 cache of 60 MiB to 13 times it.
@@ -89,6 +91,17 @@ SERIES: Sequence[Series] = (
     Series(
         "requests and sectors of texture fetches, and what L1 keeps of them",
         *("tex2d_sum", ["float"], ["block-point-clamp"], [4096], blocks_of(TEXTURES)),
+    ),
+    *(
+        Series(
+            "what binds blocks of 128 and 192 threads: a grid of all texels, and one wave of it",
+            *(kernel, ["float"], variants, [16384]),
+            [{**shape, "waves": waves} for waves in (0, 1) for shape in blocks_of(PUBLISHED)],
+        )
+        for kernel, variants in (
+            ("tex2d_sum", ["block-point-clamp", "block-plain"]),
+            ("surf2d_memset", ["block-one", "block-one-plain"]),
+        )
     ),
     Series(
         "where L2 ends: the share of sectors found in it by the working set",

@@ -19,6 +19,7 @@ from ..core.backends import BACKENDS
 from ..core.display import one_line
 from ..core.dtypes import DTYPES
 from ..core.errors import WorkloadError
+from ..core.paths import KERNELS
 from ..core.python_digest import python_digest
 from ..core.schema import axis_fault
 from ..core.space import CACHE_STATES
@@ -26,6 +27,7 @@ from .contract import Workload
 from .user_code import blamed, loading
 from .views import view_fault
 
+_IMPORT = re.compile(rb"^([ \t]*)(?:from|import)[ \t]+([\w.]+)", re.MULTILINE)
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
 # A comment of C, or a text or character, in which none begins.
 _C_COMMENT = re.compile(
@@ -66,7 +68,7 @@ class KernelFolder:
         of Python, behaviour counts, but not the attributes that choose what is swept and shown,
         unless a method reads them.
         """
-        files = {path.relative_to(self.path).as_posix(): path for path in _sources(self.path)}
+        files = {path.relative_to(self.path).as_posix(): path for path in source_files(self.path)}
         kinds = next((b.suffixes for b in BACKENDS.values() if source_suffix in b.suffixes), ("",))
         own = tuple(f"kernel{kind or '.'}" for kind in kinds)
         names = {name for name in files if name.startswith(own) or not name.startswith("kernel.")}
@@ -91,7 +93,7 @@ class KernelFolder:
         return h.hexdigest()[:16]
 
 
-def _sources(folder: Path) -> Iterator[Path]:
+def source_files(folder: Path) -> Iterator[Path]:
     """All files below `folder` but hidden ones, caches and Markdown."""
     for path in folder.rglob("*"):
         parts = path.relative_to(folder).parts
@@ -103,9 +105,33 @@ def _sources(folder: Path) -> Iterator[Path]:
 def has_neighbours(workload: Path) -> bool:
     """Whether a workload.py imports from a folder beside its own, or from its own."""
     folders = workload.parent.parent, workload.parent
-    names = re.findall(rb"^[ \t]*(?:from|import)[ \t]+([\w.]+)", workload.read_bytes(), re.M)
-    tops = {name.decode().split(".")[0] for name in names}
-    return any((f / top).exists() or (f / f"{top}.py").exists() for f in folders for top in tops)
+    names = [name for _, name in _IMPORT.findall(workload.read_bytes())]
+    return any(_lies_in(folder, name.decode()) for folder in folders for name in names)
+
+
+def _lies_in(folder: Path, module: str) -> bool:
+    top = module.split(".")[0]
+    return bool(top) and ((folder / top).exists() or (folder / f"{top}.py").exists())
+
+
+def shared_code(folder: Path) -> dict[str, bytes]:
+    """The modules beside the kernels in `folder`, which these may import: files by name."""
+    # A checkout may be gone.
+    listed = folder.iterdir() if folder.is_dir() else ()
+    found = [p for p in listed if p.suffix == ".py" or (p / "__init__.py").is_file()]
+    files = [f for p in found for f in ([p] if p.is_file() else source_files(p))]
+    return {f.relative_to(folder).as_posix(): f.read_bytes() for f in files}
+
+
+def late_imports(folder: Path) -> list[str]:
+    """The files of a kernel, and of what lies beside it, that import the latter in a function."""
+    files = {"workload.py": (folder / "workload.py").read_bytes(), **shared_code(folder.parent)}
+    return [
+        file
+        for file, text in files.items()
+        for indent, name in _IMPORT.findall(text)
+        if indent and (name.startswith(b".") or _lies_in(folder.parent, name.decode()))
+    ]
 
 
 def included(source: bytes) -> Iterator[str]:
@@ -170,9 +196,7 @@ class _FreshLoader(SourceFileLoader):
 
 def load_kernel(path: Path) -> KernelFolder:
     """Load ``workload.py`` of a kernel folder. Raises KernelFolderError if it does not fit."""
-    # Packages beside the kernel folders hold shared code.
-    if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))
+    _lend(path.parent)
     name, file = f"gpushmoo_kernel_{path.name}", path / "workload.py"
     loader = _FreshLoader(name, str(file))
     spec = importlib.util.spec_from_file_location(name, file, loader=loader)
@@ -197,6 +221,28 @@ def load_kernel(path: Path) -> KernelFolder:
     if fault is not None:
         raise KernelFolderError(f"Kernel '{path.name}': its {fault}.")
     return KernelFolder(path, workload)
+
+
+# Folders whose kernels were loaded, and the project's own, which may be on the path from the start.
+_LENT = [str(KERNELS)]
+
+
+def _lend(folder: Path) -> None:
+    """Let imports find the shared code in `folder`, not what another checkout calls the same."""
+    own = str(folder)
+    others = [place for place in _LENT if place != own]
+    files = {n: str(getattr(m, "__file__", None) or "") for n, m in [*sys.modules.items()]}
+    for place in others:
+        theirs = [n for n, file in files.items() if file.startswith(f"{place}{os.sep}")]
+        taken = [name for name in theirs if _lies_in(folder, name)]
+        if taken and shared_code(Path(place)) != shared_code(folder):
+            for name in taken:
+                del sys.modules[name]
+    first = min((i for i, p in enumerate(sys.path) if p in others), default=len(sys.path))
+    if own not in sys.path[:first]:
+        sys.path[:] = [p for p in sys.path if p != own]
+        sys.path.insert(first, own)
+    _LENT[:] = [own, *others]
 
 
 def _workload_of(module: ModuleType, folder: str) -> Workload:

@@ -16,6 +16,8 @@ from .exporting.write import Exported as Exported
 from .exporting.write import export as export
 from .interactive.ab import ABTest as ABTest
 from .interactive.ab import ab as ab
+from .interactive.checkouts import Checkouts as Checkouts
+from .interactive.checkouts import ab_checkouts as ab_checkouts
 from .interactive.history import history as history
 from .interactive.measure import Sweep as Sweep
 from .interactive.measure import sweep as sweep

@@ -17,23 +17,25 @@ import numpy as np
 import pandas as pd
 
 from .. import __name__ as library
+from ..comparing.compare import change
 from ..comparing.verdicts import LEAST_BLOCKS, block_changes, judged, paired_change
 from ..core.backends import AUTO
 from ..core.display import number_of, one_line
 from ..core.schema import Status
 from ..core.space import TYPICAL, asks_the_device, most_values
 from ..devices.base import DeviceInfo
-from ..measuring.events import Against, Job
+from ..measuring.events import NAMES, Against, Job
 from ..measuring.job import MeasuredPairs, measure_pairs
 from ..planning.config_schema import ConfigError, refuse_unknown
-from ..workloads.loader import KernelFolder, has_neighbours
+from ..workloads.loader import KernelFolder, has_neighbours, late_imports, shared_code
 from .arguments import Request, checked, loaded, read_request
 from .measure import LOG, WORKERS, device_of, logged, refuse_misfit
 
 # The keys of `measure` that mean something here.
 _MEASURE = ("cell_timeout_s", "max_builds", "max_cells", "seed", "thread_limit", "warmup")
 # Schemas of the arguments that `sweep` does not have.
-_OWN = {
+SCHEMAS = {
+    "pairs": {"type": "integer", "minimum": 1},
     "rounds": {"type": "integer", "minimum": LEAST_BLOCKS, "maximum": 10_000},
     "threshold": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
 }
@@ -55,12 +57,13 @@ def ab(
     backend: str = AUTO,
     device: int = 0,
     opencl_runtime: str = AUTO,
+    pairs: int | None = None,
     rounds: int = 8,
     threshold: float = 0.01,
     progress: bool = True,
     **measure: Any,
 ) -> ABTest:
-    """Measure two versions alternately, A B B A, in one process on one device, and wait for it.
+    """Measure two versions alternately, A B B A, on one device, and wait for it.
 
     Two cells are a pair if they have the same element type, size, cache state, timing mode and
     values of all parameters that both kernels have. A kernel that crashes, hangs or is wrong costs
@@ -76,6 +79,8 @@ def ab(
         Options for the backend's compiler (``"-use_fast_math"``).
     axes, dtypes, sizes, cache, timing_modes, backend, device, opencl_runtime, progress
         Of both, as `sweep` has them.
+    pairs : int
+        Pairs of cells of an element type at most, drawn by the seed; by default all.
     rounds : int
         Each has two samples of A and two of B.
     threshold : float
@@ -96,8 +101,8 @@ def ab(
     refuse_unknown("measure", measure, _MEASURE)
     what = {"axes": axes, "dtypes": dtypes, "sizes": sizes, "cache": cache}
     where = {"backend": backend, "device": device, "opencl_runtime": opencl_runtime}
-    own = {"timing_modes": timing_modes, "rounds": rounds, "threshold": threshold}
-    values = checked({**what, **where, **own, **measure}, **_OWN)
+    own = {"timing_modes": timing_modes, "pairs": pairs, "rounds": rounds, "threshold": threshold}
+    values = checked({**what, **where, **own, **measure}, **SCHEMAS)
     options = _options("options_a", options_a), _options("options_b", options_b)
     folders = _load(a, a if b is None else b)
     requests = _requests(folders, _variants(folders, variant_a, variant_b), values)
@@ -109,7 +114,7 @@ def ab(
                 refuse_misfit(request.sweep, choice, info)
             for dtype in requests[0].sweep.dtypes:
                 first, second = (request.params(dtype, choice) for request in requests)
-                against = Against(second, options, rounds)
+                against = Against(second, options, rounds, pairs)
                 job = Job(first, choice.cache, time.monotonic(), against=against, log=log_file)
                 label = f"{folders[0].name} {dtype}, A and B"
                 measured[dtype] = measure_pairs(job, label, terminal, WORKERS)
@@ -137,14 +142,14 @@ def _load(
     if Path(b).expanduser().resolve() == one.path:
         return one, one
     other = loaded(b)
-    if one.path.parent != other.path.parent:
-        for folder in (one, other):
-            if has_neighbours(folder.path / "workload.py"):
-                raise ConfigError(
-                    f"'{folder.path}' imports what lies beside it, of which one process loads that "
-                    f"of '{one.path.parent}' or that of '{other.path.parent}'; put both kernels in "
-                    "one folder under two names."
-                )
+    both = one.path, other.path
+    shared = [has_neighbours(p / "workload.py") and shared_code(p.parent) for p in both]
+    late = [file for path in both for file in late_imports(path)]
+    if late and all(shared) and shared[0] != shared[1]:
+        raise ConfigError(
+            f"'{late[0]}' imports within a function what lies beside '{a}' and differs beside "
+            f"'{b}', of which a process has one; import it at the top."
+        )
     return one, other
 
 
@@ -286,6 +291,18 @@ class ABTest:
         """Whether B is shown to be slower by more than the threshold, in a pair or a group."""
         return bool(self.cells["beyond"].any() or self.groups["beyond"].any())
 
+    @property
+    def axes(self) -> list[str]:
+        """The columns of `cells` that are parameters."""
+        columns = [*self.cells.columns]
+        return columns[len(_WHICH) : columns.index("status")]
+
+    @property
+    def wrong(self) -> bool:
+        """Whether B has a wrong result."""
+        wrong = self.cells[self.cells["status"] == Status.WRONG_RESULT]
+        return bool(wrong["message"].str.startswith(f"{NAMES[1]}: ").any())
+
     def __repr__(self) -> str:
         a, b = self.sides
         parts = [f"A: {a}", f"B: {b}", f"{self.device.name}, {self.rounds} rounds of A B B A"]
@@ -311,7 +328,7 @@ class ABTest:
         for group in self.groups.to_dict("records"):
             if group["pairs"] > 1:
                 which = ", ".join(str(group[name]) for name in _WHICH)
-                yield f"All {group['pairs']} of {which}: {_interval(group)}, {group['verdict']}."
+                yield f"All {group['pairs']} of {which}: {change(group)}, {group['verdict']}."
 
     def _table(self) -> str:
         """The pairs that changed most first, of which there may be many more; faults last."""
@@ -319,12 +336,11 @@ class ABTest:
             "change", key=abs, ascending=False, na_position="last", kind="stable"
         ).head(_MOST_ROWS)
         constant = [c for c in _WHICH if self.cells[c].nunique() == 1]
-        axes = list(shown.columns)[len(_WHICH) : list(shown.columns).index("status")]
-        table = shown[[c for c in _WHICH if c not in constant] + axes].copy()
+        table = shown[[c for c in _WHICH if c not in constant] + self.axes].copy()
         for side in "ab":
             times = shown[f"{side}_s"] * 1e6
             table[f"{side.upper()} (µs)"] = ["" if pd.isna(t) else f"{t:.4g}" for t in times]
-        table["change (95 % interval)"] = [_interval(row) for row in shown.to_dict("records")]
+        table["change (95 % interval)"] = [change(row) for row in shown.to_dict("records")]
         faults = zip(shown["status"], shown["message"], strict=True)
         faults = pd.Series([one_line(f"{s}: {m}", 80) for s, m in faults], shown.index)
         table["verdict"] = shown["verdict"].fillna(faults)
@@ -332,13 +348,6 @@ class ABTest:
         rest = len(self.cells) - len(shown)
         more = f"\n{rest} more pairs, which changed less, are in `cells`." if rest else ""
         return f"{common}\n{table.to_string(index=False)}{more}"
-
-
-def _interval(row: Mapping[str, Any]) -> str:
-    """``+1.02% (+0.94% to +1.11%)``; empty where there is none."""
-    if pd.isna(row["change"]):
-        return ""
-    return f"{row['change']:+.2%} ({row['change_low']:+.2%} to {row['change_high']:+.2%})"
 
 
 def _rows(dtype: str, measured: MeasuredPairs) -> Iterator[dict[str, Any]]:

@@ -310,18 +310,37 @@ def _table(group: DataFrame, alone: bool) -> str:
 
 def _ab(
     *,
+    a: str,
+    b: str | None = None,
+    markdown: Path | None = None,
     fail_on_regression: bool = False,
     measure: Mapping[str, Any] | None = None,
     form: str | None = None,
     **asked: Any,
 ) -> int:
     from .ab import SAMPLE_COLUMNS, ab
+    from .checkouts import Checkouts, ab_checkouts
 
-    result = ab(**{**(measure or {}), **asked})
-    print_table("ab", form, result.cells.drop(columns=SAMPLE_COLUMNS), lambda: str(result))
-    if fail_on_regression and result.slower:
+    asked = {**(measure or {}), **asked}
+    if (Path(a).expanduser() / "workload.py").is_file():
+        if odd := asked.keys() & {"kernels", "unchanged"}:
+            raise ConfigError(f"{odd.pop()}: '{a}' is a kernel's folder, not one of several.")
+        test = ab(a, b, **asked)
+        found = Checkouts((a, b or a), test.threshold, ([], []))
+        found.add(test.sides[0].folder.name, test)
+        print_table("ab", form, test.cells.drop(columns=SAMPLE_COLUMNS), lambda: str(test))
+    else:
+        found = ab_checkouts(a, b, **asked)
+        rows = found.cells.drop(columns=SAMPLE_COLUMNS, errors="ignore")
+        names = ("groups", "slower", "unchanged", "alone", "failed")
+        more = {name: getattr(found, name) for name in names}
+        print_table("ab", form, rows, found.markdown().rstrip, **more)
+    if markdown is not None:
+        with markdown.open("a", encoding="utf-8") as file:
+            file.write(found.markdown())
+    if any(t.wrong for t in found.tests.values()) or (fail_on_regression and found.slower):
         return _VERDICT
-    return _status(result.cells["status"].value_counts())
+    return _NOT_MEASURED if found.failed else 0
 
 
 def _compare(

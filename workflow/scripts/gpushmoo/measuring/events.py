@@ -162,12 +162,13 @@ class Against:
     """Version B of a kernel, measured alternately with version A, which a Job describes.
 
     `params` are those of a Job. `options` are additional options for the compilers of A and of B.
-    Each pair of cells gets `blocks` blocks of samples.
+    Each pair of cells gets `blocks` blocks of samples. Of more than `most` pairs so many are drawn.
     """
 
     params: Mapping[str, Any]
     options: tuple[tuple[str, ...], tuple[str, ...]]
     blocks: int
+    most: int | None = None
 
 
 @dataclass(frozen=True)

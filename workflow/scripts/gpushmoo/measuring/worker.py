@@ -21,19 +21,29 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice, repeat
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..core.display import MOST_SENTENCE, one_line
-from ..core.errors import DeviceError, DeviceLostError, TypedError, WorkloadError
+from ..core.errors import (
+    DeviceError,
+    DeviceLostError,
+    LaunchRefusedError,
+    TypedError,
+    WorkloadError,
+)
 from ..core.paths import ROOT
 from ..core.process import end_with_parent
-from ..core.space import Cell, space_of
+from ..core.space import Cell, asks_the_device, space_of
 from ..devices.base import Device, steady_room
 from ..devices.building import compile_ahead
 from ..devices.builds import KernelBuild, read_build
+from ..devices.launches import check_limits
 from ..devices.select import open_device, open_for_job
 from ..storage.wholefile import DamagedFileError
 from ..workloads.loader import KernelFolder, load_kernel
@@ -53,6 +63,7 @@ from .events import (
     Ready,
     Worked,
     WorkerCrashedError,
+    planned,
 )
 from .paired import PairedRun, matched
 from .rounds import ShardRun
@@ -206,19 +217,51 @@ def _measure_pairs(job: Job, against: Against, device: Device, caller: Caller) -
     # One folder is loaded once, so that a common workload is one object.
     loaded = {params["folder"]: load_kernel(ROOT / params["folder"]) for params in sides}
     folders = [loaded[params["folder"]] for params in sides]
-    (builds_a, cells_a), (builds_b, cells_b) = (
-        _built(device, folder, params, None, options)
-        for folder, params, options in zip(folders, sides, against.options, strict=True)
-    )
+    asked = list(zip(folders, sides, against.options, strict=True))
+    cells_a, cells_b = (_cells(device, *told) for told in asked)
     variants = list(zip(*(params["variants"] for params in sides), strict=True))
     pairs = matched((cells_a, cells_b), variants)
     alone = len(cells_a) - len(pairs), len(cells_b) - len(pairs)
+    if against.most is not None:
+        order = np.random.default_rng(job.params["seed"]).permutation(len(pairs))
+        tried = (i for i in order if any(map(_is_launchable, repeat(device), folders, pairs[i])))
+        # Where nothing can be launched, that is told of one.
+        pairs = [pairs[i] for i in sorted(islice(tried, against.most)) or [0]]
+
+    def built(who: int) -> Builds:
+        """The programs of the pairs, and no others."""
+        folder, params, options = asked[who]
+        versions = [*dict.fromkeys(folder.workload.version(pair[who]) for pair in pairs)]
+        digest = params["kernel_digest"]
+        return programs_for(device, folder, params["dtype"], versions, None, digest, options)
+
+    builds_a, builds_b = built(0), built(1)
     caller.send(PairsOpened(device.info, pairs, alone, (builds_a.codes, builds_b.codes)))
     do: Measure = caller.receive()
     a = _steps(job, device, folders[0], builds_a, caller, do)
     b = replace(a, folder=folders[1], builds=builds_b)
     run = PairedRun((a, b), against.blocks)
     run.measure([pair for pair in pairs if do.keys is None or pair[0].key in do.keys])
+
+
+def _cells(
+    device: Device, folder: KernelFolder, params: Mapping[str, Any], options: tuple[str, ...]
+) -> list[Cell]:
+    """A kernel's cells; it is compiled where its code decides which these are."""
+    space = space_of(params)
+    if any(map(asks_the_device, space.axes.values())):
+        return _built(device, folder, params, None, options)[1]
+    refuse_misfits(device, folder, params)
+    return plan_cells(device, folder, Builds(), (), space)
+
+
+def _is_launchable(device: Device, folder: KernelFolder, cell: Cell) -> bool:
+    run = planned(folder.workload, cell)
+    try:
+        check_limits(run.launch, device.info)
+    except LaunchRefusedError:
+        return False
+    return run.status is None
 
 
 def _steps(

@@ -1,0 +1,282 @@
+"""All kernels of two checkouts, wheels or git revisions, measured alternately on one device."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any
+from zipfile import BadZipFile, ZipFile
+
+import numpy as np
+import pandas as pd
+
+from .. import __name__ as library
+from ..comparing.compare import DELTA, change, group_words, markdown_table, percent
+from ..comparing.verdicts import PairedChange, judged
+from ..core.display import number_of, one_line
+from ..core.errors import NoDeviceError, UserError
+from ..core.schema import Status
+from ..planning.config_schema import ConfigError
+from ..workloads.loader import has_neighbours, included, shared_code, source_files
+from .ab import SCHEMAS, ABTest, ab
+from .arguments import checked
+
+# Pairs of cells of an element type by default; a kernel may have thousands.
+PAIRS = 32
+# Arguments of `ab` that have no schema.
+_UNCHECKED = ("variant_a", "variant_b", "options_a", "options_b", "progress")
+# Rows of each table in the text; the rest is in `groups` and `cells`.
+_MOST_ROWS, _MOST_CELLS = 40, 5
+
+
+def ab_checkouts(
+    base: str | os.PathLike[str],
+    head: str | os.PathLike[str] | None = None,
+    *,
+    kernels: Sequence[str] = (),
+    unchanged: bool = False,
+    pairs: int = PAIRS,
+    threshold: float = DELTA,
+    **asked: Any,
+) -> Checkouts:
+    """Measure each kernel that both sides have alternately, as `ab` does, and wait for it.
+
+    A kernel of which no file differs is not measured. One that cannot be measured costs itself.
+
+    Parameters
+    ----------
+    base, head : path or text
+        A folder, a wheel, or a revision of the git repository here; without `head` that
+        repository's folder, with what is not committed.
+    kernels : list of str
+        Kernels' names, or folders within both sides; by default all.
+    unchanged : bool
+        Whether to measure what did not change, too, which should be found to be the same.
+    pairs : int
+        Pairs of cells of an element type at most, drawn by the seed.
+    threshold, **asked
+        As `ab` has them.
+
+    Returns
+    -------
+    Checkouts
+        With `cells`, `groups`, `slower`, `failed` and `markdown`.
+
+    Raises
+    ------
+    ConfigError, NoDeviceError
+        An argument is wrong, which is a ValueError; no device can be used.
+    """
+    asked |= {"pairs": pairs, "threshold": threshold}
+    # What is wrong for all kernels is refused before one is measured.
+    checked({name: value for name, value in asked.items() if name not in _UNCHECKED}, **SCHEMAS)
+    with _opened(base) as (a, name_a), _opened(head) as (b, name_b):
+        first, second = kernel_folders(a), kernel_folders(b)
+        for name in kernels:
+            if not any(_is_named(name, place) for place in first | second):
+                raise ConfigError(f"kernels: neither side has '{name}'.")
+        every = sorted(
+            p for p in first | second if not kernels or any(_is_named(k, p) for k in kernels)
+        )
+        both = [place for place in every if place in first and place in second]
+        if not both:
+            raise ConfigError(f"'{name_a}' and '{name_b}' have no kernel in common.")
+        alone = [p for p in every if p not in second], [p for p in every if p not in first]
+        found = Checkouts((name_a, name_b), threshold, alone)
+        for place in both:
+            if not unchanged and not differ(first[place], second[place]):
+                found.unchanged.append(place)
+                continue
+            try:
+                found.add(place, ab(first[place], second[place], **asked))
+            except NoDeviceError:
+                raise
+            except UserError as err:
+                found.failed[place] = str(err)
+    return found
+
+
+@contextmanager
+def _opened(side: str | os.PathLike[str] | None) -> Iterator[tuple[Path, str]]:
+    """The folder of a checkout, a wheel or a revision, and its name. Raises ConfigError."""
+    if side is None:
+        yield Path(_git("rev-parse", "--show-toplevel")), "the working tree"
+        return
+    path, name = Path(side).expanduser(), os.fspath(side)
+    if path.is_dir():
+        yield path.resolve(), name
+        return
+    with TemporaryDirectory(prefix=f"{library}-", ignore_cleanup_errors=True) as place:
+        folder = Path(place).resolve() / "checkout"
+        if path.suffix == ".whl" and path.is_file():
+            try:
+                with ZipFile(path) as wheel:
+                    wheel.extractall(folder)
+            except BadZipFile as err:
+                raise ConfigError(f"'{name}' is no wheel ({err}).") from err
+            yield folder, path.name
+            return
+        try:
+            words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+            commit = _git(*words)
+        except ConfigError as err:
+            raise ConfigError(
+                f"'{name}' is no folder, no wheel and no revision of the git repository here."
+            ) from err
+        _git("-c", "core.hooksPath=/dev/null", "worktree", "add", "--detach", str(folder), commit)
+        try:
+            yield folder, f"{name} ({commit[:8]})"
+        finally:
+            with suppress(ConfigError):
+                _git("worktree", "remove", "--force", str(folder))
+
+
+def _git(*words: str) -> str:
+    """What git says. Raises ConfigError where it fails."""
+    try:
+        done = subprocess.run(["git", *words], capture_output=True, encoding="utf-8", check=True)
+    except (OSError, subprocess.CalledProcessError) as err:
+        said = getattr(err, "stderr", None) or str(err)
+        raise ConfigError(f"git {words[0]}: {one_line(said, 200)}") from err
+    return done.stdout.strip()
+
+
+def kernel_folders(root: Path) -> dict[str, Path]:
+    """The kernels' folders below `root` by their place in it; none of hidden or virtual ones."""
+    found = {}
+    for place, folders, files in os.walk(root):
+        path = Path(place)
+        if "workload.py" in files:
+            found[path.relative_to(root).as_posix()] = path
+        is_apart = "workload.py" in files or "pyvenv.cfg" in files
+        folders[:] = [] if is_apart else [f for f in folders if f[0] != "."]
+    return found
+
+
+def _is_named(name: str, place: str) -> bool:
+    """Whether a kernel's name, or a folder, means the kernel at this place."""
+    asked, path = PurePosixPath(name), PurePosixPath(place)
+    return name == path.name or path.is_relative_to(asked)
+
+
+def differ(a: Path, b: Path) -> bool:
+    """Whether the files of a kernel differ, or those that it shares with others.
+
+    It is taken to differ if it includes a file from outside of its folder.
+    """
+    files = [{p.relative_to(f).as_posix(): p.read_bytes() for p in source_files(f)} for f in (a, b)]
+    if has_neighbours(a / "workload.py") and shared_code(a.parent) != shared_code(b.parent):
+        return True
+    texts = files[0].values()
+    return files[0] != files[1] or any(".." in name for text in texts for name in included(text))
+
+
+@dataclass
+class Checkouts:
+    """What became of the kernels of `names[0]` in `names[1]`, by their places.
+
+    `tests` are those that were measured. Of `unchanged` no file differs; only one side has those of
+    `alone`; `failed` says why no launch was measured.
+    """
+
+    names: tuple[str, str]
+    threshold: float
+    alone: tuple[list[str], list[str]]
+    tests: dict[str, ABTest] = field(default_factory=dict)
+    unchanged: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def add(self, place: str, test: ABTest) -> None:
+        """Take in what was measured of a kernel."""
+        self.tests[place] = test
+        if not (test.cells["status"] == Status.OK).any():
+            self.failed[place] = "{status}: {message}".format(**test.cells.iloc[0])
+
+    @cached_property
+    def cells(self) -> pd.DataFrame:
+        """The pairs of all kernels, as `ABTest` has them but judged together."""
+        # A parameter that other kernels do not have stays a whole number.
+        whole = {k: t.cells.astype(dict.fromkeys(t.axes, "Int64")) for k, t in self.tests.items()}
+        return _together(whole)
+
+    @cached_property
+    def groups(self) -> pd.DataFrame:
+        """The groups of all kernels, as `ABTest` has them but judged together."""
+        return _together({key: test.groups for key, test in self.tests.items()})
+
+    @property
+    def slower(self) -> list[str]:
+        """The kernels that are shown to be slower by more than the threshold."""
+        beyond = (set(rows.loc[rows["beyond"], "kernel"]) for rows in (self.cells, self.groups))
+        return sorted(set().union(*beyond))
+
+    def markdown(self) -> str:
+        """A summary for a pull request, ending in a line break."""
+        devices = dict.fromkeys(test.device.name for test in self.tests.values())
+        rows = [
+            [
+                _words(r),
+                str(r["pairs"]),
+                change(r),
+                f"**{r['verdict']}**" if r["beyond"] else r["verdict"],
+            ]
+            for r in _first(self.groups, _MOST_ROWS)
+        ]
+        margin, slow = percent(self.threshold, sign=False), self.slower
+        parts = [
+            f"## {', '.join([' → '.join(self.names), *devices])}",
+            f"**{len(slow) or 'None'} of {number_of(len(self.tests), 'measured kernel')} surely "
+            f"slower by more than {margin}{': ' if slow else ''}{', '.join(slow)}.**",
+            markdown_table(["all launches of", "pairs", "change", "verdict"], rows) if rows else "",
+            "\n".join(f"* {line}" for line in self._remarks()),
+            "Both sides are sampled alternately in one process. A change is that of a launch's "
+            f"time, with its 95 % interval; *same* lies within ±{margin}. Verdicts hold for all "
+            "kernels together.",
+        ]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+    def _remarks(self) -> Iterator[str]:
+        slow = self.cells[self.cells["beyond"]]
+        for row in _first(slow, _MOST_CELLS):
+            launch = ", ".join(f"{name}={row[name]}" for name in self.tests[row["kernel"]].axes)
+            yield f"{_words(row)}, {launch}: {change(row)}"
+        left = len(slow) - _MOST_CELLS, len(self.groups) - _MOST_ROWS
+        for n, what in zip(left, ("such launch", "group that changed less"), strict=True):
+            if n > 0:
+                yield f"{number_of(n, what)} more"
+        yield from (f"Not measured: {k}, {one_line(why, 300)}" for k, why in self.failed.items())
+        told = {"Unchanged": self.unchanged}
+        told |= {f"Only in {n}": keys for n, keys in zip(self.names, self.alone, strict=True)}
+        yield from (f"{what}: {', '.join(keys)}" for what, keys in told.items() if keys)
+
+
+def _first(rows: pd.DataFrame, most: int) -> list[dict[Any, Any]]:
+    """What is surely slower first, then what takes the most longer."""
+    rows = rows.sort_values(["beyond", "change"], ascending=False)
+    return [*rows.head(most).to_dict("records")]
+
+
+def _words(row: Mapping[str, Any]) -> str:
+    variants = dict.fromkeys((row["variant_a"], row["variant_b"]))
+    return group_words({**row, "variant": " → ".join(variants)})
+
+
+def _together(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """The rows of all kernels, with the verdicts that they have together."""
+    if not frames:
+        none = pd.DataFrame(columns=["kernel", "status", "change", "verdict", "beyond"])
+        return none.astype({"beyond": bool})
+    rows = pd.concat(frames, names=["kernel"]).reset_index("kernel").reset_index(drop=True)
+    known = rows["verdict"].notna()
+    told = rows.loc[known, "change":"p_beyond"].to_numpy(float)
+    found = judged([PairedChange(*np.log1p(of[:3]), *of[3:]) for of in told])
+    verdicts = pd.DataFrame(found, rows.index[known], ["verdict", "beyond"])
+    rows["verdict"] = verdicts["verdict"].map(str)
+    rows["beyond"] = verdicts["beyond"].reindex(rows.index).eq(True)
+    return rows

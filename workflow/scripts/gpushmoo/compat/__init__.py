@@ -1,1 +1,1 @@
-"""Functions of other tuners, as their scripts call them; gpushmoo measures."""
+"""What other programs call: functions of other tuners, and a plugin of pytest."""

@@ -1,103 +1,107 @@
-"""How much longer copies take in which a slow-down is planted, each beside the one without.
+"""What `gpushmoo ab` finds of slow-downs that are planted in a checkout of several kernels.
 
-    export PYTHONPATH=workflow/scripts:kernels:reports/chapters G=experiments/gpu
-    python $G/record_pairs.py plan --plan pairs.json
-    python $G/ab_planted.py measure --plan pairs.json --out samples.json --limit-s 60
-    python $G/ab_planted.py judge --samples samples.json --out planted.json
+    PYTHONPATH=workflow/scripts python experiments/gpu/ab_planted.py --out planted.json
 
-It measures the cells of `record_pairs`, alternately in one process, so that what that plants is
-known by its true size; beside itself, what nothing is planted in must cost nothing. The second
-command needs a CUDA device with what `record_pairs` needs, the others the environment.
+A checkout with 0, 1, 3 or 10 percent more blocks, which do the work of others again, is measured
+beside the one with 0, again and again; a row for each group says what was planted and found. It
+needs CUDA with CuPy and NVRTC; ``--backend opencl --size 512`` tries it on another device.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
+from gpushmoo.core.paths import KERNELS
+from gpushmoo.interactive.checkouts import ab_checkouts
 
-from record_pairs import cache_of, write_planted
-
-DELTA = 0.01
-PAIR_COLUMNS = "status", "message", "launches", "a_s", "b_s"
+NAMES = ("copy2d_coalesced", "global_copy", "stencil5", "stream", "transpose")
+PERCENTS = (0, 1, 3, 10)
+# Put before the sources: a block beyond those of the original launch does what one of them does.
+# The compiler does not see the percents: without any it would leave out the division.
+CUDA = """
+static __device__ __forceinline__ uint3 first_of_same()
+{
+    unsigned most;
+    asm("mov.u32 %0, %1;" : "=r"(most) : "n"(100u + PERCENT));
+    uint3 at = blockIdx;
+    if (gridDim.y > 1) at.y %= gridDim.y * 100u / most;
+    else at.x %= gridDim.x * 100u / most;
+    return at;
+}
+#define blockIdx first_of_same()
+"""
+OPENCL = """
+#define REAL(n) ((uint)(n) * 100u / (100u + PERCENT))
+#define PLANTED (get_num_groups(1) > 1 ? 1 : 0)
+#define get_group_id(d) (get_group_id(d) % ((d) == PLANTED ? REAL(get_num_groups(d)) : ~0u))
+#define get_global_id(d) (get_group_id(d) * get_local_size(d) + get_local_id(d))
+"""
+WORKLOAD = """
+from dataclasses import replace as _replace
+_launch = type(WORKLOAD).launch
+def _planted(self, cell):
+    told = _launch(self, cell)
+    x, y, z = told.grid
+    more = -(-(x if y == 1 else y) * (100 + PERCENT) // 100)
+    return _replace(told, grid=(more, y, z) if y == 1 else (x, more, z))
+type(WORKLOAD).launch = _planted
+"""
 
 
 def main() -> None:
-    """Measure, or judge what was measured."""
+    """Measure; what was measured before a fault is kept."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("step", choices=("measure", "judge"))
-    parser.add_argument("--plan", type=Path)
-    parser.add_argument("--samples", type=Path)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--blocks", type=int, default=12)
-    parser.add_argument("--limit-s", type=float, default=60.0)
+    parser.add_argument("--limit-s", type=float, default=120.0)
+    parser.add_argument("--backend", default="cuda")
+    parser.add_argument("--size", type=int, default=8192)
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
-    try:
-        if options.step == "measure":
-            plans = json.loads(options.plan.read_text())["plans"]
-            rows.extend(measured(plans, options.blocks, options.out, options.limit_s))
-        else:
-            rows.extend(judged_rows(json.loads(options.samples.read_text())))
-    finally:
-        # What was measured before a fault is kept.
-        options.out.write_text(json.dumps(rows, indent=1))
+    with tempfile.TemporaryDirectory() as place:
+        for percent in PERCENTS:
+            write_checkout(Path(place) / str(percent), percent)
+        asked = {"dtypes": "float", "sizes": options.size, "backend": options.backend}
+        try:
+            rows.extend(measured(Path(place), options.limit_s, **asked))
+        finally:
+            options.out.write_text(json.dumps(rows, indent=1))
 
 
-def measured(
-    plans: list[dict[str, Any]], blocks: int, out: Path, limit_s: float
-) -> Iterator[dict[str, Any]]:
-    """A row for each pair of cells: what was planted, which cell it is, its samples in seconds.
-
-    After `limit_s` no pair is begun.
-    """
-    from gpushmoo.measuring.events import Against, Job
-    from gpushmoo.measuring.job import measure_pairs
-
-    begin = time.monotonic()
-    write_planted()
-    cache = cache_of(out.parent)
-    cache.mkdir(parents=True, exist_ok=True)
-    planted = {(sweep, dtype) for sweep, dtype, *_ in plans[-1]["shards"]}
-    usual = {tuple(told[:3]): told[4] for told in plans[0]["shards"]}
-    # What is planted most first: a short time then tells most.
-    shards = [(plan["run"], *told) for plan in reversed(plans) for told in plan["shards"]]
-    for run, sweep, dtype, name, _, params in shards:
-        if (sweep, dtype) not in planted or time.monotonic() - begin > limit_s:
-            continue
-        against = Against(params, ((), ()), blocks)
-        log = out.with_suffix(".log")
-        job = Job(usual[sweep, dtype, name], cache, time.monotonic(), against=against, log=log)
-        done = measure_pairs(job, f"{run} {sweep} {dtype}", sys.stdout)
-        for place, pair in enumerate(done.runs):
-            yield {
-                "planted": run,
-                "device": done.opened.info.name,
-                "dtype": dtype,
-                "height": pair.cell.problem.height,
-                **dict(pair.cell.params),
-                "place": place,
-                **{name: getattr(pair, name) for name in PAIR_COLUMNS},
-            }
+def write_checkout(place: Path, percent: int) -> None:
+    """Write the kernels with so many percent more blocks."""
+    for name in NAMES:
+        folder = Path(shutil.copytree(KERNELS / name, place / "kernels" / name))
+        for suffix, text in ((".cu", CUDA), (".cl", OPENCL)):
+            source = folder / f"kernel{suffix}"
+            source.write_text(text.replace("PERCENT", f"{percent}u") + source.read_text())
+        with (folder / "workload.py").open("a") as file:
+            file.write(WORKLOAD.replace("PERCENT", str(percent)))
 
 
-def judged_rows(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The rows with the change in place of the samples, judged together for what was planted."""
-    from gpushmoo.comparing.verdicts import block_changes, judged, paired_change
-
-    for planted in dict.fromkeys(row["planted"] for row in rows):
-        some = [row for row in rows if row["planted"] == planted and row["status"] == "ok"]
-        changes = [paired_change(block_changes(row["a_s"], row["b_s"]), DELTA) for row in some]
-        for row, change, (verdict, beyond) in zip(some, changes, judged(changes), strict=True):
-            which = {k: v for k, v in row.items() if k not in ("a_s", "b_s", "message", "status")}
-            yield {**which, **asdict(change), "verdict": verdict, "beyond": beyond}
+def measured(place: Path, limit_s: float, **asked: Any) -> Iterator[dict[str, Any]]:
+    """The rows of one comparison after the other; none is begun after the limit."""
+    begin = began = time.monotonic()
+    for turn, percent in enumerate(cycle(PERCENTS)):
+        asked |= {"unchanged": True, "pairs": 12, "seed": turn}
+        found = ab_checkouts(place / "0", place / str(percent), **asked)
+        took_s, began = time.monotonic() - began, time.monotonic()
+        print(f"{began - begin:.0f} s, {percent} %: {found.slower} in {took_s:.1f} s", flush=True)
+        which = {"turn": turn, "planted": percent, "seconds": took_s}
+        for row in found.groups.to_dict("records"):
+            device = found.tests[row["kernel"]].device.name
+            yield {**which, "device": device, "slower": row["kernel"] in found.slower, **row}
+        for kernel, why in found.failed.items():
+            yield {**which, "kernel": kernel, "unmeasured": why}
+        if began - begin > limit_s:
+            return
 
 
 if __name__ == "__main__":

@@ -26,7 +26,6 @@ EXEMPT = {
     "make test": "runs this",
     ".venv/bin/snakemake --cores all": "is `make report`",
     "/* copy2d_coalesced (element)": "is what a header holds, and no command",
-    "# .github/workflows/bandwidth.yml": "runs on GitHub",
 }
 PLACE = "/path/to/gpushmoo"
 

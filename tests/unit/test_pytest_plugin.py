@@ -75,7 +75,7 @@ def test_a_kernel_is_held_to_what_was_recorded(project: Path, opencl_cache: Path
     assert " longer beside a plain copy than when recorded." in ended(project, opencl_cache, *held)
     write(project, "mine", body=KERNEL.replace("get_global_id", "no_such"))
     said = ended(project, opencl_cache, *held)
-    assert "mine, float, one, 64 × 64, warm: block_x=32 ended as build_failed." in said
+    assert "mine, float, one, 64 × 64, warm: block_x=32 does not work." in said
 
 
 def test_it_costs_nothing_where_it_is_not_asked_for(project: Path, opencl_cache: Path) -> None:

@@ -6,18 +6,16 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..analysis.best import cost_of
-from ..analysis.fastest import axes_of, params_text
+from ..analysis.fastest import params_text
 from ..comparing.compare import group_words, percent
-from ..core.schema import GROUP, Status
-from ..interactive.measure import Sweep, sweep
+from ..core.schema import GROUP
+from ..exporting.choices import ExportGroup, groups_of, point_of
+from ..interactive.measure import sweep
 from ..planning.config_schema import ConfigError
 from ..storage.wholefile import write_whole
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 Row = Mapping[str, Any]
 
@@ -38,39 +36,37 @@ def hold(
     DeviceError where nothing can be said.
     """
     rows = json.loads(file.read_text(encoding="utf-8"))["groups"] if file.is_file() else []
-    own = [row for row in rows if row["kernel"] == kernel.name]
-    if own and not renew:
+    known = {_name(row): row for row in rows}
+    if own := [] if renew else [row for row in rows if row["kernel"] == kernel.name]:
         asked["axes"] = _few_values(own, sample)
-    result = sweep(kernel, progress=False, **asked)
-    groups = dict(list(result.cells.groupby([*GROUP], observed=True)))
+    groups = {_name(g.key): g for g in groups_of(sweep(kernel, progress=False, **asked).cells)}
     if renew:
         # What was recorded of others, such as other devices, stays.
-        new = {_name(row): row for row in rows} | {_name(row): row for row in _tied(result, groups)}
-        told = {"groups": [row for _, row in sorted(new.items())]}
+        known |= {name: _tied(group) for name, group in groups.items() if group.ok}
+        told = {"groups": [row for _, row in sorted(known.items())]}
         write_whole(file, f"{json.dumps(told, indent=1, ensure_ascii=False)}\n".encode())
         return []
-    there = [row for row in own if _name(row) in groups]
+    there = known.keys() & groups.keys()
     if not there:
         raise ConfigError(f"'{file}' records no such launch on this device; use --shmoo-record.")
-    return [line for row in there for line in _faults(row, groups[_name(row)], threshold, slower)]
+    faults = (_faults(known[name], groups[name], threshold, slower) for name in sorted(there))
+    return [line for lines in faults for line in lines]
 
 
 def _name(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in GROUP)
 
 
-def _tied(result: Sweep, groups: Mapping[Any, DataFrame]) -> Iterator[dict[str, Any]]:
-    """What is kept of each group: the launches that are tied, the fastest first."""
-    for key, best in result.best.groupby([*GROUP], observed=True):
-        axes = axes_of(groups[key])
-        tied = best.sort_values("median_s", kind="stable").to_dict("records")
-        yield {
-            **{name: tied[0][name] for name in GROUP},
-            "axes": {axis: sorted(map(int, groups[key][axis].unique())) for axis in axes},
-            "tied": [{axis: int(row[axis]) for axis in axes} for row in tied],
-            # NaN, where no copy was measured beside it, is no JSON.
-            "vs_memcpy": tied[0]["vs_memcpy"] if tied[0]["vs_memcpy"] > 0 else None,
-        }
+def _tied(group: ExportGroup) -> dict[str, Any]:
+    """What is kept of a group: the launches that are tied, the fastest first."""
+    share = group.fastest["vs_memcpy"]
+    return {
+        **group.key,
+        "axes": {axis: sorted(map(int, group.cells[axis].unique())) for axis in group.axes},
+        "tied": [dict(launch) for launch in group.ok if launch in group.tied],
+        # NaN, where no copy was measured beside it, is no JSON.
+        "vs_memcpy": share if share > 0 else None,
+    }
 
 
 def _few_values(rows: Sequence[Row], sample: int) -> dict[str, list[int]]:
@@ -82,20 +78,18 @@ def _few_values(rows: Sequence[Row], sample: int) -> dict[str, list[int]]:
     return {axis: sorted(values) for axis, values in found.items()}
 
 
-def _faults(row: Row, cells: DataFrame, threshold: float, slower: float) -> Iterator[str]:
-    """What is wrong with the recorded launch of a group, of which these are the cells now."""
+def _faults(row: Row, group: ExportGroup, threshold: float, slower: float) -> Iterator[str]:
+    """What is wrong with the launch that was the fastest of a group."""
     launch = row["tied"][0]
     words = f"{group_words(row)}: {params_text(launch, [*launch])}"
-    mine = cells[(cells[[*launch]] == [*launch.values()]).all(axis=1)]
-    if mine.empty or mine["status"].iloc[0] != Status.OK:
-        yield f"{words} {'is no launch' if mine.empty else 'ended as ' + mine['status'].iloc[0]}."
+    own = group.ok.get(point_of(launch, [*launch]))
+    if own is None:
+        yield f"{words} does not work."
         return
-    ok = cells[cells["status"] == Status.OK]
-    own, best = mine.iloc[0], ok.loc[ok["median_s"].idxmin()]
-    cost = cost_of(own, best)
+    cost = cost_of(own, group.fastest)
     if cost.low > threshold:
         more = f"{percent(cost.value)} longer, {percent(cost.low)} at least"
-        yield f"{words} takes {more}, than {params_text(best, [*launch])}."
+        yield f"{words} takes {more}, than {params_text(group.fastest, group.axes)}."
     longer = (row["vs_memcpy"] or math.nan) / own["vs_memcpy"] - 1.0
     if (1.0 + longer) * own["own_low_s"] / own["median_s"] - 1.0 > slower:
         yield f"{words} takes {percent(longer)} longer beside a plain copy than when recorded."

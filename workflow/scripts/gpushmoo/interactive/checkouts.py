@@ -23,7 +23,13 @@ from ..core.display import number_of, one_line
 from ..core.errors import NoDeviceError, UserError
 from ..core.schema import Status
 from ..planning.config_schema import ConfigError
-from ..workloads.loader import has_neighbours, included, shared_code, source_files
+from ..workloads.loader import (
+    far_import,
+    has_neighbours,
+    included,
+    shared_code,
+    source_files,
+)
 from .ab import SCHEMAS, ABTest, ab
 from .arguments import checked
 
@@ -31,8 +37,8 @@ from .arguments import checked
 PAIRS = 32
 # Arguments of `ab` that have no schema.
 _UNCHECKED = ("variant_a", "variant_b", "options_a", "options_b", "progress")
-# Rows of each table in the text; the rest is in `groups` and `cells`.
-_MOST_ROWS, _MOST_CELLS = 40, 5
+# Launches that the text names one by one; the rest is in `cells`.
+_MOST_CELLS = 5
 
 
 def ab_checkouts(
@@ -90,6 +96,9 @@ def ab_checkouts(
         alone = [p for p in every if p not in second], [p for p in every if p not in first]
         found = Checkouts((name_a, name_b), threshold, alone)
         for place in both:
+            if far := far_import(first[place], a) or far_import(second[place], b):
+                found.failed[place] = f"workload.py imports '{far}', which does not lie beside it."
+                continue
             if not unchanged and not differ(first[place], second[place]):
                 found.unchanged.append(place)
                 continue
@@ -149,14 +158,13 @@ def _git(*words: str) -> str:
 
 def kernel_folders(root: Path) -> dict[str, Path]:
     """The kernels' folders below `root` by their place in it; none of hidden or virtual ones."""
-    found = {}
-    for place, folders, files in os.walk(root):
-        path = Path(place)
-        if "workload.py" in files:
-            found[path.relative_to(root).as_posix()] = path
-        is_apart = "workload.py" in files or "pyvenv.cfg" in files
-        folders[:] = [] if is_apart else [f for f in folders if f[0] != "."]
-    return found
+    found = {p.parent.relative_to(root).as_posix(): p.parent for p in root.rglob("workload.py")}
+    apart = [p.parent.relative_to(root).as_posix() for p in root.rglob("pyvenv.cfg")]
+    return {
+        place: folder
+        for place, folder in found.items()
+        if not f"/{place}".count("/.") and not any(place.startswith(f"{a}/") for a in apart)
+    }
 
 
 def _is_named(name: str, place: str) -> bool:
@@ -201,14 +209,12 @@ class Checkouts:
     @cached_property
     def cells(self) -> pd.DataFrame:
         """The pairs of all kernels, as `ABTest` has them but judged together."""
-        # A parameter that other kernels do not have stays a whole number.
-        whole = {k: t.cells.astype(dict.fromkeys(t.axes, "Int64")) for k, t in self.tests.items()}
-        return _together(whole)
+        return _together(self.tests, "cells")
 
     @cached_property
     def groups(self) -> pd.DataFrame:
         """The groups of all kernels, as `ABTest` has them but judged together."""
-        return _together({key: test.groups for key, test in self.tests.items()})
+        return _together(self.tests, "groups")
 
     @property
     def slower(self) -> list[str]:
@@ -220,18 +226,14 @@ class Checkouts:
         """A summary for a pull request, ending in a line break."""
         devices = dict.fromkeys(test.device.name for test in self.tests.values())
         rows = [
-            [
-                _words(r),
-                str(r["pairs"]),
-                change(r),
-                f"**{r['verdict']}**" if r["beyond"] else r["verdict"],
-            ]
-            for r in _first(self.groups, _MOST_ROWS)
+            [_words(r), str(r["pairs"]), change(r), f"{(m := '**' * r['beyond'])}{r['verdict']}{m}"]
+            for r in _first(self.groups)
         ]
         margin, slow = percent(self.threshold, sign=False), self.slower
+        measured = len(self.tests.keys() - self.failed)
         parts = [
             f"## {', '.join([' → '.join(self.names), *devices])}",
-            f"**{len(slow) or 'None'} of {number_of(len(self.tests), 'measured kernel')} surely "
+            f"**{len(slow) or 'None'} of {number_of(measured, 'measured kernel')} surely "
             f"slower by more than {margin}{': ' if slow else ''}{', '.join(slow)}.**",
             markdown_table(["all launches of", "pairs", "change", "verdict"], rows) if rows else "",
             "\n".join(f"* {line}" for line in self._remarks()),
@@ -242,24 +244,21 @@ class Checkouts:
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def _remarks(self) -> Iterator[str]:
-        slow = self.cells[self.cells["beyond"]]
-        for row in _first(slow, _MOST_CELLS):
+        slow = _first(self.cells[self.cells["beyond"]])
+        for row in slow[:_MOST_CELLS]:
             launch = ", ".join(f"{name}={row[name]}" for name in self.tests[row["kernel"]].axes)
             yield f"{_words(row)}, {launch}: {change(row)}"
-        left = len(slow) - _MOST_CELLS, len(self.groups) - _MOST_ROWS
-        for n, what in zip(left, ("such launch", "group that changed less"), strict=True):
-            if n > 0:
-                yield f"{number_of(n, what)} more"
+        if len(slow) > _MOST_CELLS:
+            yield f"{len(slow) - _MOST_CELLS} more such launches"
         yield from (f"Not measured: {k}, {one_line(why, 300)}" for k, why in self.failed.items())
         told = {"Unchanged": self.unchanged}
         told |= {f"Only in {n}": keys for n, keys in zip(self.names, self.alone, strict=True)}
         yield from (f"{what}: {', '.join(keys)}" for what, keys in told.items() if keys)
 
 
-def _first(rows: pd.DataFrame, most: int) -> list[dict[Any, Any]]:
+def _first(rows: pd.DataFrame) -> list[dict[Any, Any]]:
     """What is surely slower first, then what takes the most longer."""
-    rows = rows.sort_values(["beyond", "change"], ascending=False)
-    return [*rows.head(most).to_dict("records")]
+    return [*rows.sort_values(["beyond", "change"], ascending=False).to_dict("records")]
 
 
 def _words(row: Mapping[str, Any]) -> str:
@@ -267,12 +266,16 @@ def _words(row: Mapping[str, Any]) -> str:
     return group_words({**row, "variant": " → ".join(variants)})
 
 
-def _together(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+def _together(tests: Mapping[str, ABTest], name: str) -> pd.DataFrame:
     """The rows of all kernels, with the verdicts that they have together."""
-    if not frames:
+    if not tests:
         none = pd.DataFrame(columns=["kernel", "status", "change", "verdict", "beyond"])
         return none.astype({"beyond": bool})
+    frames = {place: getattr(test, name) for place, test in tests.items()}
     rows = pd.concat(frames, names=["kernel"]).reset_index("kernel").reset_index(drop=True)
+    # A parameter that other kernels do not have stays a whole number.
+    axes = {axis for test in tests.values() for axis in test.axes if axis in rows}
+    rows = rows.astype(dict.fromkeys(axes, "Int64"))
     known = rows["verdict"].notna()
     told = rows.loc[known, "change":"p_beyond"].to_numpy(float)
     found = judged([PairedChange(*np.log1p(of[:3]), *of[3:]) for of in told])

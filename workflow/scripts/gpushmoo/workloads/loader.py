@@ -134,6 +134,21 @@ def late_imports(folder: Path) -> list[str]:
     ]
 
 
+def far_import(folder: Path, root: Path) -> str | None:
+    """What a kernel imports of its checkout `root` that lies elsewhere than beside it.
+
+    Python takes that from where it is installed, for either side of a comparison.
+    """
+    above = [p for p in folder.parents[1:] if p.is_relative_to(root)] + [root / "src"]
+    for _, name in _IMPORT.findall((folder / "workload.py").read_bytes()):
+        top = str(name.decode()).split(".")[0]
+        files = [p / file for p in above for file in (f"{top}.py", f"{top}/__init__.py")]
+        near = _lies_in(folder.parent, top) or _lies_in(folder, top)
+        if top and not near and any(map(Path.is_file, files)):
+            return top
+    return None
+
+
 def included(source: bytes) -> Iterator[str]:
     """Names of the files that a source includes, relative to its own folder."""
     return (name.decode(errors="replace") for name in _INCLUDE.findall(source))

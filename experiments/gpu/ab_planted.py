@@ -90,8 +90,8 @@ def measured(place: Path, limit_s: float, **asked: Any) -> Iterator[dict[str, An
     """The rows of one comparison after the other; none is begun after the limit."""
     begin = began = time.monotonic()
     for turn, percent in enumerate(cycle(PERCENTS)):
-        asked |= {"unchanged": True, "pairs": 12, "seed": turn}
-        found = ab_checkouts(place / "0", place / str(percent), **asked)
+        sides = place / "0", place / str(percent)
+        found = ab_checkouts(*sides, unchanged=True, pairs=12, **asked)
         took_s, began = time.monotonic() - began, time.monotonic()
         print(f"{began - begin:.0f} s, {percent} %: {found.slower} in {took_s:.1f} s", flush=True)
         which = {"turn": turn, "planted": percent, "seconds": took_s}

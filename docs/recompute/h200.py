@@ -20,6 +20,7 @@ from gpushmoo.core.merit import BANDWIDTH, interval
 from gpushmoo.core.schema import SAMPLE_COUNT
 from gpushmoo.storage.dataset import matching
 from gpushmoo.storage.store import read_table
+from gpushmoo.studies.counters import COUNTERS_SCHEMA
 from streamed_dot import analysis as dot
 from streamed_dot import verdicts
 from streamed_dot.numerics import ERRORS_SCHEMA
@@ -54,6 +55,7 @@ def values(record: Record, documents: Record, claims: Claims) -> dict[str, Any]:
         | second_document(record, documents)
         | {"persist": persistent([documents], claims)},
         "dots": dots(record, claims),
+        "started": started(documents, claims),
         "besides": besides(documents, claims),
         "trust": trust(record, claims),
     }
@@ -532,6 +534,30 @@ def _errors(claims: Claims) -> dict[str, str]:
         "error_of": joined(
             f"{scientific(error[m])} ({m})" for m in ("resident", "BLAS, all cores", "one loop")
         ),
+    }
+
+
+def started(record: Record, claims: Claims) -> dict[str, Any]:
+    """What counters say of blocks of 128 and 192 threads that cover an image of 16384²."""
+    counted = read_table(record.folder / "benchmarks/counters.parquet", COUNTERS_SCHEMA).to_pandas()
+    covers = counted[counted["params"].str.endswith("waves=0")]
+    rates = covers["blocks"] / covers["duration_ns"]
+    # Blocks of plain accesses 4 wide use half of their sectors.
+    slow = covers["variant"].str.endswith("plain") & covers["params"].str.contains("block_x=4 ")
+    claims.hold("Blocks start at one rate.", rates[~slow].max() / rates[~slow].min() < 1.04)
+    waves = counted[~counted.index.isin(covers.index)]
+    speed = (waves["bytes_read"] + waves["bytes_written"]) / waves["duration_ns"]
+    best = {}
+    for variant, gbs in speed.groupby(waves["variant"]):
+        x, y = (part.split("=")[1] for part in waves["params"][gbs.idxmax()].split()[:2])
+        best[variant] = f"{x} × {y} ({gbs.max():.0f} GB/s)"
+    return {
+        "launches": len(counted),
+        "rate": span(rates[~slow], digits=3),
+        "same": int((~slow).sum()),
+        "covers": len(covers),
+        "busy": significant(covers[~slow][["dram_percent", "l1_percent"]].to_numpy().max(), 2),
+        "best": best,
     }
 
 

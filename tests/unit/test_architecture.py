@@ -25,8 +25,8 @@ MOST_LINES_BELOW = {
     "reports/chapters/": 9_990,
     "kernels/": 2_800,
     "tests/": 30_810,
-    "experiments/": 5_125,
-    "docs/": 1_930,
+    "experiments/": 5_180,
+    "docs/": 1_960,
 }
 MOST_MODULES, MOST_BYTES_OF_PAGES = 178, 159_000
 MOST_BYTES_OF = {"README.md": 7_000, "CHANGELOG.md": 10_000}

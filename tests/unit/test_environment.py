@@ -25,7 +25,6 @@ LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
 
 # Names in conda's channels that differ from those on PyPI.
 CONDA_NAMES = {
-    "duckdb": "python-duckdb",
     "matplotlib": "matplotlib-base",
     "ml-dtypes": "ml_dtypes",
     "seaborn": "seaborn-base",

@@ -16,6 +16,7 @@ import yaml
 from conftest import ROOT, python
 from gpushmoo import ConfigError, ab_checkouts
 from gpushmoo.devices.select import DeviceChoice
+from gpushmoo.interactive.checkouts import differ
 from gpushmoo.interactive.shell import _parser, main
 from test_ab import WORKLOAD
 
@@ -74,7 +75,7 @@ def test_a_slower_kernel_is_a_regression_and_one_that_did_not_change_is_not_meas
     assert main([*asked, "--fail-on-regression", "--markdown", str(summary)]) == 1
     said = capsys.readouterr().out
     assert summary.read_text() == f"Before.\n{said}"
-    assert "**1 of 1 measured kernel surely slower by more than 1.00 %: kernels/slow.**" in said
+    assert "**1 of 1 measured kernel surely slower by more than 1 %: kernels/slow.**" in said
     assert "| kernels/slow, float, one, 64 × 64, warm | 2 | +" in said
     assert " | **slower** |" in said
     assert "* Unchanged: kernels/same\n" in said
@@ -197,12 +198,15 @@ def test_each_side_has_its_own_shared_code(sides: tuple[Path, Path]) -> None:
         text = "from tables import FACTOR\n" + file.read_text()
         file.write_text(text.replace("    sizes = ", "    factor = FACTOR\n    sizes = "))
     folders = [place / "kernels/same" for place in sides]
+    # Another kernel has nothing to do with that.
+    assert differ(*folders)
+    assert not differ(write(sides[0], "slow"), write(sides[1], "slow"))
     assert python(LOADED, *folders).stdout == "2 3\n"
     # That would import what B has, whoever calls it.
     late = "def late():\n    from .values import FACTOR\n"
     (sides[0] / "kernels/tables/late.py").write_text(late)
     said = python(LOADED, *folders).stderr
-    assert "ConfigError: 'tables/late.py' imports within a function what lies beside '" in said
+    assert "ConfigError: 'tables/late.py' imports within a function what A and B share" in said
     shutil.copytree(sides[0] / "kernels/tables", sides[1] / "kernels/tables", dirs_exist_ok=True)
     assert python(LOADED, *folders).stdout == "2 2\n"
 

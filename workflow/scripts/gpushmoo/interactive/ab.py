@@ -27,7 +27,7 @@ from ..devices.base import DeviceInfo
 from ..measuring.events import NAMES, Against, Job
 from ..measuring.job import MeasuredPairs, measure_pairs
 from ..planning.config_schema import ConfigError, refuse_unknown
-from ..workloads.loader import KernelFolder, has_neighbours, late_imports, shared_code
+from ..workloads.loader import KernelFolder, late_imports, shared_code
 from .arguments import Request, checked, loaded, read_request
 from .measure import LOG, WORKERS, device_of, logged, refuse_misfit
 
@@ -142,13 +142,12 @@ def _load(
     if Path(b).expanduser().resolve() == one.path:
         return one, one
     other = loaded(b)
-    both = one.path, other.path
-    shared = [has_neighbours(p / "workload.py") and shared_code(p.parent) for p in both]
-    late = [file for path in both for file in late_imports(path)]
+    shared = shared_code(one.path), shared_code(other.path)
+    late = [*late_imports(one.path), *late_imports(other.path)]
     if late and all(shared) and shared[0] != shared[1]:
         raise ConfigError(
-            f"'{late[0]}' imports within a function what lies beside '{a}' and differs beside "
-            f"'{b}', of which a process has one; import it at the top."
+            f"'{late[0]}' imports within a function what A and B share with other kernels, which "
+            "differs; import it at the top, so that each has its own."
         )
     return one, other
 

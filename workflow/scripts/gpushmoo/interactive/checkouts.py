@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from .. import __name__ as library
-from ..comparing.compare import DELTA, change, group_words, markdown_table, percent
+from ..comparing.compare import DELTA, change, group_words, markdown_table
 from ..comparing.verdicts import PairedChange, judged
 from ..core.display import number_of, one_line
 from ..core.errors import NoDeviceError, UserError
@@ -25,7 +25,6 @@ from ..core.schema import Status
 from ..planning.config_schema import ConfigError
 from ..workloads.loader import (
     far_import,
-    has_neighbours,
     included,
     shared_code,
     source_files,
@@ -179,10 +178,9 @@ def differ(a: Path, b: Path) -> bool:
     It is taken to differ if it includes a file from outside of its folder.
     """
     files = [{p.relative_to(f).as_posix(): p.read_bytes() for p in source_files(f)} for f in (a, b)]
-    if has_neighbours(a / "workload.py") and shared_code(a.parent) != shared_code(b.parent):
+    if files[0] != files[1] or shared_code(a) != shared_code(b):
         return True
-    texts = files[0].values()
-    return files[0] != files[1] or any(".." in name for text in texts for name in included(text))
+    return any(".." in name for text in files[0].values() for name in included(text))
 
 
 @dataclass
@@ -229,12 +227,13 @@ class Checkouts:
             [_words(r), str(r["pairs"]), change(r), f"{(m := '**' * r['beyond'])}{r['verdict']}{m}"]
             for r in _first(self.groups)
         ]
-        margin, slow = percent(self.threshold, sign=False), self.slower
-        measured = len(self.tests.keys() - self.failed)
+        margin, slow = f"{100 * self.threshold:g} %", self.slower
+        measured = number_of(len(self.tests.keys() - self.failed), "measured kernel")
+        failed = f" {len(self.failed)} not measured." if self.failed else ""
         parts = [
             f"## {', '.join([' → '.join(self.names), *devices])}",
-            f"**{len(slow) or 'None'} of {number_of(measured, 'measured kernel')} surely "
-            f"slower by more than {margin}{': ' if slow else ''}{', '.join(slow)}.**",
+            f"**{len(slow) or 'None'} of {measured} surely slower by more than {margin}"
+            f"{': ' if slow else ''}{', '.join(slow)}.{failed}**",
             markdown_table(["all launches of", "pairs", "change", "verdict"], rows) if rows else "",
             "\n".join(f"* {line}" for line in self._remarks()),
             "Both sides are sampled alternately in one process. A change is that of a launch's "
@@ -250,7 +249,9 @@ class Checkouts:
             yield f"{_words(row)}, {launch}: {change(row)}"
         if len(slow) > _MOST_CELLS:
             yield f"{len(slow) - _MOST_CELLS} more such launches"
-        yield from (f"Not measured: {k}, {one_line(why, 300)}" for k, why in self.failed.items())
+        for why in dict.fromkeys(self.failed.values()):
+            alike = ", ".join(place for place, other in self.failed.items() if other == why)
+            yield f"Not measured: {alike}: {one_line(why, 300)}"
         told = {"Unchanged": self.unchanged}
         told |= {f"Only in {n}": keys for n, keys in zip(self.names, self.alone, strict=True)}
         yield from (f"{what}: {', '.join(keys)}" for what, keys in told.items() if keys)

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice, repeat
+from itertools import islice
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from pathlib import Path
@@ -30,20 +30,13 @@ from typing import Any
 import numpy as np
 
 from ..core.display import MOST_SENTENCE, one_line
-from ..core.errors import (
-    DeviceError,
-    DeviceLostError,
-    LaunchRefusedError,
-    TypedError,
-    WorkloadError,
-)
+from ..core.errors import DeviceError, DeviceLostError, TypedError, WorkloadError
 from ..core.paths import ROOT
 from ..core.process import end_with_parent
 from ..core.space import Cell, asks_the_device, space_of
 from ..devices.base import Device, steady_room
 from ..devices.building import compile_ahead
 from ..devices.builds import KernelBuild, read_build
-from ..devices.launches import check_limits
 from ..devices.select import open_device, open_for_job
 from ..storage.wholefile import DamagedFileError
 from ..workloads.loader import KernelFolder, load_kernel
@@ -224,7 +217,8 @@ def _measure_pairs(job: Job, against: Against, device: Device, caller: Caller) -
     alone = len(cells_a) - len(pairs), len(cells_b) - len(pairs)
     if against.most is not None:
         order = np.random.default_rng(job.params["seed"]).permutation(len(pairs))
-        tried = (i for i in order if any(map(_is_launchable, repeat(device), folders, pairs[i])))
+        unbuilt = [_steps(job, device, f, Builds(), caller, Measure(None, 1, {})) for f in folders]
+        tried = (i for i in order if any(map(_is_launchable, unbuilt, pairs[i])))
         # Where nothing can be launched, that is told of one.
         pairs = [pairs[i] for i in sorted(islice(tried, against.most)) or [0]]
 
@@ -255,12 +249,10 @@ def _cells(
     return plan_cells(device, folder, Builds(), (), space)
 
 
-def _is_launchable(device: Device, folder: KernelFolder, cell: Cell) -> bool:
-    run = planned(folder.workload, cell)
-    try:
-        check_limits(run.launch, device.info)
-    except LaunchRefusedError:
-        return False
+def _is_launchable(steps: CellSteps, cell: Cell) -> bool:
+    run = planned(steps.folder.workload, cell)
+    if run.status is None:
+        steps.check_statically(run)
     return run.status is None
 
 

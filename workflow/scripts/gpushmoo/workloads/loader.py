@@ -115,17 +115,24 @@ def _lies_in(folder: Path, module: str) -> bool:
 
 
 def shared_code(folder: Path) -> dict[str, bytes]:
-    """The modules beside the kernels in `folder`, which these may import: files by name."""
-    # A checkout may be gone.
-    listed = folder.iterdir() if folder.is_dir() else ()
-    found = [p for p in listed if p.suffix == ".py" or (p / "__init__.py").is_file()]
-    files = [f for p in found for f in ([p] if p.is_file() else source_files(p))]
-    return {f.relative_to(folder).as_posix(): f.read_bytes() for f in files}
+    """The modules beside a kernel's folder that it imports, or that these do: files by place."""
+    files, seen, left = dict[str, bytes](), set[str](), [(folder / "workload.py").read_bytes()]
+    while left:
+        tops = (
+            {name.decode().split(".")[0] for _, name in _IMPORT.findall(left.pop())} - seen - {""}
+        )
+        for path in (folder.parent / file for top in tops for file in (f"{top}.py", top)):
+            found = [path] if path.is_file() else source_files(path)
+            own = {f.relative_to(folder.parent).as_posix(): f.read_bytes() for f in found}
+            files |= own
+            left += own.values()
+        seen |= tops
+    return files
 
 
 def late_imports(folder: Path) -> list[str]:
-    """The files of a kernel, and of what lies beside it, that import the latter in a function."""
-    files = {"workload.py": (folder / "workload.py").read_bytes(), **shared_code(folder.parent)}
+    """The files of a kernel, and of what it shares, that import the latter within a function."""
+    files = {"workload.py": (folder / "workload.py").read_bytes(), **shared_code(folder)}
     return [
         file
         for file, text in files.items()
@@ -211,7 +218,7 @@ class _FreshLoader(SourceFileLoader):
 
 def load_kernel(path: Path) -> KernelFolder:
     """Load ``workload.py`` of a kernel folder. Raises KernelFolderError if it does not fit."""
-    _lend(path.parent)
+    _lend(path)
     name, file = f"gpushmoo_kernel_{path.name}", path / "workload.py"
     loader = _FreshLoader(name, str(file))
     spec = importlib.util.spec_from_file_location(name, file, loader=loader)
@@ -242,16 +249,18 @@ def load_kernel(path: Path) -> KernelFolder:
 _LENT = [str(KERNELS)]
 
 
-def _lend(folder: Path) -> None:
-    """Let imports find the shared code in `folder`, not what another checkout calls the same."""
-    own = str(folder)
+def _lend(kernel: Path) -> None:
+    """Let imports find what lies beside a kernel, not what another checkout calls the same."""
+    own, shared = str(kernel.parent), shared_code(kernel)
     others = [place for place in _LENT if place != own]
-    files = {n: str(getattr(m, "__file__", None) or "") for n, m in [*sys.modules.items()]}
-    for place in others:
-        theirs = [n for n, file in files.items() if file.startswith(f"{place}{os.sep}")]
-        taken = [name for name in theirs if _lies_in(folder, name)]
-        if taken and shared_code(Path(place)) != shared_code(folder):
-            for name in taken:
+    tops = {name.split("/")[0].removesuffix(".py") for name in shared}
+    for place in map(Path, others):
+        same = ((place / n).is_file() and (place / n).read_bytes() == shared[n] for n in shared)
+        if all(same):
+            continue
+        for name, module in [*sys.modules.items()]:
+            file = str(getattr(module, "__file__", None) or "")
+            if name.split(".")[0] in tops and file.startswith(f"{place}{os.sep}"):
                 del sys.modules[name]
     first = min((i for i, p in enumerate(sys.path) if p in others), default=len(sys.path))
     if own not in sys.path[:first]:

@@ -143,8 +143,12 @@ def draw_panels(
     )
     bar.set_label("of the panel's best", fontsize=8)
     handles = _legend(every, view.x, view.y, limits)
-    ncols = min(len(handles), _MOST_HANDLES) if columns > 1 else 2
-    figure.legend(handles=handles, loc="outside lower center", ncols=ncols, fontsize=7.5)
+    below_all: dict[str, Any] = {"loc": "outside lower center", "fontsize": 7.5}
+    for ncols in range(min(len(handles), _MOST_HANDLES), 0, -1):
+        legend = figure.legend(handles=handles, ncols=ncols, **below_all)
+        if legend.get_window_extent().width <= figure.bbox.width:
+            break
+        legend.remove()
 
 
 def _panel(ax: Axes, cells: pd.DataFrame, x: str, y: str) -> None:

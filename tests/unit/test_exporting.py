@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -37,6 +38,7 @@ from gpushmoo.exporting.formats import (
     is_whole,
     t4_results,
 )
+from gpushmoo.exporting.loaded import triton_table, vllm_tables
 from gpushmoo.exporting.write import write_exports
 from gpushmoo.interactive.shell import main
 from gpushmoo.storage.dataset import partitions, read_cells
@@ -443,7 +445,7 @@ def test_a_folder_with_something_else_is_never_replaced(dataset: Path, tmp_path:
     second = write_exports(dataset, "made", out, ["json"])
     assert {p.name for p in second.files} == {"choices.json"}
     assert not (out / "t4").exists()
-    assert len(first.files) == 8 + 8 + 1 + 2 + 1
+    assert len(first.files) == 8 + 8 + 1 + 2 + 1 + 4 + 1
     (out / "mine.txt").write_text("mine")
     with pytest.raises(ExportError, match=r"holds 'mine\.txt', which is of no export"):
         write_exports(dataset, "made", out)
@@ -469,6 +471,102 @@ def test_a_group_without_a_verified_cell_is_named_and_has_its_t4_file(tmp_path: 
     with pytest.raises(ExportError, match="no verified launch to choose: copy2d_coalesced element"):
         write_exports(tmp_path / "dataset", "made", tmp_path / "other", ["header"])
     assert not (tmp_path / "other").exists()
+
+
+def test_a_table_for_vllm_has_the_launch_of_each_size_and_says_for_what_it_holds(
+    dataset: Path, tmp_path: Path
+) -> None:
+    out = write_exports(dataset, "made", tmp_path / "out", ["vllm"]).folder / "vllm"
+    told = json.loads((out / "holds.json").read_text())
+    assert told["hardware"]["hardware_description"][0]["name"] == "NVIDIA H200"
+    assert told["environment"]["device_query"]["drivers"]
+    for table in told["tables"]:
+        assert "device_name=NVIDIA_H200" in table["file"]
+        content = json.loads((out / table["file"]).read_text())
+        # As vLLM reads it.
+        content.pop("triton_version", None)
+        by_size = {int(key): value for key, value in content.items()}
+        shapes = {shape["height"]: shape for shape in table["shapes"]}
+        assert by_size.keys() == shapes.keys()
+        for size, launch in by_size.items():
+            assert launch == shapes[size]["launch"]
+            assert shapes[size]["tied"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "names"),
+    [
+        ([(512, 512), (1024, 1024)], {"": ["512", "1024"]}),
+        ([(1, 64), (1, 32)], {"": ["32", "64"]}),
+        ([(8, 64), (8, 32)], {"M=8": ["32", "64"]}),
+        ([(8, 64), (16, 64)], {"N=64": ["8", "16"]}),
+        ([(8, 64), (8, 32), (16, 64)], {"N=64": ["8", "16"], "N=32": ["8"]}),
+    ],
+)
+def test_a_table_is_by_the_side_that_differs(
+    sizes: list[tuple[int, int]], names: dict[str, list[str]]
+) -> None:
+    groups = [
+        ExportGroup({**one.key, "height": height, "width": width}, one.cells, one.axes)
+        for height, width in sizes
+        for one in [group({8: (2.0, 1.9, 2.1), 16: (1.0, 0.9, 1.1)})]
+    ]
+    found = {
+        ",".join(re.findall(r"[MN]=\d+", table.name)): [*table.content]
+        for table in vllm_tables(groups, choices(groups))
+    }
+    assert found == names
+
+
+def test_a_size_has_the_launch_of_its_class_where_that_is_tied() -> None:
+    near, far = (2.0, 1.9, 2.1), (3.0, 2.9, 3.1)
+    groups = [
+        group({8: near, 16: (1.95, 1.85, 2.05)}, 1024),
+        group({8: near, 16: far}, 2048),
+        group({8: far, 16: near}, 4096, over_cache=9.0),
+    ]
+    [table] = vllm_tables(groups, choices(groups[:2]))
+    assert [launch["block_x"] for launch in table.content.values()] == [8, 8, 16]
+
+
+def test_triton_reads_its_file_and_takes_the_launch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = group({8: (2.0, 1.9, 2.1), 16: (1.0, 0.9, 1.1)})
+    cells = one.cells.assign(num_warps=8)
+    table = triton_table(
+        "add.autotune.json", ExportGroup(one.key, cells, ["block_x", "num_warps"]), []
+    )
+    [[config, times]] = table.content["configs_timings"]
+    assert (config["kwargs"], config["num_warps"], times[0]) == ({"block_x": 16}, 8, 1e3)
+    assert table.holds["shapes"][0]["launch"] == {"block_x": 16, "num_warps": 8}
+    autotuner = pytest.importorskip("triton.runtime.autotuner", reason="Triton is not installed")
+    triton = pytest.importorskip("triton")
+    path = tmp_path / table.name
+    path.write_text(json.dumps(table.content))
+    cache = SimpleNamespace(get_file=lambda name: str(path))
+    monkeypatch.setattr(autotuner, "get_cache_manager", lambda key: cache)
+    monkeypatch.setattr(
+        autotuner,
+        "driver",
+        SimpleNamespace(
+            active=SimpleNamespace(
+                get_current_target=lambda: triton.backends.compiler.GPUTarget("cuda", 90, 32)
+            )
+        ),
+    )
+    kernel = triton.autotune([triton.Config({"block_x": 32})], key=[])(triton.jit(_kernel))
+    assert kernel.check_disk_cache((1024,), kernel.configs, lambda: pytest.fail("measured"))
+    assert kernel.cache[(1024,)].all_kwargs() == {
+        "block_x": 16,
+        "num_warps": 8,
+        "num_ctas": 1,
+        "num_stages": 3,
+    }
+
+
+def _kernel(out: Any, block_x: Any) -> None:
+    pass
 
 
 def test_the_function(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,7 +133,7 @@ def _different(values: Iterable[Any]) -> list[Any]:
 
 
 # What Kernel Tuner notes in the place of a time, by T4's word.
-_ERRORS = {"compile": "CompilationFailedConfig", "constraints": "InvalidConfig"}
+ERRORS = {"compile": "CompilationFailedConfig", "constraints": "InvalidConfig"}
 _FAILED = "RuntimeFailedConfig"
 # A program that was interrupted leaves the last brackets out; so it looks for these very bytes.
 _END = "}\n}"
@@ -185,7 +185,7 @@ def _cell(point: Mapping[str, int], row: Mapping[str, Any]) -> dict[str, Any]:
     common = {**dict.fromkeys((*names, "framework_time"), 0.0)}
     common["timestamp"] = row["measured_at"].isoformat(sep=" ")
     if row["status"] != Status.OK:
-        error = _ERRORS.get(INVALIDITY[row["status"]], _FAILED)
+        error = ERRORS.get(INVALIDITY[row["status"]], _FAILED)
         return {**point, "time": error, "__error__": error, **common}
     samples_ms, common["benchmark_time"] = _times(row)
     return {**point, "time": float(row["median_s"]) * 1e3, "times": samples_ms, **common}

@@ -19,6 +19,7 @@ from ..core.run_plan import PLAN_FILE
 from ..storage.dataset import SAMPLES, partitions, read_cells
 from ..storage.store import BadParquetError
 from ..storage.wholefile import replaced_folder, write_json, write_whole
+from ..workloads.triton_types import TRITON_OPTIONS
 from .choices import TARGET, Choice, ExportError, ExportGroup, choices, groups_of
 from .formats import (
     C_HEADER,
@@ -32,8 +33,10 @@ from .formats import (
     t4_metadata,
     t4_results,
 )
+from .loaded import AUTOTUNE, HOLDS, LoadedTable, triton_table, vllm_tables
 
-T4, KERNEL_TUNER, HEADER, JSON = FORMATS = ("t4", "kernel-tuner", "header", "json")
+FORMATS = ("t4", "kernel-tuner", "header", "json", "vllm", "triton")
+T4, KERNEL_TUNER, HEADER, JSON, VLLM, TRITON = FORMATS
 CHOICES_FILE, METADATA_FILE = "choices.json", "metadata.json"
 _LONGEST = 200
 _NOT_WHOLE = (
@@ -41,7 +44,7 @@ _NOT_WHOLE = (
     "restrictions leave these out."
 )
 # All that an export may hold: nothing else is ever replaced.
-_OURS = {T4, KERNEL_TUNER, C_HEADER, CPP_HEADER, CHOICES_FILE}
+_OURS = {T4, KERNEL_TUNER, VLLM, TRITON, C_HEADER, CPP_HEADER, CHOICES_FILE}
 # Snakemake leaves this in every folder that a rule makes.
 _BESIDE = {".snakemake_timestamp"}
 
@@ -96,6 +99,7 @@ def _fill(folder: Path, dataset: Path, run: str, formats: Sequence[str]) -> list
     # Sentences as keys: in order, and each once.
     left_out, partial = dict[str, None](), dict[str, None]()
     names: set[str] = set()
+    tables: dict[str, list[LoadedTable]] = {VLLM: [], TRITON: []}
     provenance = dataset_provenance(dataset)
     measured_by = t4_metadata(provenance)
     for where in partitions(dataset):
@@ -114,17 +118,26 @@ def _fill(folder: Path, dataset: Path, run: str, formats: Sequence[str]) -> list
                     partial[_NOT_WHOLE.format(group.name)] = None
             if group.ok:
                 # The samples are most of a group, and no choice needs them.
-                can_win.append(replace(group, cells=group.cells.drop(columns=list(SAMPLES))))
+                light = replace(group, cells=group.cells.drop(columns=list(SAMPLES)))
+                can_win.append((name.removesuffix(".json"), light))
             else:
                 counts = sorted(Counter(group.cells["status"]).items())
                 statuses = ", ".join(f"{count} {status}" for status, count in counts)
                 left_out[f"{group.name}: no launch was verified ({statuses})."] = None
-        found += choices(can_win)
+        groups = [group for _, group in can_win]
+        chosen_here = choices(groups)
+        found += chosen_here
+        tables[VLLM] += vllm_tables(groups, chosen_here)
+        tables[TRITON] += [
+            triton_table(f"{name}{AUTOTUNE}", group, chosen_here)
+            for name, group in can_win
+            if {*TRITON_OPTIONS} & {*group.axes}
+        ]
     if not names:
         raise ExportError(f"'{run}' has no cell with launch parameters: nothing to export.")
     if T4 in formats:
         _write_json(folder / T4 / METADATA_FILE, measured_by)
-    if (HEADER in formats or JSON in formats) and not found:
+    if {*formats} - {T4, KERNEL_TUNER} and not found:
         raise ExportError(f"'{run}' has no verified launch to choose: {[*left_out][-1]}")
     if HEADER in formats:
         about, lines = _about(run, measured_by), entries(found)
@@ -132,6 +145,15 @@ def _fill(folder: Path, dataset: Path, run: str, formats: Sequence[str]) -> list
         write_whole(folder / CPP_HEADER, cpp_header(lines, about).encode())
     if JSON in formats:
         write_json(folder / CHOICES_FILE, choices_json(found, [*left_out], run, provenance))
+    for form, made in tables.items():
+        if form in formats and made:
+            for table in made:
+                _write_json(folder / form / table.name, table.content)
+            told = {**measured_by["metadata"], "tables": [table.holds for table in made]}
+            write_json(folder / form / HOLDS, told)
+    if [*formats] == [TRITON] and not tables[TRITON]:
+        options = ", ".join(TRITON_OPTIONS)
+        raise ExportError(f"'{run}' has no kernel of Triton (none has an axis of {options}).")
     return [*left_out, *partial]
 
 
@@ -184,7 +206,8 @@ def export(
         or here for recorded shards.
     formats : list of str
         ``header`` (the launches to use, for C and C++), ``json`` (the same), ``t4`` (the
-        auto-tuning community's form), ``kernel-tuner`` (its cache files).
+        auto-tuning community's form), ``kernel-tuner`` (its cache files), ``vllm`` (tables by size,
+        as vLLM and Hugging Face load them), ``triton`` (files of its autotuner's cache).
 
     Returns
     -------

@@ -1,0 +1,124 @@
+"""Tables that serving programs load: vLLM's and Hugging Face's JSON, and Triton's autotuning cache.
+
+vLLM looks a file up by the device's name, which stands in the file's, and takes the entry whose
+size is nearest. It refuses keys that are no numbers (but ``triton_version``), so what a table holds
+for stands beside it in HOLDS. Triton reads ``configs_timings`` and takes the fastest; other keys it
+does not look at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..analysis.best import launch_to_use
+from ..workloads.triton_types import TRITON_OPTIONS
+from .choices import TARGET, USUAL, Choice, ExportGroup, Point
+
+HOLDS, AUTOTUNE = "holds.json", ".autotune.json"
+
+
+@dataclass(frozen=True)
+class LoadedTable:
+    """A file's name, its content, and the groups that it holds for, with their launches."""
+
+    name: str
+    content: Mapping[str, Any]
+    entries: Sequence[tuple[ExportGroup, Point]]
+
+    @property
+    def holds(self) -> dict[str, Any]:
+        """For what the file holds, and how the launch does there."""
+        group, _ = self.entries[0]
+        return {
+            "file": self.name,
+            **{name: group.key[name] for name in TARGET},
+            "conditions": list(group.conditions),
+            "shapes": [
+                {
+                    "height": int(one.key["height"]),
+                    "width": int(one.key["width"]),
+                    "launch": dict(point),
+                    "tied": point in one.tied,
+                    "slower_than_fastest": one.contest.slower(point),
+                }
+                for one, point in self.entries
+            ],
+        }
+
+
+def chosen(group: ExportGroup, choices: Sequence[Choice]) -> Point:
+    """The launch for this problem: one that is chosen for a class, where it is tied here, too."""
+    target = {name: group.key[name] for name in TARGET}
+    for choice in choices:
+        if choice.target == target and choice.point in group.tied:
+            return choice.point
+    return launch_to_use([group.contest], [group.contest])
+
+
+def vllm_tables(groups: Sequence[ExportGroup], choices: Sequence[Choice]) -> list[LoadedTable]:
+    """A table for each kernel, type, condition and, where heights repeat, width."""
+    kinds: dict[tuple[Any, ...], list[ExportGroup]] = {}
+    for group in groups:
+        kinds.setdefault((*(group.key[c] for c in TARGET), *group.conditions), []).append(group)
+    tables = []
+    for members in kinds.values():
+        for size, axis, some in _by_size(members):
+            key, conditions = some[0].key, some[0].conditions
+            names = [
+                key["kernel"],
+                key["variant"],
+                *size,
+                *(c for c in conditions if c not in USUAL),
+            ]
+            names += [f"device_name={key['device_name']}", f"dtype={key['dtype']}"]
+            entries = [(group, chosen(group, choices)) for group in some]
+            sizes = sorted((int(group.key[axis]), point) for group, point in entries)
+            content = {str(size): dict(point) for size, point in sizes}
+            name = re.sub(r"[^\w.,=-]", "_", ",".join(names))
+            tables.append(LoadedTable(f"{name}.json", content, entries))
+    return tables
+
+
+def _by_size(
+    groups: Sequence[ExportGroup],
+) -> Iterator[tuple[list[str], str, list[ExportGroup]]]:
+    """What is fixed of the size, the axis that tells groups apart, and these in its order."""
+    heights = [int(g.key["height"]) for g in groups]
+    widths = [int(g.key["width"]) for g in groups]
+    if len({*heights}) == 1:
+        parts = {f"M={heights[0]}" if heights[0] > 1 else "": ("width", [*groups])}
+    elif len({*heights}) == len(heights) and len({*widths}) > 1:
+        parts = {"": ("height", [*groups])}
+    else:
+        parts = {}
+        for width, group in zip(widths, groups, strict=True):
+            parts.setdefault(f"N={width}", ("height", []))[1].append(group)
+    for fixed, (axis, some) in parts.items():
+        yield [fixed] if fixed else [], axis, some
+
+
+# What a configuration of Triton is made of beside its own parameters, with its defaults.
+_DEFAULTS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}
+
+
+def triton_table(name: str, group: ExportGroup, choices: Sequence[Choice]) -> LoadedTable:
+    """The launch for one problem as Triton's autotuner keeps it; times are in milliseconds.
+
+    Triton takes the fastest of a file, so that it holds the chosen one alone.
+    """
+    point = chosen(group, choices)
+    launch = dict(point)
+    options = {name: launch.pop(name) for name in TRITON_OPTIONS if name in launch}
+    row = group.ok[point]
+    times = [1e3 * float(row[c]) for c in ("median_s", "own_low_s", "own_high_s")]
+    config = {"kwargs": launch, **_DEFAULTS, **options, "pre_hook": None, "ir_override": None}
+    key = [int(group.key["height"]), int(group.key["width"]), group.key["dtype"]]
+    content = {
+        "key": key,
+        "configs_timings": [[config, times]],
+        "device_name": group.key["device_name"],
+    }
+    return LoadedTable(name, content, [(group, point)])

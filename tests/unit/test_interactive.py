@@ -281,7 +281,7 @@ def test_each_command_helps_by_an_example(capsys: pytest.CaptureFixture[str]) ->
     with pytest.raises(SystemExit):
         main(["--help"])
     commands = re.findall(r"^    (\w+) ", capsys.readouterr().out, re.M)
-    assert len(commands) == 12
+    assert len(commands) == 13
     for name in commands:
         with pytest.raises(SystemExit):
             main([name, "--help"])

@@ -33,7 +33,9 @@ def axes_of(cells: pd.DataFrame) -> list[str]:
 
 def params_text(cell: Mapping[str, Any], axes: Sequence[str]) -> str:
     """The launch parameters of `cell` named by `axes`, as in ``block_x=64, block_y=4``."""
-    return ", ".join(f"{a}={int(cell[a])}" for a in axes)
+    # Texts are of other tuners' files; a whole number may stand in a column of floats.
+    values = ((a, cell[a]) for a in axes)
+    return ", ".join(f"{a}={v if isinstance(v, str) else int(v)}" for a, v in values)
 
 
 def params_texts(cells: pd.DataFrame) -> pd.Series:

@@ -569,8 +569,9 @@ def change(row: Mapping[str, Any], name: str = "change") -> str:
 
 def group_words(row: Mapping[str, Any]) -> str:
     """``copy, float, element, 1024 × 1024, warm``."""
-    place = f"{row['height']} × {row['width']}"
-    return ", ".join((row["kernel"], row["dtype"], row["variant"], place, row["cache_state"]))
+    place = f"{row['height']} × {row['width']}" if row["height"] else ""
+    names = (row["kernel"], row["dtype"], row["variant"], place, row["cache_state"])
+    return ", ".join(filter(None, names))
 
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

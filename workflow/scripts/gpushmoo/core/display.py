@@ -44,6 +44,15 @@ def seconds(value: float) -> str:
     return f"{significant(value * 1e9)} ns"
 
 
+def tied_words(tied: int, candidates: int) -> str:
+    """How many of the `candidates` are tied with the fastest, itself among them."""
+    if tied == candidates > 1:
+        return f"any of the {candidates} will do, all are statistically tied"
+    if tied == 1:
+        return f"the fastest of {candidates}, statistically tied with none"
+    return f"{tied} of {candidates} are statistically tied with the fastest"
+
+
 def number(value: float) -> str:
     """A pure number with two significant digits; what is under a millionth is 0."""
     return "0" if abs(value) < 1e-6 else significant(value, 2)

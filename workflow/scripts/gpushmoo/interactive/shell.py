@@ -25,7 +25,7 @@ import yaml
 from .. import __name__ as library
 from .. import __version__
 from ..comparing import CompareError
-from ..core.display import kind_words
+from ..core.display import kind_words, tied_words
 from ..core.errors import DeviceError, UserError
 from ..core.paths import ROOT
 from ..core.schema import FAULTS, GROUP, Status
@@ -271,7 +271,7 @@ def report(result: Sweep) -> str:
         parts.append(
             f"\n{top['dtype']}, {top['variant']}, {top['height']} x {top['width']}, "
             f"{top['cache_state']}, {kind}{top['device_name']}: "
-            f"{_tied_words(top['tied'], top['candidates'])}"
+            f"{tied_words(top['tied'], top['candidates'])}"
         )
         parts.append(_table(group.head(_MOST_ROWS), alone))
     if best.empty:
@@ -281,14 +281,6 @@ def report(result: Sweep) -> str:
         rows = faulty[["cell_key", "status", "message"]].head(_MOST_ROWS)
         parts += ["", *(f"{key}: {status}, {said}" for key, status, said in rows.to_numpy())]
     return "\n".join(parts)
-
-
-def _tied_words(tied: int, candidates: int) -> str:
-    if tied == candidates > 1:
-        return f"any of the {candidates} will do, all are statistically tied"
-    if tied == 1:
-        return f"the fastest of {candidates}, statistically tied with none"
-    return f"{tied} of {candidates} are statistically tied with the fastest"
 
 
 def _table(group: DataFrame, alone: bool) -> str:
@@ -377,6 +369,16 @@ def _compare(
         text, rows = found.markdown(), found.groups
     print_table("compare", form, rows, text.rstrip)
     return _VERDICT if fail_on_regression and rows["alarm"].any() else 0
+
+
+def _judge(fail_on_regression: bool = False, form: str | None = None, **asked: Any) -> int:
+    from ..judging.judge import judge
+
+    found = judge(**asked)
+    held = {} if found.comparison is None else {"groups": found.comparison.groups}
+    print_table("judge", form, found.rows, lambda: str(found), **held)
+    slower = found.comparison is not None and not found.comparison.slower.empty
+    return _VERDICT if fail_on_regression and slower else 0
 
 
 def _history(form: str | None = None, **asked: Any) -> int:

@@ -10,7 +10,6 @@ from statistics import median
 from typing import Any
 
 import pandas as pd
-from dot_products.workloads import PUBLISHED as PRINTED_LOOP
 from gpushmoo.analysis.fastest import INSIDE, cache_ends, fastest, ratio
 from gpushmoo.analysis.peak import cell_peak_gbs, share_of_peak
 from gpushmoo.analysis.run_quality import steadiness
@@ -220,7 +219,6 @@ def _law(speed: dict[tuple[str, int], float], capacity: int, claims: Claims) -> 
     return {
         "one": f"{gain[1]:.2f}",
         "full": f"{gain[capacity]:.2f}",
-        "worst": whole_percent(max(ahead.values())),
     }
 
 
@@ -393,7 +391,6 @@ def dots(record: Record, claims: Claims) -> dict[str, Any]:
     return {
         **_rivals(claims),
         "printed": _printed(claims),
-        "laws": _laws(cells, claims),
         "blas": {d: f"{significant(speed[d, 'blas-all'])} GB/s" for d in ("float", "double")},
         "blocks": significant(float(speed["float", "blocks-all"])),
         "of_link": span(of_link, " %", 3),
@@ -460,7 +457,6 @@ def _rivals(claims: Claims) -> dict[str, Any]:
         for c in verdicts.changes(rows)
         if (c.way, c.operation, c.dtype, c.change) == ("as published", "x·y", "double", "streams 1")
     }
-    shared = verdicts.sharings(rows)
     claims.hold("64 streams are too many at 2¹⁸ alone.", one[2**18].high < 1 < one[2**25].high)
     return {
         "rounds": rows["round"].nunique(),
@@ -473,11 +469,6 @@ def _rivals(claims: Claims) -> dict[str, Any]:
         "pays": pays,
         **_shared(rows, claims),
         "one_stream": {"short": percent(one[2**18].median), "long": percent(one[2**25].median)},
-        "sharing": {
-            "predicted": span(s.predicted for s in shared),
-            "best": span(s.share for s in shared),
-            "gain": span(s.gain.median for s in shared),
-        },
         "copied": significant(next(iter(verdicts.copied(rows).values())).median),
     }
 
@@ -491,25 +482,6 @@ def _shared(rows: pd.DataFrame, claims: Claims) -> dict[str, str]:
     return {
         "gains": f"{span(b.gain.median for b in some)} (host's share {span(b.host for b in some)})",
         "loses": span(b.gain.median for b in half),
-    }
-
-
-def _laws(cells: pd.DataFrame, claims: Claims) -> dict[str, str]:
-    """What a stream costs and the link carries, by the law in which copies go on meanwhile."""
-    found = [law for law in dot.laws(cells) if law.form == dot.OVERLAPPED]
-    found = [law for law in found if law.variant in dot.DRAWN]
-    fresh, kept = (
-        [f for f in found if (f.variant == PRINTED_LOOP) == is_fresh] for is_fresh in (True, False)
-    )
-    errors = [max(law.median for law in kept), min(law.median for law in fresh)]
-    claims.hold("The law errs more for fresh streams.", errors[0] < errors[1], errors)
-    (one,) = (law for law in fresh if law.kernel == dot.STREAMED)
-    return {
-        "error": span(law.median for law in found),
-        "fresh": span((1e6 * law.stream_s for law in fresh), digits=3),
-        "kept": span((1e6 * law.stream_s for law in kept), digits=3),
-        "link_ms": significant(16 * 2**24 / one.link_gbs * 1e-6, 2),
-        "streams_ms": significant(64e3 * one.stream_s, 2),
     }
 
 

@@ -84,7 +84,6 @@ def c1060(claims: Claims) -> dict[str, Any]:
         ],
         "thirty": told["facts"][-1][2],
         "latencies": worded("latency_cycles", found.values("latency_cycles")),
-        "sentences": told["sentences"][3:],
         "lonely": span(whole["lonely_share"]),
         "busy": span(whole["bus_busy_share"]),
         "double": changes(whole["double_change"]),

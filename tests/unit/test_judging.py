@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import record
 from gpushmoo import CompareError, JudgeError, judge
+from gpushmoo.analysis.best import best_of_dataset
+from gpushmoo.analysis.opened import opened
 from gpushmoo.exporting.formats import cache_text, t4_results
 from gpushmoo.interactive.shell import main
 from gpushmoo.judging.judge import BLOCKS, blocks_of, centres
@@ -48,7 +51,7 @@ def cache(times: Samples, **more: Any) -> dict[str, Any]:
         }
         for x, s in times.items()
     }
-    entries["2048,1"] = {"block_x": 2048, "mode": "a", "time": "InvalidConfig"}
+    entries["2048,1"] = {"block_x": 2048, "mode": "a", "__error__": "InvalidConfig"}
     head = {"device_name": "GPU", "kernel_name": "copy", "problem_size": [64, 32]}
     keys = {"tune_params_keys": ["block_x", "mode"], "tune_params": {}, "objective": "time"}
     return {**head, **keys, "cache": entries, **more}
@@ -194,6 +197,26 @@ def test_what_we_export_is_judged_as_we_judge_it(tmp_path: Path) -> None:
         assert row["timed"] == len(ours.ok)
         assert row["winner"] == f"block_x={ours.fastest['block_x']}"
         assert (found.device, found.kernel) == (ours.key["device_name"], ours.key["kernel"])
+
+
+def test_a_failed_configuration_has_an_error_in_the_place_of_its_time_or_no_time(
+    tmp_path: Path,
+) -> None:
+    told = cache(samples({32: 1.0}))
+    told["cache"]["64,1"] = {"block_x": 64, "mode": "a", "time": "CompilationFailedConfig"}
+    [found] = read_groups(written(tmp_path / "x.json", told))
+    assert [c.status for c in found.configurations] == ["ok", "too_many_threads", "build_failed"]
+
+
+def test_a_runs_folder_is_judged_as_its_report_does() -> None:
+    place = record("nvidia-h200-gallery")
+    rows = judge([place]).rows
+    with opened(place) as source:
+        best = best_of_dataset(source.dataset).to_pandas()
+    fastest = best[best["is_fastest"]]
+    assert sorted(rows["tied"]) == sorted(fastest["tied"])
+    assert sorted(rows["winner_s"]) == pytest.approx(sorted(fastest["median_s"]))
+    assert set(rows["format"]) == {"gpushmoo"}
 
 
 def test_an_interrupted_cache_and_a_compressed_one_are_read(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ class Judgement:
         lines = [
             ", ".join(filter(None, names)),
             f"  {words}; {near}",
-            f"  the fastest: {row['winner']} ({seconds(row['winner_s'])})",
+            f"  the fastest: {row['winner'] or 'it'} ({seconds(row['winner_s'])})",
         ]
         if row["published"] != row["winner"]:
             how = {True: "which is tied", False: "which is not tied", None: ""}[

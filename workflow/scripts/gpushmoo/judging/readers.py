@@ -145,7 +145,9 @@ def _of_cache(content: Mapping[str, Any], path: Path) -> FileGroup:
 
 
 def _of_cache_entry(entry: Mapping[str, Any], names: Sequence[str]) -> Configuration:
-    params, time = _params({name: entry[name] for name in names}), entry["time"]
+    params = _params({name: entry[name] for name in names})
+    # What failed may have no time at all.
+    time = entry.get("__error__") or entry["time"]
     if isinstance(time, str):
         return Configuration(params, _ENDS.get(time, Status.LAUNCH_FAILED))
     return _timed(params, time * 1e-3, [t * 1e-3 for t in entry.get("times", ())])

@@ -33,7 +33,7 @@ T4 = "_T4"
 def judged(file: Path) -> dict[str, Any]:
     """The row of a cache, with both checks."""
     [row] = judge([file]).rows.to_dict("records")
-    # None of its samples names another device or problem.
+    # The hub has every space in both forms.
     [twin] = judge([file.with_name(file.name.replace(".json", f"{T4}.json"))]).rows["tied"]
     entries = json.loads(gzip.decompress(file.read_bytes()))["cache"].values()
     timed = [e for e in entries if isinstance(e["time"], float)]

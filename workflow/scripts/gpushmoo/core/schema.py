@@ -36,6 +36,7 @@ class Status(StrEnum):
     WORKLOAD_FAILED = "workload_failed"
     LAUNCH_FAILED = "launch_failed"
     WRONG_RESULT = "wrong_result"
+    FALSE_TIME = "false_time"
     TIMEOUT = "timeout"
     THROTTLED = "throttled"
     LOST_DEVICE = "lost_device"

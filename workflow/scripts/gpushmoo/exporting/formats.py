@@ -33,6 +33,7 @@ VERSION = "1.0.0"
 INVALIDITY = {
     Status.OK: "correct",
     Status.WRONG_RESULT: "correctness",
+    Status.FALSE_TIME: "correctness",
     Status.TIMEOUT: "timeout",
     Status.BUILD_FAILED: "compile",
     Status.LAUNCH_FAILED: "runtime",

@@ -253,7 +253,7 @@ def _swept(command: str, result: Sweep, out: str | None, form: str | None) -> in
 
 def _status(statuses: Mapping[str, int]) -> int:
     """The exit status of cells, or pairs, that ended so."""
-    if Status.WRONG_RESULT in statuses:
+    if statuses.keys() & {Status.WRONG_RESULT, Status.FALSE_TIME}:
         return _VERDICT
     return 0 if Status.OK in statuses else _NOT_MEASURED
 

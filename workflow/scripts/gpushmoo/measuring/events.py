@@ -223,7 +223,8 @@ class Measure:
 
     `launches` has the launches in a sample of the groups that another process has begun. From
     `until` on, by the monotonic clock, no cell gets more than the fewest samples. Cells of a
-    `joined` group are in no race: others of it are taken over from an earlier job.
+    `joined` group are in no race: others of it are taken over from an earlier job. Cells that have
+    `ended` in another process are tried with these, but for the keys of `tried`.
     """
 
     keys: frozenset[str] | None
@@ -231,6 +232,8 @@ class Measure:
     launches: Mapping[CellGroup, int]
     until: float | None = None
     joined: frozenset[CellGroup] = frozenset()
+    ended: Sequence[CellRun] = ()
+    tried: frozenset[str] = frozenset()
 
 
 # From the measuring process to the job.
@@ -342,6 +345,23 @@ class Timed:
 
 
 @dataclass(frozen=True)
+class Tried:
+    """The cell with this key was on trial."""
+
+    key: str
+
+
+@dataclass(frozen=True)
+class Clocked:
+    """The launches of a cell since the last message, or copies, took `seconds` by their clock."""
+
+    key: str
+    launches: int
+    seconds: float
+    is_copy: bool
+
+
+@dataclass(frozen=True)
 class Searched:
     """The search of a group has ended."""
 
@@ -365,7 +385,19 @@ class WorkerCrashedError(RuntimeError):
     """An error in a program inside the measuring process, not in the device."""
 
 
-Event = Preparing | Began | Ended | Grouped | Copied | Read | Timed | Searched | Worked
+Event = (
+    Preparing
+    | Began
+    | Ended
+    | Grouped
+    | Copied
+    | Read
+    | Timed
+    | Tried
+    | Clocked
+    | Searched
+    | Worked
+)
 # An error is sent as itself: DeviceLostError, another DeviceError, or WorkerCrashedError.
 Message = Event | Candidates | Ready | Opened | PairsOpened | Finished
 

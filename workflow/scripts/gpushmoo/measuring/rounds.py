@@ -152,7 +152,7 @@ class ShardRun:
         self._kept: tuple[Problem, Space] | None = None
         self._rng = np.random.default_rng([steps.settings.seed, steps.settings.repeat])
 
-    def measure(self, cells: Sequence[Cell]) -> None:
+    def measure(self, cells: Sequence[Cell]) -> list[CellRun]:
         """Report one Ended for each cell. Raises DeviceLostError; running cells are then open."""
         steps, workload = self._steps, self._steps.folder.workload
         runs = [planned(workload, cell) for cell in cells]
@@ -175,6 +175,8 @@ class ShardRun:
             except TypedError as err:
                 # If buffers did not fit, the next problem may be smaller.
                 steps.end_open(group, status_of(err), str(err))
+        self._kept = None
+        return runs
 
     def _measure_group(self, problem: Problem, runs: list[CellRun]) -> None:
         """Measure and end all cells of one problem and result."""

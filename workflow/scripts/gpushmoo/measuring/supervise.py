@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Any, Generic, Protocol
 
 from ..core.errors import DeviceError, DeviceLostError
@@ -29,9 +30,11 @@ from .events import (
     Searched,
     ShardResult,
     Timed,
+    Tried,
     Worked,
     WorkerCrashedError,
 )
+from .outer_clock import OuterClock
 from .process import (
     FAULTS_OF_NOBODY,
     IDLE_LIMIT_S,
@@ -54,6 +57,8 @@ MOST_UNEXPLAINED = 8
 # Added to the configured time of a launch, for the host's work and OpenCL's compilers, which some
 # runtimes start with the first launch of a shape.
 LAUNCH_GRACE_S = 10.0
+# A variant is blamed after so many faults of a process that tried the same cell of it.
+TRIAL_FAULTS = 2
 # After so many faulty cells of a variant, and this share of those that ran, its other cells are not
 # tried: each faulty cell costs the start of two processes.
 FAULTS_PER_VARIANT = 8
@@ -159,6 +164,7 @@ class Supervisor(Generic[Run]):
         cell_timeout_s: float,
         on_progress: Callable[[int, float], None],
         request: Measure | None = None,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         """`start` opens a process for a request; `request` is the first process's."""
         own: dict[str, Run] = {run.cell.key: run for run in runs}
@@ -168,6 +174,12 @@ class Supervisor(Generic[Run]):
         self._timeout_s = cell_timeout_s
         self._faults: Counter[str] = Counter()
         self._suspects = Suspects()
+        self._outer_clock = OuterClock(clock)
+        self._tried: frozenset[str] = frozenset()
+        # Failures on trial, by a signal from outside or not, and the key.
+        self._trials: Counter[tuple[bool, str]] = Counter()
+        # What is wrong with the clock of the measuring processes.
+        self._false_clock: str | None = None
         # Keys of cells that ran while their process lived on.
         self._survived: set[str] = set()
         # The cells requested of the present process, and the share of all that had ended before.
@@ -178,8 +190,15 @@ class Supervisor(Generic[Run]):
 
     def measure(self, first: Worker) -> ShardResult[Run]:
         """Measure with `first`, a process at work on all cells, and its successors."""
+        result = self._measure(first)
+        if self._false_clock is not None:
+            self._end_ok(Status.FALSE_TIME, self._false_clock)
+        return result
+
+    def _measure(self, first: Worker) -> ShardResult[Run]:
         worker = first
         while True:
+            tries = False
             try:
                 failure = self._follow(worker)
             except WorkerCrashedError as err:
@@ -198,22 +217,32 @@ class Supervisor(Generic[Run]):
                 self._end_open(Status.LOST_DEVICE, "the measuring process left it out", left_out)
             else:
                 worker.stop()
-                self._judge(failure)
+                tries = self._judge_trial(failure)
+                if not tries:
+                    self._judge(failure)
                 self._report(self._share if self._left() else 1.0)
             left = self._left()
-            if not left:
+            if not left and not tries:
                 return self.result
             self._before = 1.0 - len(left) / len(self.result.runs)
             self._asked, together = self._suspects.next(left)
             try:
-                launches = self.result.launches
-                again = replace(
-                    self._request, keys=self._asked, together=together, launches=launches
-                )
-                worker = self._start(again)
+                worker = self._start(self._again(together))
             except (DeviceError, WorkerGoneError, WorkerSilentError, WorkerCrashedError) as err:
                 self._end_open(Status.LOST_DEVICE, f"the device did not come back: {err}")
                 return self.result
+
+    def _again(self, together: int) -> Measure:
+        """The request for the cells that are asked next."""
+        ended: list[Any] = [r for r in self.result.runs.values() if r.status is Status.OK]
+        return replace(
+            self._request,
+            keys=self._asked,
+            together=together,
+            launches=self.result.launches,
+            ended=ended,
+            tried=self._tried,
+        )
 
     def _left(self) -> frozenset[str]:
         return frozenset(key for key, run in self.result.runs.items() if run.status is None)
@@ -224,6 +253,12 @@ class Supervisor(Generic[Run]):
         """End the cells with these keys, by default all open ones."""
         for key in self._left() if keys is None else keys:
             self.result.runs[key].end(status, message)
+
+    def _end_ok(self, status: Status, message: str, variant: str | None = None) -> None:
+        """End measured cells once more, of one variant or of all."""
+        for run in self.result.runs.values():
+            if run.status is Status.OK and variant in (None, run.cell.variant):
+                run.end(status, message)
 
     def _follow(self, worker: Worker) -> WorkerFailure | None:
         """Collect messages until the process fails, or has done its work (None).
@@ -237,6 +272,10 @@ class Supervisor(Generic[Run]):
                 message = worker.hear(self._timeout_s + LAUNCH_GRACE_S if runs else IDLE_LIMIT_S)
             except (WorkerSilentError, WorkerGoneError, DeviceLostError) as err:
                 return self._failure(doing, err)
+            fault = self._outer_clock.fault(message)
+            if fault is not None:
+                log.error(fault)
+                self._false_clock = fault
             if isinstance(message, Finished):
                 return None
             if isinstance(message, Began | Preparing | Ended):
@@ -284,11 +323,27 @@ class Supervisor(Generic[Run]):
                 result.readings.append((at_s, reading))
             case Searched():
                 result.searches.append(message)
+            case Tried(key):
+                self._tried |= {key}
             case Timed(key, seconds):
                 result.timed_s[key] = seconds
             case Worked(fraction):
                 share = self._before + fraction * len(self._asked) / len(result.runs)
                 self._report(max(self._share, min(1.0, share)))
+
+    def _judge_trial(self, failure: WorkerFailure) -> bool:
+        """Whether the process failed in a trial, which a fresh one may repeat or go on with."""
+        runs = self.result.runs
+        tried = [key for key in failure.running if runs[key].status is Status.OK]
+        for key in tried:
+            log.error("%s: %s, on trial", key, failure.text)
+            self._trials[failure.from_outside, key] += 1
+            if self._trials[failure.from_outside, key] >= TRIAL_FAULTS:
+                self._tried |= {key}
+                if not failure.from_outside:
+                    text = f"on other inputs: {failure.text}"
+                    self._end_ok(failure.status, text, runs[key].cell.variant)
+        return bool(tried)
 
     def _judge(self, failure: WorkerFailure) -> None:
         """End the culprit; after too many failures without a running cell, end all open cells."""

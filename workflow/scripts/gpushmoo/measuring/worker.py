@@ -62,6 +62,7 @@ from .paired import PairedRun, matched
 from .rounds import ShardRun
 from .searching import recorded_launches
 from .settings import settings_of
+from .trial import Trial
 from .verify import CellSteps
 
 log = logging.getLogger(__name__)
@@ -201,8 +202,11 @@ def _measure_shard(job: Job, device: Device, build: KernelBuild | None, caller: 
     recorded = None
     if settings.searches and settings.transfer is not None:
         recorded = recorded_launches(ROOT / settings.transfer, folder.name)
-    run = ShardRun(_steps(job, device, folder, builds, caller, do), recorded)
-    run.measure([cell for cell in cells if do.keys is None or cell.key in do.keys])
+    steps = _steps(job, device, folder, builds, caller, do)
+    asked = [cell for cell in cells if do.keys is None or cell.key in do.keys]
+    ended = ShardRun(steps, recorded).measure(asked)
+    if settings.verifies_before:
+        Trial(steps, job.params["kernel_digest"], do.tried).hold([*do.ended, *ended])
 
 
 def _measure_pairs(job: Job, against: Against, device: Device, caller: Caller) -> None:

@@ -1,0 +1,244 @@
+"""Tries the fastest cells: on inputs that their kernel cannot know, and by another process's clock.
+
+A kernel may keep its answer, or find it in its output, and work in verified launches alone. So the
+fastest cell of each version that comes near its group's best is launched on other inputs, drawn by
+a digest of the kernel itself: its result must be right, and take no longer than once it is there.
+To save time, cells of one problem are tried, which the digest draws as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+import numpy as np
+
+from ..core.errors import DeviceLostError, OutOfDeviceMemoryError, TypedError
+from ..core.schema import Status
+from ..core.space import CellGroup, Problem
+from ..devices.base import PreparedLaunch
+from ..workloads.host_fed import HostFedWorkload
+from .buffers import Space, open_space
+from .events import Began, CellRun, Clocked, Preparing, Tried, status_of
+from .outer_clock import CLOCKINGS
+from .verify import CellSteps
+
+log = logging.getLogger(__name__)
+
+# Cells at most this much slower than the fastest may be in its tied set.
+NEAR = 1.1
+# A launch that has no answer yet is doubtful if it takes more than FACTOR times as long and LEAST_S
+# longer than one that has. A kernel works less in its samples if its launches are doubtful on
+# DOUBTS new inputs, and then in all but ALIKE of PAIRS pairs: the machine may pause in some.
+FACTOR, LEAST_S = 2.0, 20e-6
+# So the problem that is drawn has launches of at least so many seconds, if there is one.
+TELLING_S = 100e-6
+DOUBTS, PAIRS, ALIKE = 2, 12, 2
+# Launches that another process times take CLOCKED_S by their own clock, or are MOST_CLOCKED.
+CLOCKED_S, MOST_CLOCKED = 2e-3, 512
+
+
+class Trial:
+    """Tries cells that have ended, and ends those of a version at fault once more.
+
+    Inputs are drawn by `digest`, that of the kernel's folder. `tried` are keys of cells that an
+    earlier process has tried.
+    """
+
+    def __init__(self, steps: CellSteps, digest: str, tried: Iterable[str] = ()) -> None:
+        self._steps, self._workload = steps, steps.folder.workload
+        self._device, self._earlier = steps.device, frozenset(tried)
+        seed = f"{digest} {steps.settings.seed}".encode()
+        self._clocked = False
+        self._seed = int.from_bytes(hashlib.sha256(seed).digest()[:6])
+
+    def hold(self, runs: Sequence[CellRun]) -> None:
+        """Try some of these cells. Raises DeviceLostError."""
+        begin = self._steps.clock()
+        results: dict[str, dict[Problem, list[CellRun]]] = {}
+        for run in runs:
+            if run.status is Status.OK:
+                alike = results.setdefault(self._workload.result_of(run.cell.variant), {})
+                alike.setdefault(run.cell.problem, []).append(run)
+        for alike in results.values():
+            by_size = sorted(alike.values(), key=_size)
+            telling = [some for some in by_size if min(map(_claimed_s, some)) >= TELLING_S]
+            drawn = telling[self._seed % len(telling)] if telling else by_size[-1]
+            self._hold(drawn, [run for some in by_size for run in some])
+        log.info("trials took %.3f s", self._steps.clock() - begin)
+
+    def _hold(self, some: Sequence[CellRun], alike: Sequence[CellRun]) -> None:
+        """Try some of the cells of a problem; `alike` are all cells that have their result."""
+        versions = {self._steps.version(r.cell) for r in some if r.cell.key in self._earlier}
+        while contenders := self._contenders(some, versions):
+            versions.update(self._steps.version(run.cell) for run in contenders)
+            try:
+                self._try(alike, contenders)
+            except OutOfDeviceMemoryError as err:
+                log.warning("no trial of %s: %s", contenders[0].cell.problem.label, err)
+
+    def _contenders(self, runs: Sequence[CellRun], tried: set[str]) -> list[CellRun]:
+        """The fastest cell of each version near a group's best, unless the version was tried."""
+        groups: dict[CellGroup, list[CellRun]] = {}
+        for run in sorted((r for r in runs if r.status is Status.OK), key=_claimed_s):
+            groups.setdefault(run.cell.group, []).append(run)
+        found: dict[str, CellRun] = {}
+        for some in groups.values():
+            for run in some:
+                if _claimed_s(run) <= NEAR * _claimed_s(some[0]):
+                    found.setdefault(self._steps.version(run.cell), run)
+        return [run for version, run in found.items() if version not in tried]
+
+    def _try(self, alike: Sequence[CellRun], contenders: Sequence[CellRun]) -> None:
+        suspects = contenders
+        for _ in range(DOUBTS):
+            suspects = self._doubtful(alike, suspects)
+        for run in suspects:
+            fault = self._confirmed(run)
+            if fault is not None:
+                self._overrule(alike, run, Status.FALSE_TIME, fault)
+
+    def _doubtful(self, alike: Sequence[CellRun], runs: Sequence[CellRun]) -> list[CellRun]:
+        """Those of these cells with a doubtful launch on new inputs; those at fault end."""
+        if not runs:
+            return []
+        self._seed += 1
+        space, found = self._open(runs[0]), []
+        for run in runs:
+            try:
+                bound = self._bound(run, space)
+                first_s, fault = self._first(run, space, bound)
+                if fault is not None:
+                    self._overrule(alike, run, Status.WRONG_RESULT, fault)
+                elif self._is_doubtful(run, space, bound, first_s):
+                    found.append(run)
+                if not self._clocked:
+                    self._clock(run, bound)
+                    self._clocked = True
+            except DeviceLostError:
+                raise
+            except TypedError as err:
+                self._overrule(alike, run, status_of(err), str(err))
+            self._steps.emit(Tried(run.cell.key))
+        return found
+
+    def _open(self, run: CellRun) -> Space:
+        """Memory with the inputs of the present seed."""
+        cell = run.cell
+        self._steps.emit(Preparing(cell.problem))
+        arguments = self._device, self._workload, cell.problem, cell.dtype, cell.variant
+        return open_space(*arguments, self._seed)
+
+    def _bound(self, run: CellRun, space: Space) -> PreparedLaunch:
+        self._steps.emit(Began((run.cell.key,)))
+        bound = space.bind(self._steps.program(run.cell), run.cell)
+        # Reads all memory: so each of two launches finds what was read before.
+        space.damage()
+        return bound
+
+    def _first(self, run: CellRun, space: Space, bound: PreparedLaunch) -> tuple[float, str | None]:
+        """The seconds of a launch that finds poison, and what is wrong with its result."""
+        proof = space.bind_proof(self._steps.program(run.cell), run.cell)
+        space.poison()
+        first_s = bound.sample(1)
+        if proof is not None:
+            space.poison()
+            proof.run()
+        found = space.verdict(run.cell, proof or bound)
+        return first_s, None if found.message is None else f"on other inputs: {found.message}"
+
+    def _is_doubtful(
+        self, run: CellRun, space: Space, bound: PreparedLaunch, first_s: float
+    ) -> bool:
+        """Whether the first launch took longer than a sample's, and than one after samples.
+
+        What the host feeds has no first launch: its memory is not ready.
+        """
+        fed = isinstance(self._workload, HostFedWorkload)
+        if fed or not _differ(first_s, _claimed_s(run)):
+            return False
+        return _differ(first_s, self._last(run, space, bound))
+
+    def _last(self, run: CellRun, space: Space, bound: PreparedLaunch) -> float:
+        """The seconds of a launch that finds its answer, after samples: the shortest of three."""
+        for _ in range(2):
+            bound.sample(run.launches or 1)
+
+        def once() -> float:
+            space.damage()
+            space.answer()
+            return bound.sample(1)
+
+        return min(once() for _ in range(3))
+
+    def _confirmed(self, run: CellRun) -> str | None:
+        """The fault of a cell of which nearly all first launches are slower than later ones.
+
+        Either has memory of its own, since its making may leave device and host slow for a moment.
+        """
+        pairs: list[tuple[float, float]] = []
+        alike = 0
+        while len(pairs) < PAIRS:
+            self._seed += 1
+            space = self._open(run)
+            bound = self._bound(run, space)
+            first_s, fault = self._first(run, space, bound)
+            if fault is not None:
+                return fault
+            self._last(run, space, bound)
+            # Frees its memory first.
+            del space, bound
+            space = self._open(run)
+            bound = self._bound(run, space)
+            space.answer()
+            pairs.append((first_s, bound.sample(1)))
+            del space, bound
+            alike += not _differ(*pairs[-1])
+            if alike > ALIKE or alike == len(pairs):
+                return None
+        first_s, later_s = (median(column) for column in zip(*pairs, strict=True))
+        return (
+            f"a launch takes {first_s:.3g} s on inputs and an output that are new, and "
+            f"{later_s:.3g} s where its answer is there: it keeps it, or leaves out its work"
+        )
+
+    def _overrule(
+        self, alike: Sequence[CellRun], tried: CellRun, status: Status, fault: str
+    ) -> None:
+        """End all cells of a version that is at fault."""
+        version = self._steps.version(tried.cell)
+        for run in alike:
+            if run.status is Status.OK and self._steps.version(run.cell) == version:
+                own = "" if run is tried else "another cell of its code: "
+                self._steps.end(run, status, own + fault)
+
+    def _clock(self, run: CellRun, bound: PreparedLaunch) -> None:
+        """Have the job time launches of a cell, each time after as many copies of one word."""
+        launches = run.launches or 1
+        wanted = math.ceil(CLOCKED_S / (launches * _claimed_s(run)))
+        times = max(1, min(wanted, MOST_CLOCKED // launches))
+        word, copied = (self._device.upload(np.zeros(1, np.uint32)) for _ in range(2))
+        copy = self._device.bind_copy(word, copied)
+        self._steps.emit(Began((run.cell.key,)))
+        for _ in range(CLOCKINGS):
+            for is_copy, one in ((True, copy), (False, bound)):
+                claimed = math.fsum(one.sample(launches) for _ in range(times)) * launches
+                # What was queued is then done.
+                self._device.words(word, 0, 1)
+                self._steps.emit(Clocked(run.cell.key, times * launches, claimed, is_copy))
+
+
+def _size(runs: Sequence[CellRun]) -> int:
+    return runs[0].cell.problem.height * runs[0].cell.problem.width
+
+
+def _claimed_s(run: CellRun) -> float:
+    return median(run.samples_s)
+
+
+def _differ(first_s: float, later_s: float) -> bool:
+    """Whether the first of two launches is slower by far."""
+    return first_s > FACTOR * later_s + LEAST_S

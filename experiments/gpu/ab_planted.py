@@ -22,7 +22,7 @@ from typing import Any
 from gpushmoo.core.paths import KERNELS
 from gpushmoo.interactive.checkouts import ab_checkouts
 
-NAMES = ("copy2d_coalesced", "global_copy", "stencil5", "stream", "transpose")
+NAMES = ("copy2d_coalesced", "global_copy", "stencil5", "transpose")
 PERCENTS = (0, 1, 3, 10)
 # Put before the sources: a block beyond those of the original launch does what one of them does.
 # The compiler does not see the percents: without any it would leave out the division.

@@ -116,7 +116,9 @@ def _lies_in(folder: Path, module: str) -> bool:
 
 def shared_code(folder: Path) -> dict[str, bytes]:
     """The modules beside a kernel's folder that it imports, or that these do: files by place."""
-    files, seen, left = dict[str, bytes](), set[str](), [(folder / "workload.py").read_bytes()]
+    own = folder / "workload.py"
+    # A recorded kernel may be gone.
+    files, seen, left = dict[str, bytes](), set[str](), [own.read_bytes()] if own.is_file() else []
     while left:
         tops = (
             {name.decode().split(".")[0] for _, name in _IMPORT.findall(left.pop())} - seen - {""}

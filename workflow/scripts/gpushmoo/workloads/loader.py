@@ -125,9 +125,9 @@ def shared_code(folder: Path) -> dict[str, bytes]:
         )
         for path in (folder.parent / file for top in tops for file in (f"{top}.py", top)):
             found = [path] if path.is_file() else source_files(path)
-            own = {f.relative_to(folder.parent).as_posix(): f.read_bytes() for f in found}
-            files |= own
-            left += own.values()
+            texts = {f.relative_to(folder.parent).as_posix(): f.read_bytes() for f in found}
+            files |= texts
+            left += texts.values()
         seen |= tops
     return files
 

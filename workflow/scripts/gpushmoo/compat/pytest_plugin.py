@@ -19,18 +19,18 @@ _FOUND = pytest.StashKey[list[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that records."""
+    """Add ``--shmoo-record``: sweep marked kernels and write their files, in place of judging."""
     told = "sweep the kernels of tests marked shmoo, and record what is tied with the fastest"
     parser.getgroup("gpushmoo").addoption("--shmoo-record", action="store_true", help=told)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tell pytest of the marker."""
+    """Register the marker, with its arguments and defaults, for ``pytest --markers``."""
     config.addinivalue_line("markers", _MEANING)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Measure for a marked test."""
+    """Measure the kernel of a marked test; not measured is an error, as of a broken fixture."""
     if (marker := item.get_closest_marker("shmoo")) is None:
         return
     # A second, where nothing is marked for nothing.
@@ -47,6 +47,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
-    """Fail where a launch is not what it was."""
+    """Fail a marked test, before its body runs, with what `hold` found worse than recorded."""
     if found := item.stash.get(_FOUND, []):
         pytest.fail("\n".join(found), pytrace=False)

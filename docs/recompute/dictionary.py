@@ -9,18 +9,14 @@ from typing import Any
 import pyarrow as pa
 from gpushmoo.comparing.compare import ChangedCell, ChangedGroup, Drift
 from gpushmoo.comparing.history import ChangePoint, HistoryRow
-from gpushmoo.core.schema import GROUP, BestCell, Cells, Energy, Group, Meaning, Table
+from gpushmoo.core.schema import GROUP, Cells, Energy, Meaning, Table
+from gpushmoo.interactive.tables import Best
 from gpushmoo.model.stage import ModelledCell
 from streamed_dot.numerics import Errors
 from streamed_dot.rivals import TimedWay
 from streamed_dot.timeline import TracedSpan
 from tesla_c1060.search import SearchedMachine
 from tesla_c1060.simulation.run import Profile, SameMachine, Simulated
-
-
-class Best(BestCell, Group):
-    """All that is said of a best cell, but for its launch parameters."""
-
 
 # Kinds of files by their path below `results/<run>/`.
 FILES: Mapping[str, type[Table]] = {

@@ -21,10 +21,10 @@ MOST_LINES = 600
 # Lines of Python and Snakemake code, a little above what there is. Where one is reached, ask first
 # what can go; a ceiling rises by a decision, with its reason in the commit.
 MOST_LINES_BELOW = {
-    "workflow/": 36_520,
+    "workflow/": 36_820,
     "reports/chapters/": 9_990,
     "kernels/": 2_800,
-    "tests/": 31_470,
+    "tests/": 31_670,
     "experiments/": 5_335,
     "docs/": 1_960,
 }

@@ -21,7 +21,7 @@ from ..comparing.compare import change
 from ..comparing.verdicts import LEAST_BLOCKS, block_changes, judged, paired_change
 from ..core.backends import AUTO
 from ..core.display import number_of, one_line
-from ..core.schema import Status
+from ..core.schema import Flag, Number, Small, Status, Table, Text, Whole
 from ..core.space import TYPICAL, asks_the_device, most_values
 from ..devices.base import DeviceInfo
 from ..measuring.events import NAMES, Against, Job
@@ -212,14 +212,53 @@ def _common(name: str, a: Sequence[Any], b: Sequence[Any]) -> tuple[Any, ...]:
 
 # Rows of the table that a result is printed as.
 _MOST_ROWS = 30
-# Columns that name a pair, except its parameters.
-_WHICH = ("dtype", "variant_a", "variant_b", "height", "width", "cache_state", "timing_mode")
 SAMPLE_COLUMNS = ["a_samples_s", "b_samples_s"]
-# Columns of what the samples of a pair, or of several, say.
-_JUDGED = [
-    *("change", "change_low", "change_high", "p_other", "p_same", "p_beyond"),
-    *("verdict", "beyond"),
-]
+
+
+class Pair(Table):
+    """What names a pair of cells, except its parameters."""
+
+    dtype: Text
+    variant_a: Text  # variant of A
+    variant_b: Text  # variant of B
+    height: Whole
+    width: Whole
+    cache_state: Text
+    timing_mode: Text
+
+
+class Judged(Table):
+    """What the samples of a pair, or of several, say."""
+
+    change: Number | None
+    change_low: Number | None
+    change_high: Number | None
+    p_other: Number | None  # [0 to 1] p-value of that nothing changed
+    p_same: Number | None  # [0 to 1] p-value of that it changed by the threshold or more
+    p_beyond: Number | None  # [0 to 1] p-value of that B is not slower by more than the threshold
+    verdict: Text | None  # as judged over all pairs; null of one that was not measured
+    beyond: Flag  # whether B is shown to be slower by more than the threshold
+
+
+class PairedCell(Judged, Pair):
+    """A pair of cells; its launch parameters are further keys."""
+
+    kernel: Text  # name of the kernel's folder, of several its path within both sides
+    status: Text  # how the pair ended; only what is ok has times
+    message: Text | None
+    launches: Small | None  # launches of a sample
+    a_s: Number | None  # [s] median of a launch of A
+    b_s: Number | None  # [s] median of a launch of B
+
+
+class PairedGroup(Judged, Pair):
+    """All measured pairs that differ in their parameters alone; their mean is known better."""
+
+    kernel: Text  # as in the pairs
+    pairs: Small  # how many there are
+
+
+_WHICH, _JUDGED = (tuple(f.name for f in table.fields()) for table in (Pair, Judged))
 
 
 @dataclass(frozen=True)
@@ -237,15 +276,8 @@ class Side:
 class ABTest:
     """Two versions of a kernel that were measured alternately on one device.
 
-    `cells` has a row for each pair of cells: its name (`dtype`, `variant_a` and `variant_b`,
-    `height`, `width`, `cache_state`, `timing_mode`, a column of whole numbers for each parameter),
-    `status` and `message`, `launches` a sample, `a_s` and `b_s` (median seconds of a launch),
-    `change` (the share by which B takes longer, with the bounds of its 95 % interval `change_low`
-    and `change_high`), the p-values `p_other` (nothing changed), `p_same` (it changed by the
-    threshold or more) and `p_beyond` (B is not slower by more than the threshold), `verdict` and
-    `beyond` (both judged over all cells together), and the samples in seconds, an array of shape
-    (rounds, 2) each. `groups` has a row for all measured `pairs` that differ in their parameters
-    alone: the mean of their changes, which is known better than each of them.
+    `cells` has the columns of PairedCell, those of the parameters, and the samples in seconds, an
+    array of shape (rounds, 2) each; `groups` has those of PairedGroup. Neither has the kernel's.
     """
 
     def __init__(
@@ -379,4 +411,4 @@ def _judged(changes: Sequence[Any], threshold: float) -> pd.DataFrame:
         ]
         for change, (verdict, beyond) in zip(found, judged(found), strict=True)
     ]
-    return pd.DataFrame(rows, columns=_JUDGED)
+    return pd.DataFrame(rows, columns=[*_JUDGED])

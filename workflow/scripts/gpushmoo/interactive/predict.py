@@ -13,6 +13,7 @@ import pandas as pd
 
 from ..core.display import gbs, seconds, significant, size_words
 from ..core.errors import BuildError, LaunchRefusedError, UserError, WorkloadError
+from ..core.schema import Flag, Number, Small, Table, Text, Whole
 from ..core.space import (
     CACHE_STATES,
     TYPICAL,
@@ -44,14 +45,38 @@ IN_A_SAMPLE = {"warm": 8, "flushed": 1}
 Codes = Mapping[Version, Mapping[str, EntryCode] | BuildError]
 
 
+class PredictedLaunch(Table):
+    """What the model says of a launch; its launch parameters are further keys."""
+
+    device_name: Text
+    kernel: Text
+    dtype: Text
+    variant: Text
+    cache_state: Text
+    height: Whole
+    width: Whole
+    predicted_s: Number | None
+    low_s: Number | None
+    high_s: Number | None
+    predicted_gbs: Number | None
+    limit: Text | None
+    start_share: Number | None
+    dispatch_share: Number | None
+    service_share: Number | None
+    waiting_share: Number | None
+    l2_share: Number | None
+    dram_share: Number | None
+    resident_blocks: Small | None
+    known_kernel: Flag  # whether cells of the kernel were in the fit; of others the band is wider
+    message: Text | None  # why there is no such launch; null where there is one
+
+
 @dataclass(frozen=True)
 class Prediction:
     """Seconds of a launch with the band in which 90 % of the launches of such a kernel were found.
 
-    `known_kernel` says whether cells of the kernel were in the fit; the band of others is wider.
-    Where there is no band its ends are None. `gbs` counts bytes read plus written, GB = 10⁹ bytes;
-    `limit` is the largest limit and `shares` all of them, as shares of it; `resident` are blocks of
-    a multiprocessor. `row` is the frame of one row that several launches would have.
+    They mean what the columns of PredictedLaunch do; `shares` are all limits as shares of the
+    largest. `row` is the frame of one row that several launches would have.
     """
 
     seconds: float

@@ -9,15 +9,23 @@ each.
 from __future__ import annotations
 
 import argparse
+import json
 import keyword
 import os
 import re
 import shlex
+import signal
+import subprocess
 import sys
+import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, redirect_stdout, suppress
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
@@ -28,10 +36,13 @@ from ..comparing import CompareError
 from ..core.display import kind_words, tied_words
 from ..core.errors import DeviceError, UserError
 from ..core.paths import ROOT
+from ..core.process import END_SIGNALS
 from ..core.schema import FAULTS, GROUP, Status
+from ..planning import RUN_FOLDER
 from ..planning.config_schema import ConfigError
+from . import tables
 from .measure import Sweep, empty_folder, sweep
-from .tables import CSV, JSON, aligned, found_devices, found_kernels, print_table
+from .tables import COMMANDS, CSV, ERROR, JSON, Answer
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -46,15 +57,21 @@ _STATUSES = """exit status:
   2  the request was wrong
   3  not measured: no device, a lost device, no cell that worked, Ctrl-C, an error of gpushmoo
 `run` ends as Snakemake does."""
-# What each command does and takes, and what each argument means.
-_TABLE = yaml.CSafeLoader((files(__package__) / "commands.yaml").read_bytes()).get_single_data()
 
 
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one sentence."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(_REFUSED, f"{library}: {message}; --help tells what there is.\n")
+        raise UserError(f"{message}; --help tells what there is.")
+
+
+class _PrintSchema(argparse.Action):
+    """Prints the schema of what the command `const` prints as JSON, whatever else it takes."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        print(json.dumps(tables.answer_schema(self.const), indent=1))
+        parser.exit()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,11 +79,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     By default they are those of this process.
     """
-    parser, words = _parser(), list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     options: list[str] = []
     if words[:1] == ["run"] and "--" in words:
         words, options = words[: words.index("--")], words[words.index("--") + 1 :]
-    renamed, unknown = _TABLE["renamed"], words[:1]
+    form = next((form for form in (JSON, CSV) if f"--{form}" in words), None)
+    began = time.monotonic()
+    try:
+        command = _asked(words, options, form)
+        # What a kernel's Python prints does not mix with what programs read.
+        with redirect_stdout(sys.stderr) if form else nullcontext():
+            answer = command()
+        tables.print_answer(words[0], form, answer, time.monotonic() - began)
+        return answer.status
+    except UserError as err:
+        sentence, status = str(err), _NOT_MEASURED if isinstance(err, DeviceError) else _REFUSED
+    except KeyboardInterrupt:
+        sentence, status = "stopped.", _NOT_MEASURED
+    except Exception as err:
+        traceback.print_exc()
+        # Python's own status would be that of a verdict.
+        sentence, status = f"{type(err).__name__}: {err}", _NOT_MEASURED
+    print(f"{library}: {sentence}", file=sys.stderr)
+    if form == JSON:
+        took_s = time.monotonic() - began
+        tables.print_json(ERROR, {"status": status, "took_s": took_s, "error": sentence})
+    return status
+
+
+def _asked(words: Sequence[str], options: Sequence[str], form: str | None) -> Callable[[], Answer]:
+    """The command with its arguments; `options` are for Snakemake."""
+    parser = _parser()
+    renamed, unknown = COMMANDS["renamed"], list(words[:1])
     if not set(unknown) & set(renamed):
         parsed, unknown = parser.parse_known_args(words)
     for name in (word.partition("=")[0] for word in unknown):
@@ -74,28 +118,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(f"{name} is now {renamed[name]}")
     if unknown:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    given = vars(parsed) | ({"options": options} if options else {})
-    pairs = ("axes", "measure", "arguments", "expect")
-    for name in pairs:
+    given = {**vars(parsed), **({"options": options} if options else {})}
+    given.pop("form", None)
+    for name in ("axes", "measure", "arguments", "expect"):
         named: dict[str, Any] = {}
         for key, value in given.get(name, ()):
             # An axis that is named twice has the values of both.
             named[key] = named[key] + value if name == "axes" and key in named else value
         given |= {name: named} if name in given else {}
     command = given.pop("command")
-    try:
-        status: int = command(**given)
-    except UserError as err:
-        print(f"{library}: {err}", file=sys.stderr)
-        return _NOT_MEASURED if isinstance(err, DeviceError) else _REFUSED
-    except KeyboardInterrupt:
-        print(f"{library}: stopped.", file=sys.stderr)
-        return _NOT_MEASURED
-    except Exception:
-        # Python's own status would be that of a verdict.
-        traceback.print_exc()
-        return _NOT_MEASURED
-    return status
+    given |= {"form": form} if command in (_run, _watch) else {}
+    return partial(command, **given)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -110,7 +143,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(required=True, parser_class=_Parser, metavar="COMMAND")
 
-    for name, told in _TABLE["commands"].items():
+    for name, told in COMMANDS["commands"].items():
         command = commands.add_parser(
             name,
             help=told["does"],
@@ -120,12 +153,14 @@ def _parser() -> argparse.ArgumentParser:
             argument_default=argparse.SUPPRESS,
         )
         command.set_defaults(command=globals()[f"_{name}"])
-        for word in " ".join(told["takes"]).split():
+        for word in " ".join([*told["takes"], "--json"]).split():
             argument, many = word.rstrip("?*+!"), word[-1]
-            kind, value, text = _TABLE["arguments"][argument]
+            kind, value, text = COMMANDS["arguments"][argument]
             how = {**_KINDS[kind], **({"metavar": value} if value else {})}
             how |= {"nargs": many} if many in "?*+" else {"required": True} if many == "!" else {}
             command.add_argument(argument, help=text.replace("%", "%%"), **how)
+        schema = {"nargs": 0, "const": name, "dest": "form", "help": argparse.SUPPRESS}
+        command.add_argument("--json-schema", action=_PrintSchema, **schema)
     return parser
 
 
@@ -204,16 +239,12 @@ _KINDS: dict[str, dict[str, Any]] = {
 
 
 def _sweep(
-    kernel: str,
-    out: str | None = None,
-    measure: Mapping[str, Any] | None = None,
-    form: str | None = None,
-    **asked: Any,
-) -> int:
+    kernel: str, out: str | None = None, measure: Mapping[str, Any] | None = None, **asked: Any
+) -> Answer:
     if out is not None:
         # Said before anything is measured.
         empty_folder(out)
-    return _swept("sweep", sweep(kernel, **{**(measure or {}), **asked}), out, form)
+    return _swept(sweep(kernel, **{**(measure or {}), **asked}), out)
 
 
 def _tune(
@@ -225,9 +256,8 @@ def _tune(
     expect: Mapping[str, str] | None = None,
     out: str | None = None,
     measure: Mapping[str, Any] | None = None,
-    form: str | None = None,
     **asked: Any,
-) -> int:
+) -> Answer:
     from .tune import numpy_values, tune
 
     if out is not None:
@@ -235,20 +265,21 @@ def _tune(
     given = numpy_values(arguments, size)
     wanted = numpy_values(expect or {}, size, given)
     asked = {**(measure or {}), **asked, "expect": wanted or None}
-    return _swept("tune", tune(source, name, given, size, axes, **asked), out, form)
+    return _swept(tune(source, name, given, size, axes, **asked), out)
 
 
-def _swept(command: str, result: Sweep, out: str | None, form: str | None) -> int:
-    """Print what a sweep has found, and keep it in `out`; the exit status."""
-    config = None if out is None else result.save(out) / "report.yaml"
-    statuses = result.statuses
-    print_table(command, form, result.best, lambda: report(result), statuses=statuses)
-    if config is not None:
-        said = (
-            f"\nSaved in {config.parent}; its report:\n  {_typed()} run {shlex.quote(str(config))}"
-        )
-        print(said, file=sys.stderr if form else sys.stdout)
-    return _status(statuses)
+def _swept(result: Sweep, out: str | None) -> Answer:
+    """What a sweep has found, which is kept in `out`."""
+    folder = None if out is None else result.save(out)
+    told = {"rows": result.best, "statuses": result.statuses, "folder": folder}
+
+    def text() -> str:
+        if folder is None:
+            return report(result)
+        config = shlex.quote(str(folder / "report.yaml"))
+        return f"{report(result)}\n\nSaved in {folder}; its report:\n  {_typed()} run {config}"
+
+    return Answer(told, text, _status(result.statuses))
 
 
 def _status(statuses: Mapping[str, int]) -> int:
@@ -307,9 +338,8 @@ def _ab(
     markdown: Path | None = None,
     fail_on_regression: bool = False,
     measure: Mapping[str, Any] | None = None,
-    form: str | None = None,
     **asked: Any,
-) -> int:
+) -> Answer:
     from .ab import SAMPLE_COLUMNS, ab
     from .checkouts import Checkouts, ab_checkouts
 
@@ -320,19 +350,19 @@ def _ab(
         test = ab(a, b, **asked)
         found = Checkouts((a, b or a), test.threshold, ([], []))
         found.add(test.sides[0].folder.name, test)
-        print_table("ab", form, test.cells.drop(columns=SAMPLE_COLUMNS), lambda: str(test))
+        text = test.__repr__
     else:
         found = ab_checkouts(a, b, **asked)
-        rows = found.cells.drop(columns=SAMPLE_COLUMNS, errors="ignore")
-        names = ("groups", "slower", "unchanged", "alone", "failed")
-        more = {name: getattr(found, name) for name in names}
-        print_table("ab", form, rows, found.markdown().rstrip, **more)
+        text = found.markdown().rstrip
     if markdown is not None:
         with markdown.open("a", encoding="utf-8") as file:
             file.write(found.markdown())
+    told = {"rows": found.cells.drop(columns=SAMPLE_COLUMNS, errors="ignore")}
+    names = ("groups", "slower", "unchanged", "alone", "failed")
+    told |= {name: getattr(found, name) for name in names}
     if any(t.wrong for t in found.tests.values()) or (fail_on_regression and found.slower):
-        return _VERDICT
-    return _NOT_MEASURED if found.failed else 0
+        return Answer(told, text, _VERDICT)
+    return Answer(told, text, _NOT_MEASURED if found.failed else 0)
 
 
 def _compare(
@@ -342,14 +372,14 @@ def _compare(
     noise_runs: Sequence[str] = (),
     fail_on_regression: bool = False,
     out: str | None = None,
-    form: str | None = None,
     **threshold: float,
-) -> int:
+) -> Answer:
     import pandas as pd
 
     from ..comparing.compare import compare
     from ..comparing.false_alarms import false_alarms
 
+    folder = None
     if noise_runs and not (runs or before or after):
         alarms = false_alarms(noise_runs, **threshold)
         text = alarms.markdown()
@@ -365,53 +395,47 @@ def _compare(
             )
         found = compare(before or runs[:1], after or runs[1:], noise_runs=noise_runs, **threshold)
         if out is not None:
-            found.save(out)
+            folder = found.save(out)
         text, rows = found.markdown(), found.groups
-    print_table("compare", form, rows, text.rstrip)
-    return _VERDICT if fail_on_regression and rows["alarm"].any() else 0
+    status = _VERDICT if fail_on_regression and rows["alarm"].any() else 0
+    return Answer({"rows": rows, "folder": folder}, text.rstrip, status)
 
 
-def _judge(fail_on_regression: bool = False, form: str | None = None, **asked: Any) -> int:
+def _judge(fail_on_regression: bool = False, **asked: Any) -> Answer:
     from ..judging.judge import judge
 
     found = judge(**asked)
-    held = {} if found.comparison is None else {"groups": found.comparison.groups}
-    print_table("judge", form, found.rows, lambda: str(found), **held)
+    groups = [] if found.comparison is None else found.comparison.groups
     slower = found.comparison is not None and not found.comparison.slower.empty
-    return _VERDICT if fail_on_regression and slower else 0
+    status = _VERDICT if fail_on_regression and slower else 0
+    return Answer({"rows": found.rows, "groups": groups}, found.__str__, status)
 
 
-def _history(form: str | None = None, **asked: Any) -> int:
+def _history(**asked: Any) -> Answer:
     from .history import history
 
     found = history(**asked)
-    print_table("history", form, found.rows, found.markdown().rstrip, changes=found.changes)
-    return 0
+    told = {"rows": found.rows, "changes": found.changes, "folder": asked.get("out")}
+    return Answer(told, found.markdown().rstrip)
 
 
-def _explore(**asked: Any) -> int:
+def _explore(**asked: Any) -> Answer:
     from ..explorer.explore import explore
 
-    print(f"{explore(**asked)} opens in any browser; it needs no network.")
-    return 0
+    page = explore(**asked)
+    return Answer({"files": [page]}, lambda: f"{page} opens in any browser; it needs no network.")
 
 
-def _export(**asked: Any) -> int:
+def _export(**asked: Any) -> Answer:
     from ..exporting.write import export
 
     done = export(**asked)
-    for sentence in done.notes:
-        print(f"{library}: {sentence}", file=sys.stderr)
-    print(f"{done.folder} holds {len(done.files)} files.")
-    return 0
+    return Answer(vars(done), lambda: f"{done.folder} holds {len(done.files)} files.")
 
 
 def _predict(
-    axes: Mapping[str, Sequence[Any]] | None = None,
-    cache: Sequence[str] = (),
-    form: str | None = None,
-    **asked: Any,
-) -> int:
+    axes: Mapping[str, Sequence[Any]] | None = None, cache: Sequence[str] = (), **asked: Any
+) -> Answer:
     from .predict import fastest, predict
 
     if cache:
@@ -421,14 +445,14 @@ def _predict(
     values = axes or {}
     if all(len(v) == 1 and isinstance(v[0], int) for v in values.values()):
         one = predict(**asked, **{name: value for name, [value] in values.items()})
-        print_table("predict", form, one.row, lambda: str(one))
-    else:
-        found = predict(**asked, axes=values)
-        print_table("predict", form, found, lambda: fastest(found, values, _MOST_ROWS))
-    return 0
+        return Answer({"rows": one.row}, one.__str__)
+    found = predict(**asked, axes=values)
+    return Answer({"rows": found}, lambda: fastest(found, values, _MOST_ROWS))
 
 
-def _run(configs: Sequence[str] = (), cores: str = "all", options: Sequence[str] = ()) -> int:
+def _run(
+    form: str | None, configs: Sequence[str] = (), cores: str = "all", options: Sequence[str] = ()
+) -> Answer:
     snakefile, program = ROOT / "Snakefile", Path(sys.executable).with_name("snakemake")
     if not snakefile.is_file():
         raise ConfigError(f"A run needs a clone of {library}: its Snakefile, kernels and reports.")
@@ -437,31 +461,68 @@ def _run(configs: Sequence[str] = (), cores: str = "all", options: Sequence[str]
             raise ConfigError(f"'{config}' is no file; name that of a configuration.")
     words = [*(["--configfile", *configs] if configs else []), "--cores", cores, *options]
     there = [] if Path.cwd() == ROOT else ["-s", str(snakefile)]
-    os.execv(program, [str(program), *there, *words])
+    command = [str(program), *there, *words]
+    if form is None:
+        os.execv(program, command)
+    from ..analysis.opened import OpenedError, opened
+    from ..storage.dataset import read_cells
+    from ..storage.store import BadParquetError
+
+    began, told = time.time(), dict[str, Any](folder=None, files=[], statuses={})
+    with TemporaryDirectory(prefix=f"{library}-") as place:
+        said = Path(place, "run")
+        status = _waited_for(command, {**os.environ, RUN_FOLDER: str(said)})
+        if said.is_file():
+            told["folder"] = folder = Path(said.read_text(encoding="utf-8"))
+            told["files"] = sorted(p for p in folder.glob("[!.]*.*") if p.stat().st_mtime >= began)
+            with suppress(OpenedError, BadParquetError), opened(folder) as found:
+                told["statuses"] = Counter(read_cells(found.dataset, columns=["status"])["status"])
+    return Answer(told, None, status)
 
 
-def _watch(**asked: Any) -> int:
-    from ..watching.view import watch
+def _waited_for(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """The exit status of a program that prints to stderr alone and gets this one's signals."""
+    # The terminal's own come by this process, too, so that it gets each once.
+    with subprocess.Popen(command, stdout=2, env=environment, process_group=0) as child:
 
-    watch(**asked)
-    return 0
+        def pass_on(number: int, _: Any) -> None:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, number)
+
+        heard = [s for s in END_SIGNALS if signal.getsignal(s) != signal.SIG_IGN]
+        before = {number: signal.signal(number, pass_on) for number in heard}
+        status = child.wait()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return status if status >= 0 else 128 - status
 
 
-def _list(what: str, form: str | None = None) -> int:
-    rows, notes = (found_devices if what == "devices" else found_kernels)()
-    for sentence in notes:
-        print(f"{library}: {sentence}", file=sys.stderr)
+def _watch(form: str | None, run: str | None = None, once: bool = False) -> Answer:
+    from ..watching.view import watch, watched
+
+    if form is None:
+        watch(run, once)
+        return Answer({})
+    return Answer(watched(run).state().told())
+
+
+def _list(what: str) -> Answer:
+    rows, notes = (tables.found_devices if what == "devices" else tables.found_kernels)()
+    status = _NOT_MEASURED if rows.empty and what == "devices" else 0
     # Of some kernels there are dozens of variants.
-    print_table("list", form, rows, lambda: aligned(rows.drop(columns="variants", errors="ignore")))
-    return _NOT_MEASURED if rows.empty and what == "devices" else 0
+    shown = rows.drop(columns="variants", errors="ignore")
+    return Answer({"rows": rows, "notes": notes}, lambda: tables.aligned(shown), status)
 
 
-def _new(name: str, parent: Path = Path("kernels")) -> int:
+def _new(name: str, parent: Path = Path("kernels")) -> Answer:
     folder, config = write_kernel(name, parent)
-    print(f"{folder} holds a kernel that runs as it is; every line says what it is for. Next:")
-    print(f"  {_typed()} sweep {shlex.quote(str(folder))}")
-    print(f"  {_typed()} run {shlex.quote(str(config))}")
-    return 0
+    lines = (
+        f"{folder} holds a kernel that runs as it is; every line says what it is for. Next:",
+        f"  {_typed()} sweep {shlex.quote(str(folder))}",
+        f"  {_typed()} run {shlex.quote(str(config))}",
+    )
+    files = [config, *sorted(folder.iterdir())]
+    return Answer({"folder": folder, "files": files}, lambda: "\n".join(lines))
 
 
 def _typed() -> str:

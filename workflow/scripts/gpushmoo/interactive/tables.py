@@ -1,20 +1,28 @@
-"""Tables of the command line, as text, JSON or CSV; the kernels and the devices that there are."""
+"""What commands have found as text, JSON or CSV, its schema; the kernels and devices there are."""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.resources import files
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import yaml
 
 from .. import __name__ as library
 from .. import __version__
 from ..core.backends import AUTO, BACKENDS
 from ..core.errors import NoDeviceError
 from ..core.paths import KERNELS
+from ..core.schema import BestCell, Cells, Group, Number, Small, Table, Text, Whole
 from ..devices.select import DeviceChoice, probe
 from ..planning.config_schema import ConfigError
 from ..workloads.loader import KernelFolderError, find_kernels, load_kernel
@@ -23,27 +31,152 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 JSON, CSV = "json", "csv"
+# Of all objects that are printed as JSON. A greater one has lost a key or changed what one means.
+SCHEMA_VERSION = 1
+# What each command does, takes and gives, and what each argument and key means.
+COMMANDS = yaml.CSafeLoader((files(__package__) / "commands.yaml").read_bytes()).get_single_data()
+ERROR = "error"
+# A time is a text in JSON.
+_TYPES = {"int64": "integer", "int32": "integer", "double": "number", "bool": "boolean"}
 
 
-def print_table(
-    command: str,
-    form: str | None,
-    rows: DataFrame,
-    text: Callable[[], str],
-    **more: Any,
-) -> None:
-    """Print the `rows` that a command found, in the `form` JSON or CSV or as `text` says.
+@dataclass(frozen=True)
+class Answer:
+    """What a command has found.
 
-    JSON is an object of the library's version, the command's name, the rows, and what is `more`,
-    frames among it; null stands for what is missing.
+    `told` has the keys that commands.yaml says it gives; CSV is of its `rows`, and its `notes` are
+    printed to stderr. `text` makes what a person reads; it is None where that was printed.
     """
+
+    told: Mapping[str, Any]
+    text: Callable[[], str] | None = None
+    status: int = 0
+
+
+def print_answer(command: str, form: str | None, answer: Answer, took_s: float) -> None:
+    """Print what a command has found in the `form` JSON or CSV, or as text."""
+    for sentence in answer.told.get("notes", ()):
+        print(f"{library}: {sentence}", file=sys.stderr)
     if form == JSON:
-        told = {library: __version__, "command": command, "rows": rows, **more}
-        print(json.dumps(told, default=_plain, indent=1, ensure_ascii=False))
+        print_json(command, {"status": answer.status, "took_s": took_s, **answer.told})
     elif form == CSV:
-        rows.map(_joined).to_csv(sys.stdout, index=False)
-    else:
-        print(text())
+        answer.told["rows"].map(_joined).to_csv(sys.stdout, index=False)
+    elif answer.text is not None:
+        print(answer.text())
+
+
+def print_json(name: str, told: Mapping[str, Any]) -> None:
+    """Print an object that says by which schema it is made and by which version."""
+    whole = _plain({"schema": _schema_name(name), library: __version__, **told})
+    print(json.dumps(whole, allow_nan=False, indent=1, ensure_ascii=False))
+
+
+def _schema_name(name: str) -> str:
+    return f"{library}/{name}/{SCHEMA_VERSION}"
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: a frame is its rows; null for what is missing and for no finite number."""
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if hasattr(value, "to_dict"):
+        return _plain(value.astype(object).where(value.notna(), None).to_dict("records"))
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    return str(value) if isinstance(value, Path) else value
+
+
+def answer_schema(command: str) -> dict[str, Any]:
+    """The JSON Schema of all that the command prints with ``--json``: its object, or an error."""
+    told = COMMANDS["commands"][command]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"{library} {command} --json",
+        "description": told["does"],
+        "anyOf": [_object_schema(command, told["gives"]), _object_schema(ERROR, [ERROR])],
+    }
+
+
+def _object_schema(name: str, gives: Sequence[str]) -> dict[str, Any]:
+    keys: dict[str, Any] = {"schema": {"const": _schema_name(name)}, library: {"type": "string"}}
+    for key, _, tables in (word.partition(":") for word in ("status", "took_s", *gives)):
+        rows = [_row_schema(table) for table in tables.split("|") if table]
+        of_rows = {"type": "array", "items": {"anyOf": rows}} if rows else {}
+        keys[key] = COMMANDS["answers"][key] | of_rows
+    return {"type": "object", "required": [*keys], "properties": keys}
+
+
+def _row_schema(name: str) -> dict[str, Any]:
+    """A row of the table ``module.Class`` of the library, with its units and meanings."""
+    from ..comparing.compare import ChangedCell
+    from ..comparing.history import HistoryRow
+    from ..model.stage import ModelledCell
+
+    module, _, table = name.rpartition(".")
+    columns: type[Table] = getattr(import_module(f"{library}.{module}"), table)
+    # A column without a meaning has that of another table.
+    meant = [t.meanings() for t in (ModelledCell, HistoryRow, ChangedCell, Best, Cells, columns)]
+    meanings = {key: meaning for of_table in meant for key, meaning in of_table.items()}
+    found = {}
+    for field in columns.fields():
+        meaning = meanings[field.name]
+        unit = {"unit": meaning.unit} if meaning.unit else {}
+        found[field.name] = _column_schema(field) | unit | {"description": meaning.text}
+    text = str(columns.__doc__).splitlines()[0]
+    return {"type": "object", "description": text, "required": [*found], "properties": found}
+
+
+def _column_schema(field: pa.Field) -> dict[str, Any]:
+    if pa.types.is_list(field.type):
+        return {"type": "array", "items": _column_schema(field.type.value_field)}
+    name = _TYPES.get(str(field.type), "string")
+    return {"type": [name, "null"] if field.nullable else name}
+
+
+class Best(BestCell, Group):
+    """A best cell; its launch parameters are further keys."""
+
+
+class ListedKernel(Table):
+    """A kernel of the clone, or of the folder kernels."""
+
+    kernel: Text
+    dtypes: list[Text]  # its element types
+    variants: list[Text]  # its variants
+    axes: list[Text]  # its launch parameters
+    backends: list[Text]  # backends that have its source
+    title: Text  # what it is called in reports
+
+
+class ListedDevice(Table):
+    """A device that answers."""
+
+    device: Small  # its place among those of the backend, from 0
+    backend: Text
+    opencl_runtime: Text | None  # which OpenCL runtime; null of another backend
+    device_name: Text
+    memory_gib: Number  # [GiB] memory of the device
+    driver: Text  # version of its driver
+    device_uuid: Text  # what tells it from others
+
+
+class SweepProgress(Table):
+    """The cells of a sweep and element type, and the fastest of the largest size so far."""
+
+    kernel: Text
+    dtype: Text
+    ended: Whole  # cells that have ended, of all repeats
+    planned: Number  # cells of all repeats; by the plan, until they are counted
+    variant: Text | None  # the fastest one's
+    params: Text | None  # the fastest one's launch parameters, in one text
+    median_s: Number | None
+    bandwidth_gbs: Number | None
 
 
 def aligned(rows: DataFrame) -> str:
@@ -52,13 +185,6 @@ def aligned(rows: DataFrame) -> str:
     widths = [max(map(len, column)) for column in zip(*words, strict=True)]
     lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in words)
     return "\n".join(lines)
-
-
-def _plain(value: Any) -> Any:
-    """What JSON has no word for: a frame, an array or scalar of NumPy, a time."""
-    if hasattr(value, "to_dict"):
-        return value.astype(object).where(value.notna(), None).to_dict("records")
-    return value.isoformat() if hasattr(value, "isoformat") else value.tolist()
 
 
 def _joined(value: Any) -> Any:

@@ -35,7 +35,7 @@ from ..comparing.compare import DELTA, Comparison, compare_runs, percent
 from ..comparing.runs import KEY, RunCells, read_run
 from ..core.display import seconds, tied_words
 from ..core.median import CONFIDENCE, coverage_of
-from ..core.schema import DERIVED, GROUP, TAKEN, Status, is_axis
+from ..core.schema import DERIVED, GROUP, TAKEN, Flag, Number, Small, Status, Table, Text, is_axis
 from . import JudgeError
 from .readers import Configuration, FileGroup, read_groups
 
@@ -160,13 +160,33 @@ def _row(group: FileGroup, of: Configuration) -> dict[str, Any]:
     }
 
 
+class JudgedGroup(Table):
+    """A group of configurations in a file."""
+
+    file: Text  # its name, or that of a run
+    format: Text  # whose form the file has
+    kernel: Text
+    problem: Text  # what the configurations compete in
+    device_name: Text
+    configurations: Small  # configurations that the file has
+    timed: Small  # those of them that have a time
+    samples: Small  # the fewest samples of one of these
+    winner: Text  # the fastest one's parameters
+    winner_s: Number  # [s] its median
+    tied: Small | None  # how many are statistically tied with it; null where nothing tells it
+    near: Small  # how many are within the threshold of it
+    published: Text  # the fastest one by the file's own figure
+    published_tied: Flag | None  # whether that is among the tied; null where nothing tells it
+    halves_agree: Flag | None  # whether both halves of the samples name the same; null of few
+    cannot_tell: list[Text]  # what the file leaves open
+
+
 @dataclass(frozen=True)
 class Judgement:
     """What was found in files.
 
-    `rows` has a row for each group: who wins, how many are `tied` (null where nothing tells it),
-    how many are `near`, within the threshold, and what the file `cannot_tell`. `comparison` is that
-    with earlier files, if such were named.
+    `rows` has the columns of JudgedGroup. `comparison` is that with earlier files, if such were
+    named.
     """
 
     rows: pd.DataFrame

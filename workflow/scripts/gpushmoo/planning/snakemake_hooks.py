@@ -33,6 +33,7 @@ from ..devices.select import probe
 from ..measuring.client import ADDRESS
 from ..storage.store import BadParquetError, check_table, is_whole, open_shard
 from ..storage.wholefile import DamagedFileError, read_summed, write_json
+from . import RUN_FOLDER
 from .config import default_config, merged, refuse_without_otava
 from .config_schema import ConfigError
 from .digest import code_digest, keep_read_code, module_digest
@@ -65,6 +66,8 @@ def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
         flow = Flow(plain, _plans_jobs(workflow), results)
     except NoDeviceError as err:
         raise ValueError(f"backend: {err}") from err
+    if workflow.is_main_process and (told := os.environ.get(RUN_FOLDER)):
+        Path(told).write_text(str(flow.results.resolve()), encoding="utf-8")
     if workflow.is_main_process and flow.measures:
         # Before the graph of jobs is made, which takes minutes where there are very many.
         size = size_sentence(flow.config.sweeps, flow.choice.backend)

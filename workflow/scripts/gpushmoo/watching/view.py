@@ -28,7 +28,7 @@ from ..core.display import gbs, kind_words, seconds
 from ..core.errors import UserError
 from ..core.paths import RESULTS
 from ..core.run_plan import PLAN_FILE, RunPlan, SweepPlan
-from ..core.schema import METADATA_KEY, is_axis
+from ..core.schema import METADATA_KEY, PARAMS, is_axis
 from ..core.space import TIMING_MODES, TYPICAL, in_order, most_values, space_of
 from ..measuring.progress import LiveCell, duration, live_path, read_live
 from ..storage.wholefile import DamagedFileError, read_json
@@ -64,6 +64,20 @@ class SweepState:
     cells: list[LiveCell] = field(default_factory=list)
     begun: list[LiveCell] = field(default_factory=list)
     latest: LiveCell | None = None
+
+    def told(self) -> dict[str, Any]:
+        """For programs: its cells, and the fastest one."""
+        best = self.best
+        return {
+            "kernel": self.sweep,
+            "dtype": self.dtype,
+            "ended": self.ended,
+            "planned": self.planned,
+            "variant": best and best.variant,
+            PARAMS: best and _launch(best),
+            "median_s": best and best.seconds,
+            "bandwidth_gbs": best and best.gbs,
+        }
 
     @property
     def best(self) -> LiveCell | None:
@@ -109,6 +123,19 @@ class RunState:
     def finished(self) -> bool:
         """Whether every planned shard is there."""
         return self.shards[0] == self.shards[1]
+
+    def told(self) -> dict[str, Any]:
+        """The state for programs, by the names that the command line has."""
+        return {
+            "rows": [sweep.told() for sweep in self.sweeps],
+            "run": self.name,
+            **{name: getattr(self, name) for name in ("finished", "ended", "planned", "statuses")},
+            "shards": self.shards[0],
+            "planned_shards": self.shards[1],
+            "measuring": self.labels,
+            "left_s": self.left_s,
+            "quiet_s": self.quiet_s,
+        }
 
 
 @dataclass(frozen=True)
@@ -294,19 +321,24 @@ _OTHER_LINES = 16
 _OPEN, _NOT_OK = "·", "×"
 
 
-def watch(run: str | Path | None = None, once: bool = False) -> None:
-    """Show the run in the folder `run`, or the one that was started last, until it is finished.
-
-    An interrupt ends the view alone. With `once`, and where the output is no terminal, one frame is
-    printed. Raises WatchError.
-    """
+def watched(run: str | Path | None = None) -> Watched:
+    """The run in the folder `run`, or the one that was started last. Raises WatchError."""
     folder = Path(run or ".")
     if run is None:
         plans = sorted(RESULTS.glob(f"*/{PLAN_FILE}"), key=lambda path: path.stat().st_mtime)
         if not plans:
             raise WatchError(f"there is no run in '{RESULTS}'; start one, or name its folder.")
         folder = plans[-1].parent
-    watched = Watched(folder)
+    return Watched(folder)
+
+
+def watch(run: str | Path | None = None, once: bool = False) -> None:
+    """Show the run that is `watched` until it is finished.
+
+    An interrupt ends the view alone. With `once`, and where the output is no terminal, one frame is
+    printed. Raises WatchError.
+    """
+    shown = watched(run)
     console = Console(file=sys.stdout, highlight=False)
     coloured = console.is_terminal and console.color_system is not None and not console.no_color
 
@@ -314,7 +346,7 @@ def watch(run: str | Path | None = None, once: bool = False) -> None:
         height = console.height if console.is_terminal else None
         return frame(state, console.width, coloured, height)
 
-    state = watched.state()
+    state = shown.state()
     if once or not console.is_terminal or state.finished:
         console.print(frame_of(state))
         return
@@ -325,7 +357,7 @@ def watch(run: str | Path | None = None, once: bool = False) -> None:
     ):
         while not state.finished:
             time.sleep(_EVERY_S)
-            state = watched.state()
+            state = shown.state()
             live.update(frame_of(state), refresh=True)
 
 

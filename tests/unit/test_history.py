@@ -237,11 +237,6 @@ def test_tables_summary_and_pictures_are_written(
     changes = read_table(out / "change_points.parquet", CHANGE_POINTS_SCHEMA)
     assert rows.num_rows == 24
     assert changes.num_rows == printed.count("| r5 (5) |") + 3 + 1
-    assert main(["history", *runs, "--otava", otava, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [*told["rows"][0]] == HISTORY_SCHEMA.names
-    assert [*told["changes"][0]] == CHANGE_POINTS_SCHEMA.names
-    assert (len(told["rows"]), len(told["changes"])) == (24, changes.num_rows)
     svg = read_summed(out / "made.svg").decode()
     words = "".join(ElementTree.fromstring(svg).itertext())
     assert words.count("best (GB/s)") == words.count("copy (GB/s)") == 3

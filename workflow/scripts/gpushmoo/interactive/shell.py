@@ -20,8 +20,8 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, redirect_stdout, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -66,14 +66,6 @@ class _Parser(argparse.ArgumentParser):
         raise UserError(f"{message}; --help tells what there is.")
 
 
-class _PrintSchema(argparse.Action):
-    """Prints the schema of what the command `const` prints as JSON, whatever else it takes."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        print(json.dumps(tables.answer_schema(self.const), indent=1))
-        parser.exit()
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line `arguments` say; the exit status (see ``--help``).
 
@@ -83,12 +75,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options: list[str] = []
     if words[:1] == ["run"] and "--" in words:
         words, options = words[: words.index("--")], words[words.index("--") + 1 :]
+    if "--json-schema" in words and (named := [w for w in words if w in COMMANDS["commands"]]):
+        print(json.dumps(tables.answer_schema(named[0]), indent=1))
+        return 0
     form = next((form for form in (JSON, CSV) if f"--{form}" in words), None)
     began = time.monotonic()
     try:
         command = _asked(words, options, form)
-        # What a kernel's Python prints does not mix with what programs read.
-        with redirect_stdout(sys.stderr) if form else nullcontext():
+        with _on_stderr() if form else nullcontext():
             answer = command()
         tables.print_answer(words[0], form, answer, time.monotonic() - began)
         return answer.status
@@ -105,6 +99,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         took_s = time.monotonic() - began
         tables.print_json(ERROR, {"status": status, "took_s": took_s, "error": sentence})
     return status
+
+
+@contextmanager
+def _on_stderr() -> Iterator[None]:
+    """Within it what a kernel's Python, a compiler or a child prints goes to stderr."""
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _asked(words: Sequence[str], options: Sequence[str], form: str | None) -> Callable[[], Answer]:
@@ -159,8 +166,6 @@ def _parser() -> argparse.ArgumentParser:
             how = {**_KINDS[kind], **({"metavar": value} if value else {})}
             how |= {"nargs": many} if many in "?*+" else {"required": True} if many == "!" else {}
             command.add_argument(argument, help=text.replace("%", "%%"), **how)
-        schema = {"nargs": 0, "const": name, "dest": "form", "help": argparse.SUPPRESS}
-        command.add_argument("--json-schema", action=_PrintSchema, **schema)
     return parser
 
 
@@ -279,14 +284,10 @@ def _swept(result: Sweep, out: str | None) -> Answer:
         config = shlex.quote(str(folder / "report.yaml"))
         return f"{report(result)}\n\nSaved in {folder}; its report:\n  {_typed()} run {config}"
 
-    return Answer(told, text, _status(result.statuses))
-
-
-def _status(statuses: Mapping[str, int]) -> int:
-    """The exit status of cells, or pairs, that ended so."""
-    if statuses.keys() & {Status.WRONG_RESULT, Status.FALSE_TIME}:
-        return _VERDICT
-    return 0 if Status.OK in statuses else _NOT_MEASURED
+    status = 0 if Status.OK in result.statuses else _NOT_MEASURED
+    if result.statuses.keys() & {Status.WRONG_RESULT, Status.FALSE_TIME}:
+        status = _VERDICT
+    return Answer(told, text, status)
 
 
 def report(result: Sweep) -> str:
@@ -481,9 +482,9 @@ def _run(
 
 
 def _waited_for(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """The exit status of a program that prints to stderr alone and gets this one's signals."""
+    """The exit status of a program that gets this one's signals."""
     # The terminal's own come by this process, too, so that it gets each once.
-    with subprocess.Popen(command, stdout=2, env=environment, process_group=0) as child:
+    with subprocess.Popen(command, env=environment, process_group=0) as child:
 
         def pass_on(number: int, _: Any) -> None:
             with suppress(ProcessLookupError):

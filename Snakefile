@@ -20,7 +20,6 @@ include: "workflow/rules/common.smk"
 if flow.config.dataset is None:
 
     include: "workflow/rules/measure.smk"
-    include: "workflow/rules/studies.smk"
 
 
 include: "workflow/rules/analyse.smk"

@@ -334,7 +334,7 @@ def _role(process: Process) -> str:
     """What a process is by its command line."""
     if ".worker " in process.command:
         return WORKER
-    if ".snakemake/scripts/" in process.command or "gpushmoo.measuring.server" in process.command:
+    if ".snakemake/scripts/" in process.command or "gpushmoo.measuring.job" in process.command:
         return JOB
     return SNAKEMAKE if "-m snakemake" in process.command else "other"
 

@@ -24,8 +24,7 @@ from gpushmoo.comparing.history import history_of
 from gpushmoo.comparing.runs import read_run
 from gpushmoo.core.display import significant
 from gpushmoo.core.schema import GROUP
-from gpushmoo.explorer.explore import write_page
-from gpushmoo.explorer.payload import Source, Unfinished
+from gpushmoo.explorer.explore import Source, Unfinished, write_page
 from gpushmoo.storage.dataset import read_cells
 from histories import otava_in
 

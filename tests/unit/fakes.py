@@ -29,9 +29,15 @@ from gpushmoo.devices.base import (
     each_or_error,
     prove_each,
 )
-from gpushmoo.devices.buffers import OutOfBoundsWrites, guard_word
+from gpushmoo.devices.buffers import (
+    Deviation,
+    OutOfBoundsWrites,
+    Output,
+    ProofResult,
+    Witnesses,
+    guard_word,
+)
 from gpushmoo.devices.launches import check_limits
-from gpushmoo.devices.witnesses import Deviation, Output, ProofResult, Witnesses
 from gpushmoo.measuring.builds import Builds
 from gpushmoo.measuring.events import (
     CellRun,

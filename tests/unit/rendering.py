@@ -18,9 +18,8 @@ from gpushmoo.analysis.peak import PeakRow, peak_rows, write_peak
 from gpushmoo.chapters.contract import find_chapters, load_chapter
 from gpushmoo.core.paths import CHAPTERS
 from gpushmoo.core.schema import REPEAT_COLUMNS
-from gpushmoo.figures.energy import energy_figure
-from gpushmoo.figures.timelines import history_figure
-from gpushmoo.model.partition import partition_table
+from gpushmoo.figures.runs import energy_figure, history_figure
+from gpushmoo.model.fit import partition_table
 from gpushmoo.report.build import build_report
 from gpushmoo.storage.dataset import matching, read_cells
 from gpushmoo.storage.store import read_shard, write_parquet

@@ -16,8 +16,8 @@ from gpushmoo.core.space import Cell, Problem, conditions, enumerate_cells
 from gpushmoo.devices.base import DeviceInfo
 from gpushmoo.measuring.events import CellRun, ShardResult
 from gpushmoo.measuring.shard_file import cell_table
+from gpushmoo.model.fit import seconds
 from gpushmoo.model.launches import block_traffic
-from gpushmoo.model.partition import seconds
 from gpushmoo.storage.store import write_parquet
 from gpushmoo.workloads.contract import Launch, Workload
 from gpushmoo.workloads.loader import load_kernel

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from fakes import INFO
+from gpushmoo.core.dtypes import triton_type
 from gpushmoo.core.errors import BuildError, NoDeviceError
 from gpushmoo.core.space import Version
 from gpushmoo.devices.builds import BuildRequest, EntryFacts
@@ -20,7 +21,6 @@ from gpushmoo.devices.machine_code import triton
 from gpushmoo.devices.machine_code.cubins import Unit, compile_cubin
 from gpushmoo.workloads.contract import BufferRef, Launch, NullRef, SharedMemory
 from gpushmoo.workloads.loader import load_kernel
-from gpushmoo.workloads.triton_types import triton_type
 
 TRITON = """
 import triton

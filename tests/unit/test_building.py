@@ -17,7 +17,6 @@ from bench import Bench
 from conftest import ROOT, USER_CUDA, USER_OPENCL, python
 from gpushmoo.core.backends import BACKENDS
 from gpushmoo.core.errors import BuildError, DeviceError, NoDeviceError, WorkloadError
-from gpushmoo.core.process import raises_signals
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Version
 from gpushmoo.devices.building import TaskEnded, refuse_failures, run_isolated
@@ -32,6 +31,7 @@ from gpushmoo.devices.builds import (
 from gpushmoo.devices.machine_code import cubins
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring.builds import Builds, programs_for
+from gpushmoo.storage.joblog import raises_signals
 from gpushmoo.storage.store import read_shard
 from gpushmoo.storage.wholefile import DamagedFileError
 from gpushmoo.workloads.loader import load_kernel

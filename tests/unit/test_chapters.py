@@ -35,7 +35,7 @@ properties:
   word: {description: A word., type: string}
 """
 PAGES = """
-from gpushmoo.report.chapter_pages import Page
+from gpushmoo.report.pages import Page
 
 def page(measured):
     return Page({"cells": str(len(measured.cells))}, ["Noted."])

@@ -13,7 +13,7 @@ from bench import Bench
 from gpushmoo.core.space import Problem
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring.events import Began, Clocked
-from gpushmoo.measuring.outer_clock import CLOCKINGS, OuterClock
+from gpushmoo.measuring.trial import CLOCKINGS, OuterClock
 from gpushmoo.workloads.loader import load_kernel
 
 N = 2**15

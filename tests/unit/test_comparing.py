@@ -44,7 +44,7 @@ from gpushmoo.interactive.shell import main
 from gpushmoo.planning.config import read_compared
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.flow import Flow
-from gpushmoo.report.comparison import build_comparison, comparison_facts
+from gpushmoo.report.build import build_comparison, comparison_facts
 from gpushmoo.storage.wholefile import read_json, read_summed
 from scipy.stats import norm
 

@@ -19,8 +19,8 @@ from gpushmoo.core.space import Cell, ChosenCell, Problem, from_plain, to_plain
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.storage.wholefile import read_json, write_json
 from gpushmoo.studies import counters
+from gpushmoo.studies.cells import FLUSHED, GROUPS, designed_sample, explained_cells
 from gpushmoo.studies.counters import REPLAY, CounterStudy
-from gpushmoo.studies.sample import FLUSHED, GROUPS, designed_sample, explained_cells
 
 MADE_UP = """==PROF== Connected to process 7 (/usr/bin/python3.12)
 ==PROF== Profiling "copy_element" - 0: 0%....50%....100% - 3 passes

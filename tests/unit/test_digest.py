@@ -189,7 +189,7 @@ def test_a_digest_is_of_names_and_contents(project: Path, tmp_path: Path) -> Non
 
 
 # Does the measuring jobs.
-MEASURING = "gpushmoo/measuring/server.py"
+MEASURING = "gpushmoo/measuring/job.py"
 
 
 def names_of(script: str) -> set[str]:

@@ -10,8 +10,8 @@ import pytest
 from energetic import energy_row, write_energy
 from gpushmoo.analysis.energy import energy_groups, joules_ratio, launch_text, read_energy
 from gpushmoo.core.median import MeanInterval
-from gpushmoo.figures.energy import MOST_PANELS, energy_figure
-from gpushmoo.report.study_pages import ENERGY_FIGURE, energy_findings, energy_page
+from gpushmoo.figures.runs import MOST_PANELS, energy_figure
+from gpushmoo.report.pages import ENERGY_FIGURE, energy_findings, energy_page
 from matplotlib.figure import Figure
 from test_figures import assert_readable
 

@@ -19,14 +19,14 @@ from gpushmoo.analysis.best import best_of_dataset
 from gpushmoo.analysis.fastest import axes_of, params_text
 from gpushmoo.core.run_plan import PLAN_FILE, RunPlan, SweepPlan, plain
 from gpushmoo.core.schema import BEST_COLUMNS, GROUP
-from gpushmoo.explorer.explore import write_run_page
-from gpushmoo.explorer.payload import (
+from gpushmoo.explorer.explore import (
     Payload,
     Source,
     decimals,
     payload,
     sample_steps,
     version_facts,
+    write_run_page,
 )
 from gpushmoo.interactive.shell import main
 from gpushmoo.storage.dataset import read_cells

@@ -20,8 +20,8 @@ from gpushmoo.core.dtypes import DTYPES as ALL_DTYPES
 from gpushmoo.core.space import CACHE_STATES, Problem
 from gpushmoo.figures.stage import draw_figure
 from gpushmoo.figures.style import DTYPE_COLOURS, DTYPE_MARKERS
+from gpushmoo.model.fit import partition_table
 from gpushmoo.model.form import LIMITS
-from gpushmoo.model.partition import partition_table
 from gpushmoo.storage.dataset import matching, read_cells
 from gpushmoo.storage.wholefile import read_summed
 from gpushmoo.workloads.views import Curve, FigureData, HeatMap, View, WorkingSet

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from conftest import record
 from energetic import write_energy
-from gpushmoo.planning.figure_plan import figure_labels, figure_note
 from gpushmoo.planning.flow import COUNTED, Flow
+from gpushmoo.planning.plan import figure_labels, figure_note
 from gpushmoo.storage.wholefile import write_json
 
 

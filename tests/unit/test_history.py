@@ -27,12 +27,12 @@ from gpushmoo.comparing.history import (
 )
 from gpushmoo.comparing.runs import RunCells
 from gpushmoo.core.run_plan import PLAN_FILE
-from gpushmoo.explorer.payload import group_key, over_runs
-from gpushmoo.figures.timelines import history_figure
+from gpushmoo.explorer.explore import group_key, over_runs
+from gpushmoo.figures.runs import history_figure
 from gpushmoo.interactive.shell import main
 from gpushmoo.planning.config import read_earlier, refuse_without_otava
 from gpushmoo.planning.config_schema import ConfigError
-from gpushmoo.report.study_pages import history_findings, history_page
+from gpushmoo.report.pages import history_findings, history_page
 from gpushmoo.storage.dataset import PROVENANCE, runs_in
 from gpushmoo.storage.store import read_table
 from gpushmoo.storage.wholefile import read_summed

@@ -12,9 +12,9 @@ import pytest
 from gpushmoo.core.errors import LaunchRefusedError
 from gpushmoo.core.space import TIMING_MODES, Cell, Condition, Problem, Version
 from gpushmoo.devices.builds import VersionBuild
-from gpushmoo.devices.cuda import attributes
-from gpushmoo.devices.cuda.attributes import blocks_in_clusters, extended
+from gpushmoo.devices.cuda import timing
 from gpushmoo.devices.cuda.runtime import Translate
+from gpushmoo.devices.cuda.timing import blocks_in_clusters, extended
 from gpushmoo.devices.machine_code.cubins import Unit, compile_cubin
 from gpushmoo.workloads.call import ArrayArgument, Call, called
 from gpushmoo.workloads.contract import BufferRef, Launch, SharedMemory
@@ -74,7 +74,7 @@ def test_the_driver_is_given_the_attributes_and_arguments() -> None:
 
 
 def test_the_structures_are_those_of_the_driver() -> None:
-    config, attribute = attributes._Config, attributes._Attribute
+    config, attribute = timing._Config, timing._Attribute
     assert (ctypes.sizeof(attribute), attribute.value.offset) == (72, 8)
     assert (config.stream.offset, config.attributes.offset, config.n_attributes.offset) == (
         *(32, 40, 48),

@@ -10,7 +10,7 @@ import pytest
 from conftest import record
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.core.schema import GROUP
-from gpushmoo.model.partition import COLUMNS, fit_partitions, partition_table, seconds
+from gpushmoo.model.fit import COLUMNS, fit_partitions, partition_table, seconds
 from gpushmoo.model.stage import DEVICE_MODEL_SCHEMA
 from gpushmoo.storage.dataset import read_cells
 

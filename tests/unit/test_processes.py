@@ -22,11 +22,11 @@ import pytest
 from bench import BACKENDS, Bench, choice_of
 from conftest import USER_CUDA, USER_OPENCL, environment
 from gpushmoo.core.errors import DeviceError
-from gpushmoo.core.process import JobSignalledError, raises_signals
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring import client, process, starting
 from gpushmoo.measuring.client import ADDRESS
 from gpushmoo.measuring.events import Began, Finished, Job, Message
+from gpushmoo.measuring.job import received
 from gpushmoo.measuring.process import (
     BEAT_S,
     WorkerGoneError,
@@ -35,8 +35,8 @@ from gpushmoo.measuring.process import (
     WorkerSilentError,
     end_of,
 )
-from gpushmoo.measuring.server import received
 from gpushmoo.planning.snakemake_hooks import start_servers
+from gpushmoo.storage.joblog import JobSignalledError, raises_signals
 from gpushmoo.storage.store import read_shard
 
 # Real processes are waited for so long at most; what passes is never decided by it.

@@ -14,7 +14,7 @@ from gpushmoo.comparing.history import history_of
 from gpushmoo.core.display import number, percent, seconds, significant, size_bytes
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import CACHE_STATES, Problem
-from gpushmoo.report.study_pages import HISTORY_FIGURE
+from gpushmoo.report.pages import HISTORY_FIGURE
 from gpushmoo.report.tables import NAMED_TIES
 from gpushmoo.storage.store import read_shard
 from histories import made, otava_in

@@ -9,6 +9,7 @@ import pytest
 from gpushmoo.analysis.run_quality import clocks_seen
 from gpushmoo.model.limits import LEVERS, CountedCells
 from gpushmoo.model.machine import COLUMNS, machine_facts
+from gpushmoo.report.findings import LIMIT_WORDS, parameter_tables, why_parts
 from gpushmoo.report.method import (
     clock_warning,
     device_card,
@@ -18,7 +19,6 @@ from gpushmoo.report.method import (
     provenance_rows,
 )
 from gpushmoo.report.tables import Namer
-from gpushmoo.report.why import LIMIT_WORDS, parameter_tables, why_parts
 
 # Provenance and devices
 

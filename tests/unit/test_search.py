@@ -8,8 +8,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from gpushmoo.search.guided import FEWEST_GUIDED, expected_of, improvement, normal, planner_for
-from gpushmoo.search.model import Posterior, Process, _fill, _sectors, features_of, minimised
+from gpushmoo.search.guided import (
+    FEWEST_GUIDED,
+    Posterior,
+    Process,
+    _fill,
+    _sectors,
+    expected_of,
+    features_of,
+    improvement,
+    minimised,
+    normal,
+    planner_for,
+)
 from gpushmoo.search.planner import (
     WITNESSES,
     Candidate,

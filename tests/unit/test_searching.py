@@ -14,7 +14,7 @@ from gpushmoo.core.run_plan import fully_sampled
 from gpushmoo.core.schema import FAULTS, LIMITS, Status
 from gpushmoo.core.space import Cell, CellGroup, Problem
 from gpushmoo.measuring.events import ShardResult
-from gpushmoo.measuring.searching import LEFT_OUT, nearest_launches, recorded_launches
+from gpushmoo.measuring.rounds import LEFT_OUT, nearest_launches, recorded_launches
 from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
 from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.measuring.verify import CellSteps

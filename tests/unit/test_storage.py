@@ -20,8 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT
 from fakes import FOLDER, INFO, FakeDevice, Fault, cell_tag, make_cells, measure_cells
-from gpushmoo.analysis.aggregate import aggregate
-from gpushmoo.analysis.opened import OpenedError, opened
+from gpushmoo.analysis.aggregate import OpenedError, aggregate, opened
 from gpushmoo.core.schema import METADATA_KEY, SCHEMA_VERSION, Status, cell_schema
 from gpushmoo.core.space import Condition
 from gpushmoo.measuring.events import CellRun, ShardResult

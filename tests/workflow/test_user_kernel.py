@@ -99,7 +99,7 @@ properties:
   word: {description: A word., type: string}
 """,
     "pages.py": """
-from gpushmoo.report.chapter_pages import Page, figures_of
+from gpushmoo.report.pages import Page, figures_of
 
 def page(measured):
     cells = measured.cells[measured.cells["kernel"] == "mine"]

@@ -31,7 +31,7 @@ def append(project: Project, path: Path, text: str) -> None:
 
 def test_changed_code_remakes_what_it_is_behind_and_docstrings_nothing(project: Project) -> None:
     kernel, pages = Path("kernels/copy2d_coalesced"), Path("reports/chapters/tesla_c1060/pages.py")
-    server = LIBRARY / "measuring/server.py"
+    server = LIBRARY / "measuring/job.py"
     for module in (ROUNDS, READER, pages, server, kernel / "workload.py"):
         file = project.root / module
         assert file.read_text().startswith('"""')

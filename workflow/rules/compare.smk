@@ -13,7 +13,7 @@ use rule stage as compared with:
     output:
         tables=flow.comparison_files,
     params:
-        call="gpushmoo.report.comparison:compare_runs",
+        call="gpushmoo.report.build:compare_runs",
         spec=flow.config.compared or {},
         template=flow.template_digest(),
 
@@ -65,5 +65,5 @@ use rule stage as figure_history with:
         ),
         note=flow.path("figures", "history.json"),
     params:
-        call="gpushmoo.figures.timelines:history_figure",
+        call="gpushmoo.figures.runs:history_figure",
         note=figure_note,

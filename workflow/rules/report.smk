@@ -32,7 +32,7 @@ use rule stage as figure_energy with:
         ),
         note=flow.path("figures", "energy.json"),
     params:
-        call="gpushmoo.figures.energy:energy_figure",
+        call="gpushmoo.figures.runs:energy_figure",
         note=figure_note,
 
 

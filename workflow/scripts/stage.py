@@ -9,8 +9,7 @@ import inspect
 from pathlib import Path
 
 from gpushmoo.core.errors import UserError
-from gpushmoo.core.process import JobSignalledError
-from gpushmoo.storage.joblog import job_log
+from gpushmoo.storage.joblog import JobSignalledError, job_log
 
 
 def _paths(named):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 from gpushmoo.core.display import gbs, significant
-from gpushmoo.report.chapter_pages import Measured, Page, figures_of
+from gpushmoo.report.pages import Measured, Page, figures_of
 from gpushmoo.report.tables import Json
 
 from . import analysis

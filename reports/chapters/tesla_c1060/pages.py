@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 from gpushmoo.core.schema import Status
-from gpushmoo.report.chapter_pages import Measured, Page, figures_of
+from gpushmoo.report.pages import Measured, Page, figures_of
 from gpushmoo.report.tables import Json, Namer
 from gpushmoo.storage.store import read_table
 from gpushmoo.storage.wholefile import read_json

@@ -14,7 +14,7 @@ from gpushmoo.analysis.peak import PeakRow, told_share
 from gpushmoo.core.display import percent, significant
 from gpushmoo.core.merit import BANDWIDTH, interval
 from gpushmoo.core.schema import Status
-from gpushmoo.report.chapter_pages import Measured, Page
+from gpushmoo.report.pages import Measured, Page
 from gpushmoo.report.tables import Json, Namer
 
 PUBLISHED: Mapping[str, Any] = json.loads(

@@ -1,4 +1,4 @@
-from .analysis.opened import OpenedError as OpenedError
+from .analysis.aggregate import OpenedError as OpenedError
 from .comparing import CompareError as CompareError
 from .comparing.compare import Comparison as Comparison
 from .comparing.compare import compare as compare

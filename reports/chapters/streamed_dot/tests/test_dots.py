@@ -11,7 +11,7 @@ import pytest
 from conftest import ROOT, record
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.figures.style import OKABE_ITO
-from gpushmoo.report.chapter_pages import Measured, Page
+from gpushmoo.report.pages import Measured, Page
 from gpushmoo.report.tables import Json
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.store import read_table

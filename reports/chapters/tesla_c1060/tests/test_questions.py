@@ -19,7 +19,7 @@ from gpushmoo.chapters.contract import ChapterRun
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.devices.machine_code.cubins import Unit, compile_cubin
 from gpushmoo.devices.machine_code.sass import _entries, listing
-from gpushmoo.report.chapter_pages import Measured
+from gpushmoo.report.pages import Measured
 from gpushmoo.report.tables import Namer
 from gpushmoo.workloads.loader import load_kernel
 from matplotlib.figure import Figure

@@ -14,7 +14,7 @@ import pandas as pd
 
 from ..core.median import MeanInterval, mean_interval
 from ..core.schema import ENERGY_SCHEMA, Status, is_axis
-from ..core.space import CACHE_STATES, Cell, ChosenCell, Problem, to_plain
+from ..core.space import CACHE_STATES, ChosenCell, chosen_cell, to_plain
 from ..storage.dataset import matching, read_medians
 from ..storage.store import read_metadata, read_table
 from ..storage.wholefile import write_json
@@ -159,14 +159,6 @@ def _of_group(a: Advice, cells: pd.DataFrame, best: pd.DataFrame) -> Iterator[Ch
         if a.in_cache.cost is not None:
             there = {**a.in_cache.best, **{axis: a.cell[axis] for axis in a.axes}}
             yield chosen_cell(there, a.axes, SAME_CACHED)
-
-
-def chosen_cell(row: Mapping[str, Any], axes: Sequence[str], role: str) -> ChosenCell:
-    """The cell of a row of a data set whose group has these axes."""
-    names = {name: str(row[name]) for name in ("kernel", "dtype", "variant", "cache_state")}
-    problem = Problem(int(row["height"]), int(row["width"]))
-    params = tuple((axis, int(row[axis])) for axis in sorted(axes))
-    return ChosenCell(Cell(**names, problem=problem, params=params), role)
 
 
 def unlike(row: Mapping[str, Any], other: Mapping[str, Any], axes: Sequence[str]) -> float:

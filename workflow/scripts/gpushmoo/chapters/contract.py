@@ -7,7 +7,7 @@ is a Python package of these files, of which the second and the last two may be 
   run is planned, so it imports nothing that takes long;
 - ``options.schema.yaml`` is the JSON schema of the configuration's key ``chapters.<name>``, if it
   may hold anything;
-- ``pages.py`` defines ``page(measured)``, which makes a `report.chapter_pages.Page` out of what
+- ``pages.py`` defines ``page(measured)``, which makes a `report.pages.Page` out of what
   was measured;
 - ``pages.typ`` defines ``pages(facts, kit)``, which lays that page out;
 - ``rules.smk`` holds rules of its own;

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..analysis.opened import OpenedError, opened
+from ..analysis.aggregate import OpenedError, opened
 from ..analysis.run_quality import dataset_provenance
 from ..analysis.statistics import (
     ChangeEstimate,

@@ -353,6 +353,14 @@ class ChosenCell:
     role: str
 
 
+def chosen_cell(row: Mapping[str, Any], axes: Sequence[str], role: str) -> ChosenCell:
+    """The cell of a row of a data set whose group has these axes."""
+    names = {name: str(row[name]) for name in ("kernel", "dtype", "variant", "cache_state")}
+    problem = Problem(int(row["height"]), int(row["width"]))
+    params = tuple((axis, int(row[axis])) for axis in sorted(axes))
+    return ChosenCell(Cell(**names, problem=problem, params=params), role)
+
+
 def to_plain(chosen: Sequence[ChosenCell]) -> dict[str, Any]:
     """An object for JSON; `from_plain` reads it."""
     return {

@@ -21,18 +21,21 @@ from ..core.errors import BuildError, DeviceLostError, LaunchRefusedError, Typed
 from ..core.space import USUAL, Condition, Problem, Version
 from ..workloads.contract import Launch, LibraryCall
 from ..workloads.loader import KernelFolder
-from .buffers import STRIDE, Image, OutOfBoundsWrites, WordPairs
-from .builds import BuildRequest, EntryFacts, VersionBuild
-from .streams import FedInTurn, InTurn, Stream, StreamsInTurn
-from .witnesses import (
+from .buffers import (
     POISON_BYTES,
+    STRIDE,
     Deviation,
+    Image,
     KeyBounds,
+    OutOfBoundsWrites,
     Output,
     ProofResult,
     Witnesses,
+    WordPairs,
     deviation,
 )
+from .builds import BuildRequest, EntryFacts, VersionBuild
+from .streams import FedInTurn, InTurn, Stream, StreamsInTurn
 
 
 @dataclass(frozen=True)

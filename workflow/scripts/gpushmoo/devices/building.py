@@ -16,9 +16,9 @@ from typing import Any, Generic, TextIO, TypeVar
 from ..core.backends import AUTO, BACKENDS
 from ..core.errors import BuildError, DeviceError, NoDeviceError, WorkloadError
 from ..core.paths import ROOT
-from ..core.process import END_SIGNALS, end_with_parent
 from ..core.schema import Status
 from ..core.space import Version
+from ..storage.joblog import END_SIGNALS, end_with_parent
 from ..workloads.loader import KernelFolder, load_kernel
 from .base import functions_of
 from .builds import BuildRequest, KernelBuild, VersionBuild, read_build, write_build

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..analysis.best import launch_to_use
-from ..workloads.triton_types import TRITON_OPTIONS
+from ..core.dtypes import TRITON_OPTIONS
 from .choices import TARGET, USUAL, Choice, ExportGroup, Point
 
 HOLDS, AUTOTUNE = "holds.json", ".autotune.json"

@@ -13,13 +13,13 @@ from typing import Any
 
 from .. import __name__ as library
 from .. import __version__
-from ..analysis.opened import OpenedError, opened
+from ..analysis.aggregate import OpenedError, opened
 from ..analysis.run_quality import dataset_provenance
+from ..core.dtypes import TRITON_OPTIONS
 from ..core.run_plan import PLAN_FILE
 from ..storage.dataset import SAMPLES, partitions, read_cells
 from ..storage.store import BadParquetError
 from ..storage.wholefile import replaced_folder, write_json, write_whole
-from ..workloads.triton_types import TRITON_OPTIONS
 from .choices import TARGET, Choice, ExportError, ExportGroup, choices, groups_of
 from .formats import (
     C_HEADER,

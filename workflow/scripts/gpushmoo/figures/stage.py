@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 from ..analysis.peak import read_peak, read_work_peaks
 from ..core.errors import WorkloadError
 from ..core.paths import ROOT
-from ..model.partition import partition_table
+from ..model.fit import partition_table
 from ..model.stage import DEVICE_MODEL_SCHEMA
 from ..storage.dataset import matching, read_medians
 from ..storage.store import read_table

@@ -17,8 +17,8 @@ from typing import Any, TextIO
 
 from ..core.errors import DeviceError
 from ..core.paths import child_environment
-from ..core.process import end_with_parent
 from ..devices.building import build_kernel
+from ..storage.joblog import end_with_parent
 
 # The exit status that goes with a DeviceError's sentence.
 _REFUSED = 3

@@ -8,8 +8,8 @@ from pathlib import Path
 from ..comparing import CompareError
 from ..comparing.history import DELTA, History, history_of, read_runs
 from ..comparing.runs import Place
+from ..figures.runs import CAPTION, draw_timelines
 from ..figures.style import save, set_style
-from ..figures.timelines import CAPTION, draw_timelines
 from ..storage.dataset import runs_in
 
 

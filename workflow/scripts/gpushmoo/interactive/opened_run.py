@@ -117,7 +117,7 @@ def open_run(folder: str | os.PathLike[str]) -> Run:
     OpenedError
         A ValueError of one sentence: there is no such folder, or what it holds is damaged.
     """
-    from ..analysis.opened import OpenedError, opened
+    from ..analysis.aggregate import OpenedError, opened
     from ..analysis.run_quality import dataset_provenance
     from ..storage.dataset import read_cells
     from ..storage.store import BadParquetError

@@ -36,10 +36,10 @@ from ..comparing import CompareError
 from ..core.display import kind_words, tied_words
 from ..core.errors import DeviceError, UserError
 from ..core.paths import ROOT
-from ..core.process import END_SIGNALS
 from ..core.schema import FAULTS, GROUP, Status
 from ..planning import RUN_FOLDER
 from ..planning.config_schema import ConfigError
+from ..storage.joblog import END_SIGNALS
 from . import tables
 from .measure import Sweep, empty_folder, sweep
 from .tables import COMMANDS, CSV, ERROR, JSON, Answer
@@ -465,7 +465,7 @@ def _run(
     command = [str(program), *there, *words]
     if form is None:
         os.execv(program, command)
-    from ..analysis.opened import OpenedError, opened
+    from ..analysis.aggregate import OpenedError, opened
     from ..storage.dataset import read_cells
     from ..storage.store import BadParquetError
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.backends import AUTO, BACKENDS
-from ..core.dtypes import dtype_name
+from ..core.dtypes import TRITON_OPTIONS, dtype_name
 from ..core.schema import FAULTS, axis_fault
 from ..core.space import TYPICAL, expand_axis
 from ..planning.config_schema import ConfigError
@@ -22,7 +22,6 @@ from ..workloads.call import ArrayArgument, Call, Expression, called, compiled
 from ..workloads.contract import SharedMemory
 from ..workloads.limits import EXACT, Limit
 from ..workloads.loader import included_files
-from ..workloads.triton_types import TRITON_OPTIONS
 from .arguments import Request
 from .measure import Sweep, empty_folder, measured
 

@@ -71,7 +71,7 @@ def main() -> None:
     library = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     paths = filter(None, [library, os.environ.get("PYTHONPATH")])
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
-    os.execv(sys.executable, [sys.executable, "-m", "gpushmoo.measuring.server"])
+    os.execv(sys.executable, [sys.executable, "-m", "gpushmoo.measuring.job"])
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from typing import Any
 
 from ..core.backends import BACKENDS
 from ..core.paths import child_environment
-from ..devices.base import LockedClocks
+from ..devices.base import ClocksNotLockedError, LockedClocks, functions_of
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +120,7 @@ class HeldClocks:
             return
         assert lock.descriptor is not None
         guardian = self._guardian = subprocess.Popen(
-            [sys.executable, "-m", "gpushmoo.devices.clock_guardian", backend, uuid, str(asked)],
+            [sys.executable, "-m", "gpushmoo.measuring.locks", backend, uuid, str(asked)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=(lock.descriptor,),
@@ -160,3 +161,42 @@ class HeldClocks:
             guardian.communicate()
         if guardian.returncode != 0:
             log.error("the clocks of %s may still be locked: 'nvidia-smi -rgc -rmc'", self._uuid)
+
+
+# The guardian of the clocks: ``python -m gpushmoo.measuring.locks BACKEND UUID CLOCK``. It ignores
+# signals to its process group and outlives its parent: when that ends, even by SIGKILL, the pipe
+# between them closes, and the clocks are freed. It prints one line of JSON, `LockedClocks`.
+_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
+
+
+def main(backend: str, uuid: str, asked: str) -> int:
+    """Lock, wait until the standard input is closed, free; 1 if freeing failed."""
+    for number in _IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    functions = functions_of(BACKENDS[backend])
+    try:
+        clocks = functions.lock_clocks(uuid, int(asked) if asked.isdigit() else asked)
+    except ClocksNotLockedError as err:
+        _tell(LockedClocks(None, why=str(err)))
+        return 0
+    try:
+        _tell(clocks)
+        while os.read(sys.stdin.fileno(), 4096):
+            pass
+    finally:
+        try:
+            functions.free_clocks(uuid)
+        except ClocksNotLockedError as err:
+            with suppress(OSError):
+                print(err, file=sys.stderr)
+            return 1
+    return 0
+
+
+def _tell(clocks: LockedClocks) -> None:
+    with suppress(OSError):  # the parent has ended
+        os.write(sys.stdout.fileno(), json.dumps(asdict(clocks)).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

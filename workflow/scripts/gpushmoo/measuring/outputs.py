@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..devices.base import Device
-from ..devices.witnesses import Deviation, KeyBounds, Output
+from ..devices.buffers import Deviation, KeyBounds, Output
 from ..workloads.contract import ceil_div
 from ..workloads.limits import EXACT, FLOATING, KeyFormat, Limit, key_format
 

@@ -34,7 +34,6 @@ from .events import (
     Worked,
     WorkerCrashedError,
 )
-from .outer_clock import OuterClock
 from .process import (
     FAULTS_OF_NOBODY,
     IDLE_LIMIT_S,
@@ -44,6 +43,7 @@ from .process import (
     WorkerSilentError,
 )
 from .settings import TOGETHER
+from .trial import OuterClock
 
 log = logging.getLogger(__name__)
 

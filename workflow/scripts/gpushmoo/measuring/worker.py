@@ -32,12 +32,12 @@ import numpy as np
 from ..core.display import MOST_SENTENCE, one_line
 from ..core.errors import DeviceError, DeviceLostError, TypedError, WorkloadError
 from ..core.paths import ROOT
-from ..core.process import end_with_parent
 from ..core.space import Cell, asks_the_device, space_of
 from ..devices.base import Device, steady_room
 from ..devices.building import compile_ahead
 from ..devices.builds import KernelBuild, read_build
 from ..devices.select import open_device, open_for_job
+from ..storage.joblog import end_with_parent
 from ..storage.wholefile import DamagedFileError
 from ..workloads.loader import KernelFolder, load_kernel
 from ..workloads.versions import misfit, versions_of
@@ -59,8 +59,7 @@ from .events import (
     planned,
 )
 from .paired import PairedRun, matched
-from .rounds import ShardRun
-from .searching import recorded_launches
+from .rounds import ShardRun, recorded_launches
 from .settings import settings_of
 from .trial import Trial
 from .verify import CellSteps

@@ -20,12 +20,20 @@ from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder
 from .config import SWEPT_STUDIES, RunConfig, check_memory, load_config
 from .digest import library_digest, module_digest, template_digest
-from .figure_plan import FigureSpec, figures_of
-from .plan import ShardJob, budget_of, build_params, named_shard, plan_shards, run_plan
+from .plan import (
+    FigureSpec,
+    ShardJob,
+    budget_of,
+    build_params,
+    figures_of,
+    named_shard,
+    plan_shards,
+    run_plan,
+)
 from .sweeps import refuse_kinds
 
 # Does the measuring jobs.
-MEASURING = "gpushmoo.measuring.server"
+MEASURING = "gpushmoo.measuring.job"
 # How busy the units of the device were, of a run or recorded with its shards.
 COUNTED = "counters.json"
 # What a comparison and a history write, each in a folder of its name.
@@ -247,8 +255,8 @@ class Flow:
 
     def counters_params(self, wildcards: Any) -> dict[str, Any]:
         """What the job of the hardware counters depends on besides its code."""
+        from ..studies.cells import designed_sample
         from ..studies.counters import sampled_kernels
-        from ..studies.sample import designed_sample
 
         folders = sampled_kernels(designed_sample())
         return {"device": self.job_device, "kernels": self._digests(folders)}

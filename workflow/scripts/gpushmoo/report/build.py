@@ -1,4 +1,7 @@
-"""Renders the report: facts as JSON, and facts, figures and templates as one PDF."""
+"""Renders the report: facts as JSON, and facts, figures and templates as one PDF.
+
+The page on a comparison of runs has its verdicts, a picture of the changes, what else differs.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +20,42 @@ from ..analysis.best import Advice, advice, read_best
 from ..analysis.energy import read_energy
 from ..analysis.peak import PeakRow, read_peak
 from ..analysis.run_quality import dataset_provenance, steadiness
+from ..comparing.compare import (
+    HEADS,
+    VERDICTS,
+    Comparison,
+    changed_groups,
+    changed_rows,
+    compare,
+    group_words,
+)
+from ..comparing.compare import percent as signed_percent
 from ..comparing.history import read_history
 from ..core.display import one_line, percent
 from ..core.merit import heading_of
 from ..core.paths import ROOT
 from ..core.schema import GROUP, is_axis
+from ..figures.runs import MOST_GROUPS, draw_changes
+from ..figures.style import apply_style, save
 from ..model.limits import GAIN, read_counted
 from ..storage.dataset import of_one_kind, read_medians
 from ..storage.wholefile import read_json, read_summed, write_json, write_summed
 from ..workloads.views import BLOCK_SHAPE, CACHES, ONE_PARAMETER
-from . import findings, method, study_pages, tables
-from .chapter_pages import Measured, Page, broken_page, chapter_page
-from .findings import Finding
+from . import findings, method, tables
+from .findings import Finding, parameter_tables, partition_rows, why_parts
+from .pages import (
+    ENERGY_FIGURE,
+    HISTORY_FIGURE,
+    Measured,
+    Page,
+    broken_page,
+    chapter_page,
+    energy_findings,
+    energy_page,
+    history_findings,
+    history_page,
+)
 from .tables import Json
-from .why import parameter_tables, partition_rows, why_parts
 
 log = logging.getLogger(__name__)
 
@@ -167,8 +192,8 @@ def report_facts(
         *findings.advice_findings(findings.of_first_kind(to_use)),
         *findings.kind_findings(to_use, own_cells),
         *findings.step_findings(own_cells, spec["persistent"], names),
-        *(finding for table in energy for finding in study_pages.energy_findings(table)),
-        *(finding for found in history for finding in study_pages.history_findings(found)),
+        *(finding for table in energy for finding in energy_findings(table)),
+        *(finding for found in history for finding in history_findings(found)),
         *(
             # By default a view's finding is worth most; its author may state less.
             Finding(note["finding"], float(note.get("worth", 1.0)), name)
@@ -222,14 +247,10 @@ def report_facts(
             for title in spec["sections"]
             if title not in (CACHES, BLOCK_SHAPE, ONE_PARAMETER)
         ],
-        "energy": [study_pages.energy_page(table) for table in energy],
-        "energy_figures": _named(
-            figures, [study_pages.ENERGY_FIGURE] * any(t.rows for t in energy)
-        ),
-        "history": [study_pages.history_page(found) for found in history],
-        "history_figures": _named(
-            figures, [study_pages.HISTORY_FIGURE] * any(h.why is None for h in history)
-        ),
+        "energy": [energy_page(table) for table in energy],
+        "energy_figures": _named(figures, [ENERGY_FIGURE] * any(t.rows for t in energy)),
+        "history": [history_page(found) for found in history],
+        "history_figures": _named(figures, [HISTORY_FIGURE] * any(h.why is None for h in history)),
         "sureness": method.sureness_rows(cells),
         "statuses": method.status_words(cells),
         "faults": method.fault_rows(cells),
@@ -273,3 +294,67 @@ def _first_figure(kernel: str | None, spec: Mapping[str, Any]) -> str | None:
     shown = [n for title, names in spec["sections"].items() if title != CACHES for n in names]
     shown += spec["sections"].get(CACHES, [])
     return next((name for name in shown if spec["figure_kernels"].get(name) == kernel), None)
+
+
+# Rows and lines that fit on the page; the rest is in the tables.
+_MOST_ROWS, _MOST_LINES = 10, 8
+_FIGURE = "changes.svg"
+
+
+def compare_runs(spec: Mapping[str, Any], tables: Sequence[Path]) -> None:
+    """Compare the runs that `spec` names; write the tables, the picture and the page."""
+    found = compare(
+        spec["a"], spec["b"], noise_runs=spec["noise_runs"], threshold=spec["threshold"]
+    )
+    folder = tables[0].parent
+    found.save(folder)
+    build_comparison(found, folder)
+
+
+def build_comparison(found: Comparison, folder: Path) -> None:
+    """Write the picture ``changes.svg`` and the page ``compare.pdf`` into `folder`."""
+    apply_style()
+    names = [group_words(row) for row in found.groups.to_dict("records")]
+    facts = comparison_facts(found)
+    picture = folder / _FIGURE
+    figure = draw_changes(found.groups, names, found.delta)
+    save(figure, picture, facts["figure"]["title"], facts["figure"]["caption"])
+    with tempfile.TemporaryDirectory() as scratch:
+        lay_out(Path(scratch), [picture])
+        write_summed(folder / "compare.pdf", compile_pages(Path(scratch), facts, "compare.typ"))
+
+
+def _caption(found: Comparison) -> str:
+    n = len(found.groups)
+    most = f"The {MOST_GROUPS} of {n} groups whose bests changed most"
+    which = most if n > MOST_GROUPS else f"All {n} groups"
+    delta = signed_percent(found.delta, sign=False)
+    return (
+        f"{which}, with 95 % intervals of another run. Filled: the raw "
+        "change; hollow: beside the memcpy baseline. To the right is slower; triangles are "
+        f"verdicts slower and faster, blue is the same, grey undecided. The band is ±{delta}."
+    )
+
+
+def comparison_facts(found: Comparison) -> dict[str, Any]:
+    """The content of the page, as strings."""
+    left = len(found.differences) - _MOST_LINES
+    more = [f"and {left} more"] if left > 0 else []
+    return {
+        "title": found.title,
+        "date": [int(part) for part in found.day.split("-")],
+        "alarm": bool(len(found.slower)),
+        "headline": found.headline,
+        "verdicts": list(VERDICTS),
+        "counts": [[what, *map(str, numbers)] for what, numbers in found.counts()],
+        "heads": list(HEADS),
+        "changed": changed_rows(changed_groups(found.groups).head(_MOST_ROWS)),
+        "remarks": found.remarks(),
+        "differences": [*found.differences[:_MOST_LINES], *more],
+        "method": found.method(),
+        "figure": {
+            "file": _FIGURE,
+            "title": "Changes of the groups' bests",
+            "caption": _caption(found),
+        },
+    }

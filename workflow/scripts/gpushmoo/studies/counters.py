@@ -29,24 +29,29 @@ from ..core.backends import BACKENDS
 from ..core.display import MOST_SENTENCE, one_line
 from ..core.errors import DeviceError, TypedError
 from ..core.paths import KERNELS, child_environment
-from ..core.process import end_with_parent, raises_signals
 from ..core.schema import Small, StudiedCell, Text, Whole
 from ..core.space import ChosenCell, from_plain, to_plain
 from ..devices.base import Device, functions_of
 from ..devices.launches import fitted
+from ..storage.joblog import end_with_parent, raises_signals
 from ..storage.wholefile import DamagedFileError, read_json, write_json
 from ..workloads.loader import KernelFolder, load_kernel
 from .cells import (
+    COLUMNS,
+    FLUSHED,
+    GROUPS,
+    WARM,
     Folders,
     ReadyCell,
     cell_columns,
     cell_fault,
+    designed_sample,
     device_facts,
+    explained_cells,
     locked_device,
     ready_cells,
     write_study,
 )
-from .sample import COLUMNS, FLUSHED, GROUPS, WARM, designed_sample, explained_cells
 
 log = logging.getLogger(__name__)
 

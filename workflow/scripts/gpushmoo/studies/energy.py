@@ -21,10 +21,10 @@ from typing import Any
 from ..core.errors import DeviceError, DeviceLostError, TypedError
 from ..core.median import mean_interval
 from ..core.paths import ROOT
-from ..core.process import raises_signals
 from ..core.schema import ENERGY_SCHEMA
 from ..core.space import CACHE_STATES, ChosenCell, from_plain
 from ..devices.base import Device, Reading
+from ..storage.joblog import raises_signals
 from ..storage.wholefile import read_json
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import load_kernel

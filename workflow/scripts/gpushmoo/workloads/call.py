@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gpushmoo.core.dtypes import triton_type
 
 from ..core.errors import LaunchRefusedError
 from ..core.space import BLOCK_AXES, Cell, Problem, Version
 from .contract import Access, Array, BufferRef, Launch, Roofline, SharedMemory, Workload
 from .limits import Limit
-from .triton_types import triton_type
 
 _CLUSTER_AXES = ("cluster_x", "cluster_y", "cluster_z")
 

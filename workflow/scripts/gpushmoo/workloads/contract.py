@@ -356,7 +356,7 @@ class Workload(ABC):
         return ()
 
     def signature(self, dtype: str, version: Version) -> tuple[str, ...]:
-        """Of a Triton kernel: the types of a launch's arguments, see `triton_types.triton_type`.
+        """Of a Triton kernel: the types of a launch's arguments, see `dtypes.triton_type`.
 
         Triton chooses the block: it is (1, 1, 1) in a `launch`.
         """

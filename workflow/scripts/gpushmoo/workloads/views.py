@@ -169,7 +169,7 @@ class Curve(View):
 
     kind = "curve"
     needs = ("cells", "device")
-    drawing = "gpushmoo.figures.curve:draw"
+    drawing = "gpushmoo.figures.curve:draw_curve"
 
     def label(self) -> str:
         """The name of the axis, as in ``num_partition``."""
@@ -190,7 +190,7 @@ class WorkingSet(View):
 
     kind = "workingset"
     each = ()
-    drawing = "gpushmoo.figures.workingset:draw"
+    drawing = "gpushmoo.figures.curve:draw_working_set"
 
     def label(self) -> str:
         """Empty: a kernel has at most one view of this kind."""
@@ -214,7 +214,7 @@ class Roofline(View):
     """
 
     kind = "roofline"
-    drawing = "gpushmoo.figures.roofline:draw"
+    drawing = "gpushmoo.figures.curve:draw_roofline"
 
     def label(self) -> str:
         """Empty: a kernel has at most one view of this kind."""

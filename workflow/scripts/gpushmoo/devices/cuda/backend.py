@@ -37,12 +37,12 @@ from ...workloads.contract import (
 )
 from ...workloads.loader import KernelFolder
 from ..base import Device, PreparedLaunch, Reading, Sample, each_or_error
-from ..buffers import OutOfBoundsWrites, check_sizes, named
+from ..buffers import OutOfBoundsWrites, ProofResult, Witnesses, check_sizes, deviation, named
 from ..builds import BuildRequest, CompiledCode, EntryFacts, VersionBuild, missing_entry
 from ..launches import check_limits
-from ..machine_code.builders import built
 from ..machine_code.cubins import (
     Unit,
+    built,
     by_entry,
     cached_cubin,
     disassembled,
@@ -54,8 +54,6 @@ from ..machine_code.cubins import (
 )
 from ..machine_code.sass import EntryCode, failed_check
 from ..streams import FedInTurn
-from ..witnesses import ProofResult, Witnesses, deviation
-from .attributes import blocks_in_clusters, extended
 from .buffers import SOURCE, CudaBuffers, CudaImage, format_refusal
 from .runtime import (
     Translate,
@@ -68,7 +66,14 @@ from .runtime import (
     open_sensor,
 )
 from .streams import CudaInTurn, CudaStream, Enqueue, InTurnLoops, captured, driver_loops
-from .timing import SPIN_SOURCE, CudaLaunch, CudaLibraryCall, EventTimer
+from .timing import (
+    SPIN_SOURCE,
+    CudaLaunch,
+    CudaLibraryCall,
+    EventTimer,
+    blocks_in_clusters,
+    extended,
+)
 
 # The backend's own kernels, which measure no bandwidth.
 _OWN_KERNELS = SPIN_SOURCE + SOURCE

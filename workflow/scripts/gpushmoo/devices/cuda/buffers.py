@@ -18,12 +18,12 @@ from ..buffers import (
     LIMITS,
     STRIDE,
     Image,
+    KeyBounds,
     WordPairs,
     guard_word,
     padded_words,
     zone_bytes,
 )
-from ..witnesses import KeyBounds
 
 # CuPy's own reduction to a scalar runs in one block: half a second instead of milliseconds.
 _COMPARE = """

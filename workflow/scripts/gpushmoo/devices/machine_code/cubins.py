@@ -1,29 +1,110 @@
-"""CUDA C++ compiled to machine code by NVRTC, and kept; needs no device and no CuPy."""
+"""CUDA kernels compiled to machine code, and kept; needs no device and no CuPy.
+
+NVRTC from CUDA 13.3 on carries CUDA's headers; others are those that packages or a toolkit brought.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import importlib
+import importlib.util
+import os
 import re
 import struct
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core.dtypes import DTYPES, DType
-from ...core.errors import DeviceError, NoDeviceError
+from ...core.errors import BuildError, DeviceError, NoDeviceError
 from ...core.space import INDEX_BITS, Version
 from ...storage.wholefile import write_whole
 from ...workloads.contract import Argument, Launch, SharedMemory
 from ...workloads.loader import KernelFolder, included
-from ..builds import CompiledCode, EntryFacts, compile_error, kept_code, kernel_source, own_headers
-from .headers import STANDARD, bundled, installed, versions
+from ..builds import (
+    BuildRequest,
+    CompiledCode,
+    EntryFacts,
+    compile_error,
+    kept_code,
+    kernel_source,
+    own_headers,
+)
+from . import triton
 from .sass import EntryCode, listing, parse
+
+# Below a folder of packages: CUDA's headers and CCCL's (libcu++, CUB, Thrust). Packages of CUDA 12
+# had a folder each.
+_OF_12 = ("cuda_runtime/include", "cuda_nvcc/include", "cuda_cccl/include")
+_BELOW = {
+    "nvidia": ("cu{major}/include", "cu{major}/include/cccl"),
+    "cupy": (
+        *("_core/include/cupy/_cccl/libcudacxx", "_core/include/cupy/_cccl/cub"),
+        *("_core/include/cupy/_cccl/thrust", "_core/include/cupy/_cuda/cuda-*"),
+    ),
+}
+# Files that tell the version of what stands beside them.
+_TELLING = ("cuda_runtime_api.h", "cuda.h", "cuda/std/__cccl/version.h", "cub/version.cuh")
+_VERSION = re.compile(r"#\s*define (?:CUDART|CUDA|CCCL|CUB)_VERSION (\d+)")
+
+_FROM_CUDA = (
+    *("algorithm", "array", "bit", "cassert", "cfloat", "climits", "cmath", "complex", "cstddef"),
+    *("cstdint", "functional", "limits", "numeric", "span", "tuple", "type_traits", "utility"),
+)
+_OF_C = ("assert", "float", "limits", "math", "stddef", "stdint")
+# NVRTC has their contents for device code without them.
+_BUILT_IN = ("cstdio", "cstdlib", "cuda_runtime.h", "stdio.h", "stdlib.h")
+STANDARD: Mapping[str, str] = {
+    **{
+        name: f"#include <cuda/std/{name}>\nnamespace cuda::std {{}}\n"
+        "namespace std { using namespace ::cuda::std; }\n"
+        for name in _FROM_CUDA
+    },
+    **{f"{name}.h": f"#include <c{name}>\n" for name in _OF_C},
+    "math.h": "#include <cmath>\n#define M_PI 3.14159265358979323846\n",
+    **dict.fromkeys(_BUILT_IN, ""),
+}
+
+
+def bundled(nvrtc: Any, cache: Path) -> tuple[Path, ...]:
+    """The headers that NVRTC carries, laid out in `cache`; () from an NVRTC without."""
+    version = "-".join(map(str, nvrtc.nvrtcVersion()[1:]))
+    folder = cache / "headers" / version
+    with suppress(AttributeError, RuntimeError):  # older bindings, or an older library
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        status, *_ = nvrtc.nvrtcInstallBundledHeaders(os.fsencode(folder), 0)
+        if not status:
+            return folder, folder / "cccl"
+    return ()
+
+
+def installed(nvrtc: str) -> tuple[Path, ...]:
+    """CUDA's and CCCL's headers for an NVRTC of this version, in packages and toolkits."""
+    major = nvrtc.split(".")[0]
+    roots = [Path(os.environ[name]) for name in ("CUDA_PATH", "CUDA_HOME") if os.environ.get(name)]
+    found = []
+    for package, below in _BELOW.items():
+        spec = importlib.util.find_spec(package)
+        places = (spec.submodule_search_locations if spec is not None else None) or ()
+        names = [name.format(major=major) for name in below]
+        names += _OF_12 if (package, major) == ("nvidia", "12") else ()
+        found += [f for place in places for name in names for f in sorted(Path(place).glob(name))]
+    for root in (*roots, Path("/usr/local/cuda")):
+        found += [root / "include", root / "include/cccl"]
+    return tuple(path for path in dict.fromkeys(found) if path.is_dir())
+
+
+def versions(nvrtc: str) -> Iterator[str]:
+    """What decides about the content of CUDA's headers, beside NVRTC's version."""
+    for path in installed(nvrtc):
+        texts = (p.read_text("utf-8", "replace") for n in _TELLING if (p := path / n).is_file())
+        yield " ".join([str(path), *(v for text in texts for v in _VERSION.findall(text)[:1])])
+
 
 # Names of element types in CUDA C++ that differ from ours.
 _TYPES = {
@@ -313,3 +394,64 @@ def _sizes(attributes: bytes) -> tuple[int, ...]:
             found[place] = packed >> 18
         at += 4 + (value if form == _SIZED else 0)
     return tuple(found[place] for place in sorted(found))
+
+
+class Built(NamedTuple):
+    """Machine code with its facts, its compiler, and what that was told."""
+
+    made: CompiledCode
+    compiler: str
+    options: str
+
+
+def built(
+    request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, arch: str
+) -> Built:
+    """The machine code of a version for ``sm_90``, say. Raises as `BackendModule` says."""
+    there = (s for s in _BUILDERS if (folder.path / f"kernel{s}").is_file())
+    return _BUILDERS[next(there, ".cu")](request, folder, dtype, version, arch)
+
+
+def _by_nvrtc(
+    request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, arch: str
+) -> Built:
+    unit = version_unit(folder, dtype, version)
+    unit = replace(unit, options=unit.options + request.options)
+    made = cached_cubin(unit, arch, request.cache)
+    return Built(made, f"NVRTC {nvrtc_version()}", " ".join(unit.options))
+
+
+def _by_triton(
+    request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, arch: str
+) -> Built:
+    made, told = triton.compiled(folder, dtype, version, arch, request.cache)
+    return Built(made, triton.compiler(), " ".join(told))
+
+
+def _ready(
+    request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, arch: str
+) -> Built:
+    """The folder's own machine code."""
+    path = folder.path / "kernel.cubin"
+    code = path.read_bytes()
+    sizes = parameter_sizes(code)
+    if not sizes:
+        raise BuildError(f"{path.name} is no machine code of CUDA with a kernel", "")
+    (flags,) = struct.unpack_from("<I", code, 0x30)
+    # The eighth version of the file's format moved the architecture by a byte.
+    held = flags >> 8 & 0xFF if code[8] >= 8 else flags & 0xFF
+    wanted = int("".join(filter(str.isdigit, arch)))
+    # Code runs on later devices of its generation.
+    if held // 10 != wanted // 10 or held > wanted:
+        raise BuildError(
+            f"{path.name} holds code for sm_{held}, this device runs '{arch}'; compile it for that",
+            "",
+        )
+    return Built(CompiledCode(code, "", plain_names(sizes)), path.name, "")
+
+
+_BUILDERS: dict[str, Callable[[BuildRequest, KernelFolder, str, Version, str], Built]] = {
+    ".cu": _by_nvrtc,
+    triton.SUFFIX: _by_triton,
+    ".cubin": _ready,
+}

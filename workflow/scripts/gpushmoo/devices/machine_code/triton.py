@@ -14,10 +14,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ...core.dtypes import TRITON_OPTIONS
 from ...core.errors import BuildError, NoDeviceError
 from ...core.space import Version
 from ...workloads.loader import KernelFolder
-from ...workloads.triton_types import TRITON_OPTIONS
 from ..builds import CompiledCode, EntryFacts, kept_code, kernel_source
 
 SUFFIX = ".triton.py"

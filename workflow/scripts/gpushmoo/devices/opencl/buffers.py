@@ -17,12 +17,12 @@ from ..buffers import (
     LIMITS,
     STRIDE,
     Image,
+    KeyBounds,
     WordPairs,
     guard_word,
     padded_words,
     zone_bytes,
 )
-from ..witnesses import KeyBounds
 
 _COMPARE = """
 __kernel void compare(__global const uint *a, __global const uint *b, const ulong n,

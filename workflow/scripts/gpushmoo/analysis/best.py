@@ -15,15 +15,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from ..core.schema import (
-    BEST_COLUMNS,
-    CORE_COLUMNS,
-    GROUP,
-    PARAMS,
-    Status,
-    best_schema,
-    is_axis,
-)
+from ..core.schema import BEST_COLUMNS, CORE_COLUMNS, GROUP, PARAMS, Status, best_schema, is_axis
 from ..core.space import BLOCK_AXES, CACHE_STATES
 from ..storage.dataset import as_frame, matching, partitions, read_cells, with_axes_noted
 from ..storage.store import read_table, write_parquet
@@ -74,11 +66,7 @@ def best_of_dataset(
 
 
 def write_best(
-    dataset: Path,
-    peak: Path,
-    host_fed: Collection[str],
-    limits: Mapping[str, Any],
-    out: Path,
+    dataset: Path, peak: Path, host_fed: Collection[str], limits: Mapping[str, Any], out: Path
 ) -> None:
     """Write `best_of_dataset` as Parquet to `out`; `peak` is the file of `measure_peak`."""
     best = best_of_dataset(dataset, read_peak(peak), host_fed, Limits(**limits))

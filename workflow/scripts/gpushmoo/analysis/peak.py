@@ -119,11 +119,7 @@ def _row(cell: Mapping[str, Any], axes: Sequence[str]) -> PeakRow:
 
 
 def peak_gbs(
-    rows: Sequence[PeakRow],
-    device_name: str,
-    met: Condition,
-    bytes_read: int,
-    bytes_written: int,
+    rows: Sequence[PeakRow], device_name: str, met: Condition, bytes_read: int, bytes_written: int
 ) -> float | None:
     """GB/s at which the device could move these bytes; None where a needed kind is missing.
 

@@ -87,9 +87,7 @@ class Replicated:
 
 
 def replicated(
-    blocks: Sequence[Floats],
-    classes: Sequence[Hashable],
-    sharing: Sequence[Hashable] | None = None,
+    blocks: Sequence[Floats], classes: Sequence[Hashable], sharing: Sequence[Hashable] | None = None
 ) -> Replicated:
     """Separate shared drift from own variance; blocks have the shape (cells, replicates).
 

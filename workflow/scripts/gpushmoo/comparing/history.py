@@ -39,14 +39,7 @@ NEAR = 1
 # In fewer runs otava finds no change of a few percent.
 FEWEST_RUNS = 4
 _MOST_NAMED = 3
-CHANGE_HEADS = [
-    "group",
-    "from run on",
-    "best: before → after",
-    "change",
-    "cause",
-    "what differs",
-]
+CHANGE_HEADS = ["group", "from run on", "best: before → after", "change", "cause", "what differs"]
 _METHOD = (
     "Change points are Apache Otava's (p < 0.001), of the mean over runs; changes under {delta} "
     "are not told. {kernel}: the best beside the memcpy baseline changed there too. {machine}: "
@@ -331,10 +324,7 @@ def run_history(
             runs.append(run)
     groups = pd.MultiIndex.from_frame(own.cells[list(GROUP)])
     common = [
-        replace(
-            run,
-            cells=run.cells[pd.MultiIndex.from_frame(run.cells[list(GROUP)]).isin(groups)],
-        )
+        replace(run, cells=run.cells[pd.MultiIndex.from_frame(run.cells[list(GROUP)]).isin(groups)])
         for run in _in_time([*runs, own])
     ]
     try:
@@ -410,9 +400,7 @@ def _series(group: pd.DataFrame) -> dict[str, list[float]]:
 
 
 def _change_rows(
-    group: pd.DataFrame,
-    found: Mapping[str, Sequence[SeriesChange]],
-    runs: Sequence[RunCells],
+    group: pd.DataFrame, found: Mapping[str, Sequence[SeriesChange]], runs: Sequence[RunCells]
 ) -> list[dict[str, Any]]:
     """A row for each change point of one group, whose rows are in the order of runs."""
     records = group.to_dict("records")

@@ -172,11 +172,7 @@ class Device(ABC):
 
     @abstractmethod
     def build(
-        self,
-        folder: Path,
-        dtype: DType,
-        defines: Mapping[str, str],
-        options: Sequence[str] = (),
+        self, folder: Path, dtype: DType, defines: Mapping[str, str], options: Sequence[str] = ()
     ) -> Program:
         """Compile the folder's source for this device. Raises BuildError."""
 

@@ -52,9 +52,7 @@ def open_device(choice: DeviceChoice) -> Device:
 
 
 def open_for_job(
-    params: Mapping[str, Any],
-    cache: Path,
-    lock: Callable[[Sequence[tuple[int, str]]], int],
+    params: Mapping[str, Any], cache: Path, lock: Callable[[Sequence[tuple[int, str]]], int]
 ) -> Device:
     """Open the device of a measuring job, locked.
 

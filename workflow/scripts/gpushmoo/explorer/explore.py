@@ -445,11 +445,7 @@ def write_page(sources: Sequence[Source], out: Path) -> None:
 
 
 def write_run_page(
-    dataset: Path,
-    device: Sequence[Path],
-    history: Sequence[Path],
-    run: str,
-    out: Path,
+    dataset: Path, device: Sequence[Path], history: Sequence[Path], run: str, out: Path
 ) -> None:
     """Write the page of a finished run's data set, its model and its history, where they are."""
     earlier = history[0].parent if history else None

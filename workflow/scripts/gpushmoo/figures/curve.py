@@ -106,13 +106,7 @@ def _predicted(cells: pd.DataFrame, model: pd.DataFrame | None) -> pd.DataFrame:
 
 
 def _series(
-    data: pd.DataFrame,
-    *,
-    x: str,
-    merit: Merit,
-    predicted: pd.DataFrame,
-    color: str,
-    label: str,
+    data: pd.DataFrame, *, x: str, merit: Merit, predicted: pd.DataFrame, color: str, label: str
 ) -> None:
     """Medians with intervals of one variant and of the dtype `label`, and the model's line."""
     ok = data[data["status"] == Status.OK].sort_values(x)

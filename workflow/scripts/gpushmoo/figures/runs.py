@@ -14,13 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from ..analysis.energy import (
-    TIED_SPEED,
-    EnergyGroup,
-    energy_groups,
-    launch_text,
-    read_energy,
-)
+from ..analysis.energy import TIED_SPEED, EnergyGroup, energy_groups, launch_text, read_energy
 from ..comparing.history import BEST, BESTS, COPY, History, bests_of, read_history
 from ..core.display import kind_words, size_words
 from ..core.schema import GROUP
@@ -29,10 +23,7 @@ from .style import OKABE_ITO, PAGE_WIDTH, apply_style, save, save_words
 _ACROSS = 3
 # What stands below each other, each with a scale of its own, as a copy may be many times as fast:
 # column, name, colour, mark, height.
-_LINES = (
-    (BEST, "best", OKABE_ITO[0], "o", 2.0),
-    (COPY, "copy", OKABE_ITO[1], "s", 1.0),
-)
+_LINES = ((BEST, "best", OKABE_ITO[0], "o", 2.0), (COPY, "copy", OKABE_ITO[1], "s", 1.0))
 # Panels that have room on a page, and characters a line that a panel's title has.
 MOST_PANELS, TITLE_WIDTH = 12, 40
 CAPTION = (

@@ -52,14 +52,7 @@ from .locks import HeldClocks
 from .process import Session, Workers
 from .progress import LiveFile, Progress, live_path
 from .settings import TOGETHER, settings_of
-from .shard_file import (
-    Earlier,
-    ReusedCells,
-    cell_table,
-    joined,
-    provenance,
-    read_first,
-)
+from .shard_file import Earlier, ReusedCells, cell_table, joined, provenance, read_first
 from .supervise import Supervisor
 
 log = logging.getLogger(__name__)

@@ -16,17 +16,7 @@ from ..core.space import CONDITIONS, Cell, Problem
 from ..workloads.contract import ReducingWorkload, Workload
 from ..workloads.host_fed import HostFedWorkload
 from .buffers import Space, Workspace, open_space
-from .events import (
-    NAMES,
-    Began,
-    Ended,
-    Event,
-    PairRun,
-    Preparing,
-    Worked,
-    planned,
-    status_of,
-)
+from .events import NAMES, Began, Ended, Event, PairRun, Preparing, Worked, planned, status_of
 from .rounds import choose_launches, chunked, shuffled, take_rounds
 from .settings import TOGETHER_S
 from .verify import CellSteps

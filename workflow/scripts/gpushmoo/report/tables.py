@@ -14,13 +14,7 @@ from ..analysis.best import DEFAULT_BLOCKS, Advice, Cost
 from ..analysis.fastest import INSIDE, OUTSIDE
 from ..analysis.peak import PeakRow
 from ..analysis.run_quality import COLUMNS, write_verdict
-from ..core.display import (
-    kind_words,
-    percent,
-    percent_range,
-    significant,
-    size_words,
-)
+from ..core.display import kind_words, percent, percent_range, significant, size_words
 from ..core.merit import (
     BANDWIDTH,
     SEVERAL,

@@ -389,9 +389,7 @@ def _read(answer: Path) -> dict[str, Any]:
 
 
 def join(
-    rows: Sequence[CountedLaunch],
-    launched: Iterable[Mapping[str, Any]],
-    metrics: Mapping[str, str],
+    rows: Sequence[CountedLaunch], launched: Iterable[Mapping[str, Any]], metrics: Mapping[str, str]
 ) -> dict[str, dict[str, float | None]]:
     """Counters by column, by the key of the cell whose launch they are of.
 

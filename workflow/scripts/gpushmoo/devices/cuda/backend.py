@@ -193,11 +193,7 @@ class CudaDevice(CudaBuffers):
         return Translate(self.cupy)
 
     def build(
-        self,
-        folder: Path,
-        dtype: DType,
-        defines: Mapping[str, str],
-        options: Sequence[str] = (),
+        self, folder: Path, dtype: DType, defines: Mapping[str, str], options: Sequence[str] = ()
     ) -> CudaProgram:
         """Compile ``kernel.cu`` for this device, to machine code. Raises BuildError."""
         unit = unit_of(folder, dtype, defines, options)

@@ -29,11 +29,7 @@ _PORTABLE = 8
 
 
 class _Attribute(ctypes.Structure):
-    _fields_ = (
-        ("kind", ctypes.c_int),
-        ("padding", ctypes.c_int),
-        ("value", ctypes.c_uint * 16),
-    )
+    _fields_ = (("kind", ctypes.c_int), ("padding", ctypes.c_int), ("value", ctypes.c_uint * 16))
 
 
 class _Config(ctypes.Structure):

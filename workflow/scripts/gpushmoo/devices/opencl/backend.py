@@ -274,11 +274,7 @@ class OpenCLDevice(OpenCLBuffers):
         return _Translate(self._cl)
 
     def build(
-        self,
-        folder: Path,
-        dtype: DType,
-        defines: Mapping[str, str],
-        options: Sequence[str] = (),
+        self, folder: Path, dtype: DType, defines: Mapping[str, str], options: Sequence[str] = ()
     ) -> OpenCLProgram:
         """Build ``kernel.cl`` with ``element_t`` and `defines`. Raises BuildError."""
         options = (*build_options(dtype, defines), *options)

@@ -20,10 +20,7 @@ _OF_ML_DTYPES = {
 
 @dataclass(frozen=True)
 class DType:
-    """A NumPy scalar times lanes, packed; a `normalised` byte b is read from images as b / 255.
-
-    `numpy_name` is the scalar's; `itemsize` are the bytes of one element, 12 for float3.
-    """
+    """A NumPy scalar times lanes, packed; a `normalised` byte b is read from images as b / 255."""
 
     name: str
     numpy_name: str

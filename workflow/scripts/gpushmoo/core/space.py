@@ -287,10 +287,7 @@ def first_repeat_of(path: Path) -> Path:
 
 @dataclass(frozen=True)
 class ShardSpace:
-    """The cells of one shard: what is swept, and part `index` of `count` of it.
-
-    `axes` are specifications, whose values may depend on the device.
-    """
+    """Part `index` of `count` of what is swept. The values of `axes` may depend on the device."""
 
     dtype: str
     variants: Sequence[str]

@@ -77,10 +77,7 @@ def identity(device: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def steady_room(info: DeviceInfo) -> tuple[int, int]:
-    """Bytes of memory and of the largest buffer, the same throughout a run.
-
-    For a CPU both are its host's memory: its runtime refuses more than it can give.
-    """
+    """Bytes of memory and of the largest buffer, throughout a run; of a CPU both are its host's."""
     if info.kind != "cpu":
         return info.global_memory, info.max_allocation
     host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -89,10 +86,7 @@ def steady_room(info: DeviceInfo) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Reading:
-    """The device's state at one moment: clocks in MHz, temperature in °C, power in W.
-
-    `reasons` names why the clock is held down, by NVML's names; see `SLOWED_BY`.
-    """
+    """Clocks in MHz, temperature, power in W, and by NVML's names why the clock is held down."""
 
     sm_clock_mhz: int
     memory_clock_mhz: int
@@ -133,10 +127,7 @@ class PreparedLaunch(Protocol):
         """Launch once and wait. Raises LaunchFailedError or DeviceLostError."""
 
     def sample(self, launches: int, met: Condition = USUAL) -> float:
-        """Seconds per launch, by the device's clock, over `launches` under this condition.
-
-        Raises LaunchRefusedError if there is no such way to launch.
-        """
+        """Seconds per launch by the device's clock, over `launches`. Raises LaunchRefusedError."""
 
 
 @dataclass(frozen=True)
@@ -178,10 +169,7 @@ class Device(ABC):
 
     @abstractmethod
     def load(self, build: VersionBuild) -> Program:
-        """The program of machine code that was compiled before, for `target`.
-
-        Raises BuildError where there is none that the device takes.
-        """
+        """The program of machine code that was compiled before, for `target`. Raises BuildError."""
 
     def set_constants(self, program: Any, constants: Mapping[str, npt.NDArray[Any]]) -> None:
         """Write constant memory of a loaded program. Raises BuildError."""
@@ -212,10 +200,7 @@ class Device(ABC):
         """The two words for each buffer to which the kernels that `queue` queues for it add."""
 
     def queue_comparison(self, words: Any, output: Output, found: Any) -> None:
-        """Queue a kernel that writes to two words what `deviation` reads.
-
-        `words` is the output's buffer, or one with the texels of its image.
-        """
+        """Queue a kernel that writes to two words what `deviation` reads."""
         if output.bounds is None:
             self._queue_differing(words, output.expected, found)
         else:
@@ -256,10 +241,7 @@ class Device(ABC):
         return [int(total) for total, _ in self._found(buffers, self.queue_checksum)]
 
     def mismatches(self, buffer: Any, expected: Any) -> int:
-        """Number of 32-bit words in which the two differ, counted on the device.
-
-        `expected` is no image; it holds the rows of an image without a gap.
-        """
+        """Number of 32-bit words in which the two differ; `expected` is no image."""
         return self.compare(Output(buffer, expected)).wrong
 
     def compare(self, output: Output) -> Deviation:
@@ -391,20 +373,13 @@ class Device(ABC):
         """Queue a copy of a whole buffer."""
 
     def sample_all(self, samples: Sequence[Sample]) -> Sequence[float | TypedError]:
-        """Take the samples in this order, if possible without waiting between them.
-
-        Seconds per launch or the error of each. Raises DeviceLostError.
-        """
+        """Seconds per launch or error of each, in this order, unwaited. Raises DeviceLostError."""
         return each_or_error(Sample.take, samples)
 
     def prove_all(
         self, proofs: Sequence[PreparedLaunch], witnesses: Witnesses
     ) -> Sequence[ProofResult | TypedError]:
-        """Run each proof once on poisoned output and look at the witnesses after it.
-
-        In this order, if possible without waiting between them. The result or the error of each.
-        Raises DeviceLostError.
-        """
+        """The result or error of each proof, run on poisoned output. Raises DeviceLostError."""
         return prove_each(self, proofs, witnesses)
 
     @abstractmethod
@@ -430,24 +405,15 @@ class Device(ABC):
         return np.empty_like(flat)
 
     def managed_array(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """A flat copy of `array` in pages that move to host or device, whichever touches them.
-
-        Raises LaunchRefusedError where there are none, or OutOfDeviceMemoryError.
-        """
+        """A flat copy in pages that move to host or device, whichever touches them; or refused."""
         raise LaunchRefusedError("There is no memory of which host and device share the pages.")
 
     def in_place(self, held: npt.NDArray[Any]) -> Any:
-        """The buffer by which kernels access `held`, in pinned or managed memory, uncopied.
-
-        Raises LaunchRefusedError where no kernel can.
-        """
+        """The buffer by which kernels access the host's array itself. Raises LaunchRefusedError."""
         raise LaunchRefusedError("No kernel accesses the host's memory in place.")
 
     def captured(self, streams: Sequence[Stream], queue: Callable[[], None]) -> Callable[[], None]:
-        """What `queue` puts into the streams, as one graph that each call queues in the first.
-
-        Raises LaunchRefusedError where there are no graphs.
-        """
+        """Queues what `queue` put into the streams, as one graph. Raises LaunchRefusedError."""
         raise LaunchRefusedError("There are no graphs of copies and launches.")
 
     def reading(self) -> Reading | None:
@@ -520,10 +486,7 @@ class ClocksNotLockedError(Exception):
 
 @dataclass(frozen=True)
 class LockedClocks:
-    """The clocks of a device: the core's in MHz or ``base``, the memory's in MHz; None: free.
-
-    `why` is the reason if they were to be locked and are not.
-    """
+    """The core's clock in MHz or ``base``, the memory's; None is free, and `why` it is."""
 
     core: int | str | None
     memory_mhz: int | None = None
@@ -547,16 +510,10 @@ class BackendModule(Protocol):
         """
 
     def count_devices(self) -> int:
-        """How many devices a process here seems able to use, asked in milliseconds.
-
-        Called only if the record says ``claims_gpu``.
-        """
+        """How many devices a process here seems able to use; of a record with ``claims_gpu``."""
 
     def recorded(self) -> AbstractContextManager[None]:
-        """Within it a waiting profiler reads the counters of every launch.
-
-        Entered only if the record names a ``profiler``, with a device open.
-        """
+        """Within it a waiting profiler reads the counters; of a record with a ``profiler``."""
 
     def lock_clocks(self, uuid: str, asked: int | str) -> LockedClocks:
         """Hold the device at a core clock in MHz, or at ``base``, and its memory at its highest.

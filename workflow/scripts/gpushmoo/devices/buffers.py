@@ -230,10 +230,7 @@ def check_sizes(entry: str, args: Sequence[Argument], taken: Sequence[int]) -> N
 
 @dataclass(frozen=True)
 class KeyBounds:
-    """The lowest and highest keys of an output's elements, in buffers, and what keys mean.
-
-    `in_values`: an error is a difference of values and not of keys.
-    """
+    """The keys' bounds of an output's elements, in buffers; `in_values`: errors are of values."""
 
     low: Any
     high: Any
@@ -273,10 +270,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Deviation:
-    """How many words, or elements with a limit, of an output are wrong.
-
-    `worst` is the largest error as a share of the limit, None without one.
-    """
+    """How many words or elements are wrong; the `worst` error as a share of its limit, if any."""
 
     wrong: int
     worst: float | None = None
@@ -284,10 +278,7 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Witnesses:
-    """What a run must leave: its `outputs`, the zones around `guarded`, the `inputs`.
-
-    Outputs without a content are poisoned by the byte `poison`.
-    """
+    """What a run must leave: `outputs`, poisoned by a byte, zones around `guarded`, `inputs`."""
 
     outputs: Sequence[Output]
     guarded: Sequence[Any]

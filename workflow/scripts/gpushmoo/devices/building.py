@@ -111,10 +111,7 @@ def compile_here(
 
 
 def compile_ahead(choice: DeviceChoice, spec: Mapping[str, Any]) -> None:
-    """Compile what `build_kernel` would, in this process, into the compilers' cache.
-
-    Raises DeviceError.
-    """
+    """Compile what `build_kernel` would, here, into the compilers' cache. Raises DeviceError."""
     folder = load_kernel(ROOT / spec["folder"])
     request = BuildRequest(choice.backend, str(choice.index), choice.runtime, None, choice.cache)
     (target,) = functions_of(BACKENDS[choice.backend]).targets(request)

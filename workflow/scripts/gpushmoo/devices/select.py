@@ -119,10 +119,7 @@ def resolve(
 
 
 def _meant(choice: DeviceChoice) -> Iterator[DeviceChoice]:
-    """The candidates for ``auto``, in the registry's order; backends without a device last.
-
-    A probe without a device takes a third of a second.
-    """
+    """The candidates for ``auto``, in the registry's order; backends without a device last."""
     names = sorted(BACKENDS, key=_seems_absent) if choice.backend == AUTO else [choice.backend]
     for name in names:
         runtimes = BACKENDS[name].runtimes if choice.runtime == AUTO else ()

@@ -17,10 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Mark:
-    """A point in a stream's order, reached when all earlier commands are done.
-
-    `elapsed_s` gives the seconds between two of the backend's events, by the device's clock.
-    """
+    """A point in a stream's order; `elapsed_s` gives the seconds between two of its events."""
 
     event: Any
     elapsed_s: Callable[[Any, Any], float]
@@ -31,10 +28,7 @@ class Mark:
 
 
 class Stream(Protocol):
-    """A queue of copies and launches that run in its order, independent of other streams.
-
-    A context manager: at its end it waits, and frees all that it allocated.
-    """
+    """A queue of copies and launches; at the end of its context it waits and frees its memory."""
 
     def __enter__(self) -> Stream:
         """The stream itself."""

@@ -140,10 +140,7 @@ class Space(ABC):
 def open_space(
     device: Device, workload: Workload, problem: Problem, dtype: str, variant: str, seed: int
 ) -> Space:
-    """The memory for cells of `variant` and of others with its result.
-
-    Raises OutOfDeviceMemoryError or LaunchRefusedError when device or host cannot hold it.
-    """
+    """Memory for cells with this result. Raises OutOfDeviceMemoryError or LaunchRefusedError."""
 
     def make() -> Mapping[str, Array]:
         # Every shard of a problem has the same data.

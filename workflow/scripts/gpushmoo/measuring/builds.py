@@ -193,10 +193,7 @@ def plan_cells(
     versions: Sequence[Version],
     space: ShardSpace,
 ) -> list[Cell]:
-    """The cells of a shard, with axes resolved by this device's occupancy.
-
-    The occupancy is that of the first of `versions` that was built and can be launched.
-    """
+    """The shard's cells; axes by the occupancy of the first version that can be launched."""
     lone = Residency(device.info.multiprocessors, 1)
     first = {name: expand_axis(spec, lone)[0] for name, spec in space.axes.items()}
     resident_blocks = 1

@@ -87,10 +87,7 @@ NAMES = "A", "B"
 
 @dataclass
 class PairRun:
-    """A cell of A and one of B, sampled alternately. Its key is the key of A's cell.
-
-    `a_s` and `b_s` hold two samples of A and of B for each block, in seconds.
-    """
+    """A cell of A and one of B, with two samples of each a block in `a_s` and `b_s`, in seconds."""
 
     a: CellRun
     b: CellRun
@@ -195,10 +192,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Open:
-    """A request to open a device before a Job comes, and to compile meanwhile what that will need.
-
-    `builds` are parameters of `building.build_kernel`. The measuring process prints into `log`.
-    """
+    """A request to open a device before a Job, compile `builds` meanwhile, and print into `log`."""
 
     choice: DeviceChoice
     builds: Sequence[Mapping[str, Any]]
@@ -294,10 +288,7 @@ class Preparing:
 
 @dataclass(frozen=True)
 class Began:
-    """The cells with these keys run on the device next, in this order.
-
-    `who` names the cells of a pair: ``A``, ``B`` or ``A and B``.
-    """
+    """The cells with these keys run next; `who` names those of a pair: ``A``, ``A and B``."""
 
     keys: tuple[str, ...]
     who: str = ""

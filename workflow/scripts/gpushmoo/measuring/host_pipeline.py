@@ -36,10 +36,7 @@ class StreamRoom:
 
 @dataclass
 class Pool:
-    """Streams with room for inputs, and room for partial results, that are used again.
-
-    A context manager: at its end all is given back, also after a failure.
-    """
+    """Streams with room for inputs, and room for partial results, used again; a context manager."""
 
     device: Device
     inputs: tuple[str, ...]
@@ -134,10 +131,7 @@ class Feed:
         self._prepared(self._once)
 
     def sample(self, launches: int, met: Condition = USUAL) -> float:
-        """Mean seconds of a run by the host's clock, from the first copy to the number.
-
-        The condition does not matter: the data come from the host's memory.
-        """
+        """Mean seconds of a run by the host's clock; the host's memory knows no condition."""
         return self._prepared(lambda: self._timed(launches))
 
     def _prepared(self, step: Callable[[], T]) -> T:

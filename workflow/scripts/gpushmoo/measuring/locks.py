@@ -79,10 +79,7 @@ class DeviceLock:
 
 
 def device_lock(uuid: str) -> DeviceLock:
-    """The lock of the device `uuid`.
-
-    All runs on a host share the lock files: in GPUSHMOO_LOCK_DIR, else the temporary folder.
-    """
+    """The lock of the device `uuid`, in GPUSHMOO_LOCK_DIR, else in the temporary folder."""
     folder = Path(os.environ.get("GPUSHMOO_LOCK_DIR", tempfile.gettempdir()))
     folder.mkdir(parents=True, exist_ok=True)
     name = re.sub(r"[^A-Za-z0-9._-]", "_", uuid)
@@ -92,10 +89,7 @@ def device_lock(uuid: str) -> DeviceLock:
 def lock_one(
     devices: Sequence[tuple[int, str]], on_wait: Callable[[], None]
 ) -> tuple[int, DeviceLock]:
-    """Lock the first free one of `devices` (index, UUID); its index and the lock.
-
-    While all are taken it calls `on_wait` once, and waits.
-    """
+    """Lock the first free one of `devices` (index, UUID); while there is none, wait."""
     locks = [(index, device_lock(uuid)) for index, uuid in devices]
     for attempt in count():
         for index, lock in locks:
@@ -108,10 +102,7 @@ def lock_one(
 
 
 class HeldClocks:
-    """The clocks of the locked device `uuid`, held at `asked` if that is allowed.
-
-    A guardian process holds them, and the device's lock as well until they are free.
-    """
+    """The clocks of a locked device, held by a guardian process, which holds its lock as well."""
 
     def __init__(self, backend: str, uuid: str, asked: int | str, lock: DeviceLock) -> None:
         self._uuid, self.asked, self._guardian = uuid, asked, None

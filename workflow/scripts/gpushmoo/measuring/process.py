@@ -211,10 +211,7 @@ class Workers:
 
 
 class Session:
-    """The measuring processes of a job on one device, which is locked from the first one on.
-
-    Devices with a `preferred` UUID come first. `label` begins each line on `terminal`.
-    """
+    """The measuring processes of a job on one device, which is locked from the first one on."""
 
     def __init__(
         self,

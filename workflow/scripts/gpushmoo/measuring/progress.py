@@ -26,10 +26,7 @@ FOLDER = "live"
 
 @dataclass
 class Progress:
-    """Prints lines like ``shard 2/7 …: 40/142 cells done, 28 % of the work, about 31 s left``.
-
-    Between the first and the last line, one every `every_s` seconds at most.
-    """
+    """Prints lines like ``shard 2/7 …: 40/142 cells done, 28 % of the work, about 31 s left``."""
 
     label: str
     cells: int

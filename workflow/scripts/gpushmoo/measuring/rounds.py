@@ -230,10 +230,7 @@ def choose_launches(
     members: Sequence[Sequence[CellRun]],
     emit: Callable[[Grouped], None],
 ) -> None:
-    """Choose one number of launches in a sample for each group, unless `launches` has it.
-
-    The cells of a member (one cell, or a pair) have the same number.
-    """
+    """Choose the launches in a sample for each group, the same for all cells of a member."""
     groups: dict[CellGroup, list[tuple[Sequence[CellRun], list[float]]]] = {}
     for runs in members:
         seconds = [run.launch_s for run in runs if run.launch_s is not None]
@@ -249,10 +246,7 @@ def choose_launches(
 
 
 def chunked(timed: Iterable[tuple[T, float]], most: int, most_s: float) -> Iterator[list[T]]:
-    """The items in chunks of at most `most` items and `most_s` seconds, or of one item.
-
-    `timed` has the seconds of each item.
-    """
+    """The items in chunks of at most `most` items and `most_s` seconds, or of one item."""
     chunk: list[T] = []
     together_s = 0.0
     for item, seconds in timed:
@@ -266,10 +260,7 @@ def chunked(timed: Iterable[tuple[T, float]], most: int, most_s: float) -> Itera
 
 
 def shuffled(items: Sequence[T], rng: np.random.Generator) -> Iterator[T]:
-    """The items in a new random order: a round.
-
-    Each round visits each active cell once, so that a drift of the machine favours none.
-    """
+    """The items in a new random order, a round, so that a drift of the machine favours none."""
     for i in rng.permutation(len(items)):
         yield items[i]
 
@@ -345,10 +336,7 @@ class ShardRun:
             self._sample(alike, met, space)
 
     def _space(self, problem: Problem, cell: Cell) -> Space:
-        """The memory of the cells, kept from the last group if it serves.
-
-        A space with one number as the result does not depend on the variant.
-        """
+        """The memory of the cells; of one number as result kept, whatever the variant."""
         if self._kept is not None and self._kept[0] == problem:
             return self._kept[1]
         # Frees its memory first.
@@ -428,10 +416,7 @@ class ShardRun:
         take_rounds(lambda: [r for r in runs if r.status is None], take, self._steps.end_open)
 
     def _end_verified(self, runs: Sequence[CellRun], space: Space) -> None:
-        """End cells that get no more samples.
-
-        Those with all samples are verified once more unless another repeat does it.
-        """
+        """End cells with all samples; they are verified once more unless another repeat does it."""
         if self._steps.settings.verifies_after:
             least = self._steps.settings.rule.min_samples
             self._steps.verify([run for run in runs if len(run.samples_s) >= least], space)

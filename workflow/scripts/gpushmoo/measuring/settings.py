@@ -47,10 +47,7 @@ class StoppingRule:
         return n >= FEWEST and half <= self.relative_half_width
 
     def shared_among(self, repeats: int) -> StoppingRule:
-        """The rule of each repeat; all together take the samples of this rule.
-
-        The mean of k medians has 1/√k of the uncertainty of each.
-        """
+        """The rule of each repeat: the mean of k medians has 1/√k of the uncertainty of each."""
         return StoppingRule(
             min_samples=least_samples(self.min_samples, repeats),
             max_samples=max(FEWEST, math.ceil(self.max_samples / repeats)),

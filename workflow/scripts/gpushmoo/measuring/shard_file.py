@@ -46,10 +46,7 @@ _SPACE = ("axes", "cache_states", "timing_modes", "shard", "sizes", "variants")
 
 
 def provenance(info: DeviceInfo, kernel_digest: str, builds: Mapping[str, str]) -> dict[str, Any]:
-    """Facts stored with a shard: device, host, software, kernel digest, compiler options.
-
-    `builds` maps a variant to the compiler options it was built with.
-    """
+    """Facts stored with a shard: device, host, software, kernel digest, compiler options."""
     return {
         "gpushmoo": __version__,
         "protocol_version": PROTOCOL_VERSION,
@@ -140,10 +137,7 @@ def _work(workload: Workload, cell: Cell) -> float | None:
 
 @dataclass(frozen=True)
 class FirstRepeat:
-    """The cells that later repeats measure, those `fully_sampled` in the first, and their launches.
-
-    `of_cells` has the launches in a sample by the cell's key, `launches` by group.
-    """
+    """Cells that later repeats measure: launches in a sample by the cell's key, and by group."""
 
     of_cells: Mapping[str, int]
     launches: Mapping[CellGroup, int]
@@ -277,10 +271,7 @@ class Earlier:
         return ReusedCells(taken, sources, launches_by_group(taken), said)
 
     def keep(self, out: Path, keys: Collection[str]) -> None:
-        """Keep the shard in `out`, which holds the cells `keys`, and drop files that it replaces.
-
-        Raises OSError (no space).
-        """
+        """Keep the shard in `out`, whose cells are `keys`, and drop files that it replaces."""
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / f"{self._name}.{uuid.uuid4().hex[:12]}.kept"
         try:

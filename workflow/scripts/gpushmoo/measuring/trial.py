@@ -196,10 +196,7 @@ class Trial:
     def _is_doubtful(
         self, run: CellRun, space: Space, bound: PreparedLaunch, first_s: float
     ) -> bool:
-        """Whether the first launch took longer than a sample's, and than one after samples.
-
-        What the host feeds has no first launch: its memory is not ready.
-        """
+        """Whether the first launch took longer than a sample's, and than one after samples."""
         fed = isinstance(self._workload, HostFedWorkload)
         if fed or not _differ(first_s, _claimed_s(run)):
             return False

@@ -69,10 +69,7 @@ def _block_columns(candidates: Sequence[Candidate]) -> list[Floats]:
 
 
 def _sectors(block_x: int, element_bytes: int) -> float:
-    """Sectors that a full warp touches in the mean over as many as it would have to.
-
-    Of blocks with rows of `block_x` threads, where rows of blocks begin at a sector.
-    """
+    """Sectors that a full warp touches over as many as it must, in rows of `block_x` threads."""
     period = np.lcm(block_x, WARP)
     thread = np.arange(period)
     row, column = np.divmod(thread, block_x)

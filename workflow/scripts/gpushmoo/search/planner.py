@@ -66,10 +66,7 @@ class Candidate:
 
 
 class Prior(NamedTuple):
-    """A cell with these launch parameters elsewhere: on another size, type or device.
-
-    `slower` is its time over that of the fastest cell of its own group, 1.0 or more.
-    """
+    """A cell with these parameters elsewhere, `slower` times the time of its group's fastest."""
 
     params: tuple[tuple[str, int], ...]
     slower: float
@@ -248,10 +245,7 @@ class Planner(ABC):
         return measured[log_s - half <= reached]
 
     def wanted(self, place: int) -> int:
-        """How many more samples a cell of the front gets at once; 0 when it is full.
-
-        First the settings' fewest, then up to the fewest of a full cell, then three at a time.
-        """
+        """How many more samples a cell of the front gets at once; 0 when it is full."""
         if self._full[place] or self._out[place]:
             return 0
         taken, fewest = int(self.taken[place]), self._settings.fewest

@@ -80,10 +80,7 @@ _OWN_KERNELS = SPIN_SOURCE + SOURCE
 
 
 class CudaProgram:
-    """A compiled module and its functions; `parameters` are the bytes that each of them takes.
-
-    `facts` are those of a `VersionBuild`.
-    """
+    """A compiled module and its functions; `parameters` are the bytes that each of them takes."""
 
     def __init__(self, cupy: Any, made: CompiledCode, options: str, cache: Path) -> None:
         # CuPy loads machine code from a file alone.
@@ -460,10 +457,7 @@ _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…
 
 
 def _visible_archs() -> list[str]:
-    """Architecture (``sm_90``) of every visible device, from the driver: no CuPy, no context.
-
-    This initialises the driver: the process must not be forked afterwards.
-    """
+    """Architectures (``sm_90``) of visible devices; initialises the driver: no fork afterwards."""
     cuda = _driver()
     count, device, value = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
     if cuda is None or cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)):

@@ -71,10 +71,7 @@ def list_devices(wanted: int | None) -> tuple[tuple[int, str], ...]:
 
 
 def uuid_of(runtime: Any, index: int) -> str:
-    """``GPU-`` and 32 hex digits, or fewer digits and the device's place on the bus.
-
-    CuPy reads the UUID as a C string, which ends at the first zero byte.
-    """
+    """``GPU-`` and 32 hex digits; CuPy ends it at a zero byte: then with the place on the bus."""
     found = bytes(runtime.getDeviceProperties(index)["uuid"][:16])
     place = "" if len(found) == 16 else f"-{runtime.deviceGetPCIBusId(index)}"
     return f"GPU-{found.hex()}{place}"

@@ -191,10 +191,7 @@ def version_unit(folder: KernelFolder, dtype: str, version: Version) -> Unit:
 
 
 def compile_cubin(unit: Unit, arch: str, cache: Path | None = None) -> CompiledCode:
-    """`unit` compiled for `arch` (``sm_90``), an ELF file. Raises BuildError, NoDeviceError.
-
-    NVRTC's own headers are laid out in `cache`, or for this call alone.
-    """
+    """`unit` compiled for `arch` (``sm_90``), an ELF file. Raises BuildError, NoDeviceError."""
     nvrtc = _bindings()
     _check_arch(nvrtc, arch)
     needs_room = cache is None and unit.includes()

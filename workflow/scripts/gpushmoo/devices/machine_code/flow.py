@@ -21,10 +21,7 @@ from ...core.code_path import CodePath, PathPart
 
 @dataclass(frozen=True)
 class Instruction:
-    """One line of a listing: ``@!P0 LDG.E.64 R2, [R4]`` has the name LDG and the flags E, 64.
-
-    `targets` are the places in the listing that a branch or a call names.
-    """
+    """``@!P0 LDG.E.64 R2, [R4]`` has name LDG, flags E, 64; `targets` are places that it names."""
 
     guard: str
     name: str
@@ -84,10 +81,7 @@ _ADDRESS = re.compile(r"\[[^]]*\]")
 
 @cache
 def touched_registers(i: Instruction) -> tuple[frozenset[str], frozenset[str]]:
-    """Names of the registers and predicates that an instruction reads, and of those it writes.
-
-    Results come first among the operands. In doubt about its width, an operand counts as wide.
-    """
+    """Registers and predicates that it reads, and writes; in doubt an operand counts as wide."""
     if i.never_runs():
         return frozenset(), frozenset()
     operands = _LABEL.sub("", i.operands).split(", ")

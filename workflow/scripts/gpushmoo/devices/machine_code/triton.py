@@ -32,10 +32,7 @@ def compiler() -> str:
 def compiled(
     folder: KernelFolder, dtype: str, version: Version, arch: str, cache: Path
 ) -> tuple[CompiledCode, tuple[str, ...]]:
-    """The machine code of a version out of `cache`, with what it was compiled for.
-
-    Raises BuildError, WorkloadError or NoDeviceError.
-    """
+    """The machine code of a version out of `cache`, and what it was compiled for."""
     w = folder.workload
     macros, types = w.macros(dtype, version), tuple(w.signature(dtype, version))
     names = w.name_expressions(version)

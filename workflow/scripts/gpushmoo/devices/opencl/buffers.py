@@ -170,10 +170,7 @@ _ORDERS = {1: "R", 2: "RG", 4: "RGBA"}
 
 
 def image_format(cl: Any, dtype: DType) -> Any | None:
-    """The format of images of this type; None without one that a kernel reads as floats.
-
-    OpenCL 1.2 has no double, and its three-channel formats are packed ones.
-    """
+    """The format of such images; None without one: of double, or of three channels."""
     if dtype.lanes not in _ORDERS:
         return None
     order = getattr(cl.channel_order, _ORDERS[dtype.lanes])
@@ -226,9 +223,6 @@ class OpenCLImage(Image):
 
 
 def _whole(buffer: Any) -> tuple[Any, int]:
-    """The allocation of `buffer` and its offset there, in bytes.
-
-    PoCL 3.0 ends the process if an image is copied to or from a sub-buffer.
-    """
+    """Allocation and offset of `buffer`: PoCL 3.0 ends the process if images meet sub-buffers."""
     whole = getattr(buffer, "whole", None)
     return (buffer, 0) if whole is None else (whole, zone_bytes(buffer.size))

@@ -188,10 +188,7 @@ def build_options(dtype: DType, defines: Mapping[str, str]) -> tuple[str, ...]:
 def build_source(
     cl: Any, context: Any, source: str, options: Sequence[str], anew: bool = False
 ) -> tuple[Any, str]:
-    """The program of a ``kernel.cl``, and the compiler's messages. Raises BuildError.
-
-    pyopencl may return a kept binary with other messages, unless it is compiled `anew`.
-    """
+    """Program and messages; a kept binary's may be others unless compiled `anew`. Or BuildError."""
     program = cl.Program(context, source)
     if anew:
         with warnings.catch_warnings():

@@ -40,7 +40,7 @@ from gpushmoo.core.space import Cell, Problem
 from gpushmoo.exporting.choices import ExportGroup
 from gpushmoo.exporting.formats import cache_text
 from gpushmoo.search.guided import planner_for
-from gpushmoo.search.planner import Candidate, Prior, SearchMode, SearchSettings
+from gpushmoo.search.planner import Candidate, SearchMode, SearchSettings
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.packed import unpacked
 from gpushmoo.storage.wholefile import write_json
@@ -88,17 +88,6 @@ class Recorded:
         """Kernel, and what the sizes differ by: whether the data stay in the cache."""
         kernel, _, _, height, width, state = self.key[:6]
         return f"{kernel} {height}x{width} {state}" if kernel in TWO_D else str(kernel)
-
-    def relatives(self, groups: Sequence[Recorded]) -> list[Recorded]:
-        """Groups of the same kernel, variant and cache state, of another type or size."""
-        mine = (self.key[0], self.key[2], self.key[5])
-        return [g for g in groups if (g.key[0], g.key[2], g.key[5]) == mine and g.key != self.key]
-
-    @property
-    def priors(self) -> list[Prior]:
-        """What this group tells to the search of another one."""
-        slower = self.median_s / self.median_s.min()
-        return [Prior(c.params, float(s)) for c, s in zip(self.candidates, slower, strict=True)]
 
 
 def recorded(folder: Path, tolerance: float) -> Iterator[Recorded]:
@@ -175,14 +164,14 @@ class Run:
     seconds: float = 0.0
 
 
-def replayed(group: Recorded, settings: SearchSettings, seed: int, priors: list[Prior]) -> Run:
+def replayed(group: Recorded, settings: SearchSettings, seed: int) -> Run:
     """Search the group with samples drawn by `seed`."""
     draw = np.random.default_rng([seed, 1])
     begun: dict[int, Floats] = {}
     taken: dict[int, int] = {}
     first = None
     before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
-    planner = planner_for(group.candidates, settings, RULE, seed, priors, HALF_WIDTH)
+    planner = planner_for(group.candidates, settings, RULE, seed, HALF_WIDTH)
     while asks := planner.propose():
         for ask in asks:
             if ask.place not in begun:
@@ -222,13 +211,6 @@ def own_ways(
 ) -> dict[str, Callable[[Recorded, int], Run | None]]:
     """Every way that needs no other program, by name: a run for a group and seed."""
 
-    def transferred(group: Recorded, seed: int) -> Run | None:
-        others = group.relatives(groups)
-        if not others:
-            return None
-        source = others[int(np.random.default_rng([seed, 2]).integers(len(others)))]
-        return replayed(group, SearchSettings(SearchMode.GUIDED), seed, source.priors)
-
     def drawn(group: Recorded, places: Sequence[int], *seed: int) -> Run:
         return ordered(group, np.random.default_rng(seed).permutation(places).tolist())
 
@@ -239,9 +221,8 @@ def own_ways(
         return drawn(group, places, seed, 4) if group.key[0] in TWO_D and places else None
 
     return {
-        GUIDED: lambda g, s: replayed(g, SearchSettings(SearchMode.GUIDED), s, []),
-        "guided, transfer": transferred,
-        "race": lambda g, s: replayed(g, SearchSettings(SearchMode.RACE), s, []),
+        GUIDED: lambda g, s: replayed(g, SearchSettings(SearchMode.GUIDED), s),
+        "race": lambda g, s: replayed(g, SearchSettings(SearchMode.RACE), s),
         "random": lambda g, s: drawn(g, range(len(g.candidates)), s, 3),
         "aligned grid": grid,
     }

@@ -78,7 +78,6 @@ class Bench:
                     "tolerance": 0.01,
                     "better_probability": 0.05,
                     "most_share": 1.0,
-                    "transfer": None,
                 },
                 "timeout_s": 4.0,
                 "warmup": 0,

@@ -506,8 +506,3 @@ def test_a_guided_sweep_leaves_cells_out_and_says_how_its_searches_ended(
     assert not set(found.best["block_x"]) - set(
         found.cells.loc[found.cells["status"] == "ok", "block_x"]
     )
-
-
-def test_a_search_learns_from_a_folder_that_is_there(folder: Path) -> None:
-    with pytest.raises(ConfigError, match=r"search.transfer: 'nowhere' is not a folder"):
-        sweep(folder, axes=AXES, search={"transfer": "nowhere"}, progress=False)

@@ -14,7 +14,6 @@ from gpushmoo.search.guided import (
     Process,
     _fill,
     _sectors,
-    expected_of,
     features_of,
     improvement,
     minimised,
@@ -25,7 +24,6 @@ from gpushmoo.search.planner import (
     WITNESSES,
     Candidate,
     Planner,
-    Prior,
     RacePlanner,
     SearchEnd,
     SearchMode,
@@ -275,32 +273,7 @@ def test_odd_samples_few_candidates_and_no_mode() -> None:
         planner_of("race", [])
 
 
-SLOWER = np.array(SMOOTH_S) / min(SMOOTH_S)
-
-
-def test_what_was_fast_elsewhere_is_measured_first() -> None:
-    priors = [Prior(c.params, float(s)) for c, s in zip(BLOCKS, SLOWER, strict=True)]
-    planner = planner_for(BLOCKS, SearchSettings("guided"), RULE, 0, priors)
-    first = [ask.place for ask in planner.propose()]
-    assert first[0] == np.argmin(SMOOTH_S)
-    assert len(first) == SearchSettings().first
-    # The mean of several priors, the nearest where there is none; other axes say nothing.
-    group = line_of(4)
-    priors = [
-        Prior((("unroll", 0),), 1.0),
-        Prior((("unroll", 1),), 2.0),
-        Prior((("unroll", 1),), 8.0),
-    ]
-    expected = expected_of(group, priors)
-    assert expected is not None
-    assert np.exp(expected) == pytest.approx([1.0, 4.0, 4.0, 4.0])
-    assert expected_of(group, [Prior((("grid", 0),), 1.0)]) is None
-    assert expected_of(group, []) is None
-    with pytest.raises(ValueError, match=r"0\.5 times as slow"):
-        expected_of(group, [Prior((("unroll", 0),), 0.5)])
-
-
-# The model, the normal distribution, transfer, and samples of a cell
+# The model, the normal distribution, and samples of a cell
 
 
 @pytest.mark.parametrize(

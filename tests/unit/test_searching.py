@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
-from conftest import ROOT
 from fakes import FOLDER, INFO, FakeDevice, Fault, Tag, cell_tag, make_cells, measure_by
 from gpushmoo.core.run_plan import fully_sampled
 from gpushmoo.core.schema import FAULTS, LIMITS, Status
-from gpushmoo.core.space import Cell, CellGroup, Problem
+from gpushmoo.core.space import Cell, CellGroup
 from gpushmoo.measuring.events import ShardResult
-from gpushmoo.measuring.rounds import LEFT_OUT, nearest_launches, recorded_launches
+from gpushmoo.measuring.rounds import LEFT_OUT
 from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
 from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.measuring.verify import CellSteps
 from gpushmoo.report.method import searched_findings
-from gpushmoo.search.planner import Prior, SearchEnd, SearchMode, SearchSettings
+from gpushmoo.search.planner import SearchEnd, SearchMode, SearchSettings
 
 FASTEST = 40
 CELLS = make_cells(threads=tuple(range(1, 65)), chunks=(1,))
@@ -122,35 +120,6 @@ def test_a_later_repeat_searches_nothing_and_measures_what_was_not_outrun() -> N
     result = searched(Valley(), SearchMode.GUIDED, 2, 2)
     assert set(statuses(result)) == {Status.OK}
     assert not result.searches
-
-
-def test_the_most_similar_recorded_group_is_learnt_from() -> None:
-    group = CELLS[0].group
-    larger = replace(group, problem=replace(group.problem, height=64))
-    flushed = replace(group, cache_state="flushed")
-    other = replace(group, variant="z")
-    kept = {
-        (dtype, g): [Prior((("threads", n),), 1.0)]
-        for n, (dtype, g) in enumerate(
-            [("double", group), ("float", larger), ("float", flushed), ("float", other)]
-        )
-    }
-
-    def near(dtype: str, group: CellGroup) -> Sequence[Prior]:
-        return nearest_launches(kept, dtype, group)
-
-    assert near("float", group)[0].params == (("threads", 1),)
-    assert near("double", group)[0].params == (("threads", 0),)
-    assert near("float", flushed)[0].params == (("threads", 2),)
-    assert near("float", replace(group, variant="y")) == ()
-    folder = ROOT / "reports/reference/nvidia-h200-gallery"
-    group = CellGroup(Problem(4096, 4096), "warm", "tile")
-    recorded = recorded_launches(folder, "transpose")
-    near = nearest_launches(recorded, "float", group)
-    assert min(prior.slower for prior in near) == 1.0
-    assert {name for name, _ in near[0].params} == {"TILE", "ROWS", "PAD", "block_x"}
-    assert nearest_launches(recorded, "float", replace(group, variant="none")) == ()
-    assert not recorded_launches(folder, "no_such_kernel")
 
 
 def test_the_report_says_what_was_left_out_and_how_sure_that_is() -> None:

@@ -107,7 +107,6 @@ MEASURE = st.fixed_dictionaries(
                 "tolerance": st.sampled_from([0.01, 1.0]),
                 "better_probability": st.sampled_from([0.05, 0.99]),
                 "most_share": st.sampled_from([0.1, 1.0]),
-                "transfer": st.none(),
             }
         ),
         "cells_per_shard": st.sampled_from([60, 1000]),

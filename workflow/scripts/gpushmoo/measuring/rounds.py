@@ -1,7 +1,6 @@
 """Samples cells in rounds: the number of launches in a sample, the order, how many at a time.
 
-Of a group that is searched only the cells that a planner proposes; recorded shards of the same
-kernel say where a search begins.
+Of a group that is searched, only the cells that a planner proposes.
 """
 
 from __future__ import annotations
@@ -9,13 +8,11 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-import pyarrow.compute as pc
 
 from ..core.dtypes import DTYPES
 from ..core.errors import DeviceLostError, TypedError
@@ -24,9 +21,7 @@ from ..core.space import CONDITIONS, USUAL, Cell, CellGroup, Condition, Problem
 from ..devices.base import Sample
 from ..devices.launches import completed
 from ..search.guided import planner_for
-from ..search.planner import Ask, Candidate, Prior, SearchMode
-from ..storage.packed import unpacked
-from ..storage.store import open_shard
+from ..search.planner import Ask, Candidate, SearchMode
 from ..workloads.contract import ReducingWorkload
 from ..workloads.host_fed import HostFedWorkload
 from .buffers import Space, open_space
@@ -34,67 +29,15 @@ from .events import CellRun, Copied, Ended, Grouped, Preparing, Searched, planne
 from .settings import TOGETHER_S
 from .verify import CellSteps
 
-Params = tuple[tuple[str, int], ...]
 LEFT_OUT = "left out by the search"
-_GROUP = ("dtype", "height", "width", "cache_state", "variant", "timing_mode")
-# The verified cells of one kernel in a folder of shards, by element type and group.
-RecordedLaunches = Mapping[tuple[str, CellGroup], Sequence[Prior]]
-
-
-def nearest_launches(recorded: RecordedLaunches, dtype: str, group: CellGroup) -> Sequence[Prior]:
-    """The cells of the most similar recorded group of the same variant; none without one.
-
-    Similar is, in this order: the state of the cache, the timing mode, the type, the size.
-    """
-
-    def unlike(key: tuple[str, CellGroup]) -> tuple[bool, bool, bool, float]:
-        other = key[1]
-        size = math.log(_elements(other.problem) / _elements(group.problem))
-        return (
-            other.cache_state != group.cache_state,
-            other.timing_mode != group.timing_mode,
-            key[0] != dtype,
-            abs(size),
-        )
-
-    same = [key for key in recorded if key[1].variant == group.variant]
-    return recorded[min(same, key=unlike)] if same else ()
-
-
-def _elements(problem: Problem) -> int:
-    return problem.height * problem.width
-
-
-def recorded_launches(folder: Path, kernel: str) -> RecordedLaunches:
-    """The launches of `kernel` in all shards under `folder`. Raises BadParquetError."""
-    found: dict[tuple[str, CellGroup], list[tuple[Params, float]]] = {}
-    for path in sorted(unpacked(folder).rglob("*.parquet")):
-        shard = open_shard(path)
-        if Path(shard.metadata["params"]["folder"]).name != kernel:
-            continue
-        axes, table = shard.metadata["axes"], shard.table()
-        ok = table.filter(pc.equal(table.column("status"), Status.OK))
-        columns = [ok.column(name).to_pylist() for name in (*_GROUP, "median_s", *axes)]
-        for dtype, height, width, state, variant, kind, median_s, *values in zip(
-            *columns, strict=True
-        ):
-            group = CellGroup(Problem(height, width), state, variant, kind)
-            params = tuple(sorted(zip(axes, values, strict=True)))
-            found.setdefault((dtype, group), []).append((params, median_s))
-    recorded = {}
-    for key, cells in found.items():
-        fastest_s = min(seconds for _, seconds in cells)
-        recorded[key] = [Prior(params, seconds / fastest_s) for params, seconds in cells]
-    return recorded
 
 
 def search_groups(
     steps: CellSteps,
     runs: Sequence[CellRun],
-    recorded: RecordedLaunches,
     sample: Callable[[Sequence[tuple[CellRun, int]]], None],
 ) -> None:
-    """Search each group of these open cells; recorded fast launches are tried first.
+    """Search each group of these open cells.
 
     `sample` is called with the proposed cells and their numbers of samples until none is proposed.
     All groups are searched at the same time, so that their cells are sampled in the same rounds.
@@ -111,7 +54,6 @@ def search_groups(
             settings.search,
             (rule.min_samples, rule.max_samples),
             settings.seed,
-            nearest_launches(recorded, members[0].cell.dtype, group),
             rule.relative_half_width,
         )
         for group, members in sorted(groups.items())
@@ -283,10 +225,10 @@ def take_rounds(
 
 
 class ShardRun:
-    """Measures the cells of one shard. Searches first try launches that are `recorded` as fast."""
+    """Measures the cells of one shard."""
 
-    def __init__(self, steps: CellSteps, recorded: RecordedLaunches | None = None) -> None:
-        self._steps, self._recorded = steps, recorded or {}
+    def __init__(self, steps: CellSteps) -> None:
+        self._steps = steps
         self._kept: tuple[Problem, Space] | None = None
         self._rng = np.random.default_rng([steps.settings.seed, steps.settings.repeat])
 
@@ -355,7 +297,7 @@ class ShardRun:
             if not alike:
                 continue
             sample = partial(self._sample_asked, met, space)
-            search_groups(self._steps, alike, self._recorded, sample)
+            search_groups(self._steps, alike, sample)
             measured = [r for r in alike if r.status is None]
             log.info("%d of %d cells measured", len(measured), len(alike))
             self._end_verified(measured, space)

@@ -61,8 +61,7 @@ class StoppingRule:
 class MeasureSettings:
     """The settings of one repeat; workflow/schemas/config.schema.yaml explains each.
 
-    `repeat` counts from 1. `transfer` is a folder of recorded shards from which a search learns
-    where to begin. `lock_clocks` is ``base`` or a core clock in MHz; None leaves the clocks alone.
+    `repeat` counts from 1. `lock_clocks` is ``base``, a core clock in MHz, or None.
     """
 
     seed: int
@@ -73,7 +72,6 @@ class MeasureSettings:
     repeat: int = 1
     repeats: int = 1
     search: SearchSettings = EVERY_CELL
-    transfer: str | None = None
     lock_clocks: int | str | None = None
 
     @property
@@ -105,10 +103,9 @@ def settings_of(params: Mapping[str, Any]) -> MeasureSettings:
         repeat=params["repeat"],
         repeats=m["repeats"],
         search=SearchSettings(
-            **{name: value for name, value in m["search"].items() if name != "transfer"},
+            **m["search"],
             # One repeat has no spread between repeats.
             witnesses=WITNESSES if m["repeats"] > 1 else 0,
         ),
-        transfer=m["search"]["transfer"],
         lock_clocks=m.get("lock_clocks"),
     )

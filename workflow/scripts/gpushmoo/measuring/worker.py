@@ -59,7 +59,7 @@ from .events import (
     planned,
 )
 from .paired import PairedRun, matched
-from .rounds import ShardRun, recorded_launches
+from .rounds import ShardRun
 from .settings import settings_of
 from .trial import Trial
 from .verify import CellSteps
@@ -198,12 +198,9 @@ def _measure_shard(job: Job, device: Device, build: KernelBuild | None, caller: 
     )
     do: Measure = caller.receive()
     settings = settings_of(job.params)
-    recorded = None
-    if settings.searches and settings.transfer is not None:
-        recorded = recorded_launches(ROOT / settings.transfer, folder.name)
     steps = _steps(job, device, folder, builds, caller, do)
     asked = [cell for cell in cells if do.keys is None or cell.key in do.keys]
-    ended = ShardRun(steps, recorded).measure(asked)
+    ended = ShardRun(steps).measure(asked)
     if settings.verifies_before:
         Trial(steps, job.params["kernel_digest"], do.tried).hold([*do.ended, *ended])
 

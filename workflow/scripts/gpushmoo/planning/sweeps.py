@@ -15,7 +15,6 @@ from typing import Any
 from ..core.backends import BACKENDS
 from ..core.display import joined
 from ..core.errors import WorkloadError
-from ..core.paths import ROOT
 from ..core.space import (
     TIMING_MODES,
     TYPICAL,
@@ -28,7 +27,6 @@ from ..core.space import (
     expand_axis,
     most_values,
 )
-from ..storage.packed import unpacked
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder, load_kernel
 from ..workloads.versions import misfit, refusal, versions_of
@@ -175,11 +173,6 @@ def measure_params(key: str, m: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(
             f"{key}max_samples is {m['max_samples']} but must be at least {key}min_samples, "
             f"which is {m['min_samples']}."
-        )
-    transfer = m["search"]["transfer"]
-    if transfer is not None and not any(unpacked(ROOT / transfer).rglob("*.parquet")):
-        raise ConfigError(
-            f"{key}search.transfer: '{transfer}' is not a folder that holds Parquet files."
         )
     params = {_CALLED.get(name, name): m[name] for name in m if name not in _OF_RUNS}
     params["search"] = dict(sorted(m["search"].items()))

@@ -6,20 +6,18 @@ The model is a Gaussian process over features of launches, by NumPy alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from .planner import (
-    LEAST_SPREAD,
     Ask,
     Candidate,
     Floats,
     FullRule,
     Places,
     Planner,
-    Prior,
     RacePlanner,
     SearchEnd,
     SearchMode,
@@ -282,7 +280,6 @@ class GuidedPlanner(Planner):
     After Jones, Schonlau and Welch 1998; the cells of a batch are chosen one after the other, each
     as if those before it had the times that are expected of them (Ginsbourger, Le Riche and
     Carraro 2010: kriging believer). Meanwhile cells that may be the fastest get their samples.
-    The search begins with what was fast in `transfer`, which is one more feature of the model.
     """
 
     mode = SearchMode.GUIDED
@@ -293,17 +290,15 @@ class GuidedPlanner(Planner):
         settings: SearchSettings,
         rule: FullRule,
         seed: int,
-        transfer: Sequence[Prior],
     ) -> None:
         super().__init__(len(candidates), settings, rule)
-        expected = expected_of(candidates, transfer)
-        self._process = Process(with_expected(features_of(candidates), expected))
+        self._process = Process(features_of(candidates))
         self._size = max(1, min(settings.batch, len(candidates) // FEWEST_BATCHES))
         # Of fewer times there is no spread.
         self._needed = max(2, settings.first)
         self._most_cells = max(1, math.ceil(settings.most_share * len(candidates)))
         drawn = np.random.default_rng(seed).permutation(len(candidates))
-        self._first = first_of(whole_first(candidates, drawn), expected, settings.first)
+        self._first = whole_first(candidates, drawn)
         self._fitted = 0
         self._better: float | None = None
         self._ended = SearchEnd.OPEN
@@ -325,7 +320,7 @@ class GuidedPlanner(Planner):
             return [], SearchEnd.EXHAUSTED
         if measured < self._needed:
             among = set(left.tolist())
-            still = [place for place in self._first if place in among]
+            still = [place for place in self._first.tolist() if place in among]
             return still[: min(self._needed - measured, room)], SearchEnd.BUDGET
         # The log times that the model sees.
         places = self.measured
@@ -363,17 +358,6 @@ class GuidedPlanner(Planner):
         return self._better, self._ended
 
 
-def with_expected(features: Floats, expected: Floats | None) -> Floats:
-    """The features and one more: the expectation from elsewhere, which the model weighs."""
-    if expected is None:
-        return features
-    clipped = np.minimum(expected, CLIP)
-    spread = float(np.std(clipped))
-    if spread < LEAST_SPREAD:
-        return features
-    return np.column_stack([features, (clipped - np.mean(clipped)) / spread])
-
-
 def whole_first(candidates: Sequence[Candidate], drawn: Places) -> Places:
     """The places as they were drawn, those first whose block is one that people would begin with.
 
@@ -385,18 +369,6 @@ def whole_first(candidates: Sequence[Candidate], drawn: Places) -> Places:
     whole = (threads % WARP == 0) & (rows & (rows - 1) == 0)
     ordered: Places = drawn[np.argsort(~whole[drawn], kind="stable")]
     return ordered
-
-
-def first_of(shuffled: Places, expected: Floats | None, first: int) -> list[int]:
-    """The order in which cells are measured before there is a model.
-
-    Half of the `first` ones are those expected to be fastest. The others are not, since the
-    expectation may be wrong here.
-    """
-    if expected is None:
-        return [int(place) for place in shuffled]
-    fast = shuffled[np.argsort(expected[shuffled], kind="stable")][: (first + 1) // 2]
-    return [int(place) for place in dict.fromkeys([*fast.tolist(), *shuffled.tolist()])]
 
 
 def improvement(posterior: Posterior, best: float) -> Floats:
@@ -414,48 +386,11 @@ def normal(z: Floats) -> Floats:
     return under
 
 
-def expected_of(candidates: Sequence[Candidate], priors: Sequence[Prior]) -> Floats | None:
-    """The logarithm of how much slower than the best each candidate was elsewhere.
-
-    Several priors of the same launch parameters count as their geometric mean. A candidate whose
-    parameters were not measured elsewhere (values of some axes follow from the device) is as slow
-    as the one with the nearest parameters, by the sum of the differences of their logarithms. None
-    where no prior has the candidates' axes. Raises ValueError for a prior faster than the best.
-    """
-    names = [name for name, _ in candidates[0].params]
-    known: dict[tuple[tuple[str, int], ...], list[float]] = {}
-    for prior in priors:
-        if not 1.0 <= prior.slower < math.inf:
-            raise ValueError(f"a cell cannot be {prior.slower} times as slow as the fastest")
-        if [name for name, _ in prior.params] == names:
-            known.setdefault(prior.params, []).append(math.log(prior.slower))
-    if not known:
-        return None
-    means = {params: sum(found) / len(found) for params, found in known.items()}
-    places = np.array([_logarithms(params) for params in means])
-    slower = np.array(list(means.values()))
-    return np.array(
-        [
-            means[c.params]
-            if c.params in means
-            else slower[np.argmin(np.abs(places - _logarithms(c.params)).sum(axis=1))]
-            for c in candidates
-        ]
-    )
-
-
-def _logarithms(params: Iterable[tuple[str, int]]) -> Floats:
-    values = np.array([value for _, value in params], dtype=np.float64)
-    logarithms: Floats = np.sign(values) * np.log2(1.0 + np.abs(values))
-    return logarithms
-
-
 def planner_for(
     candidates: Sequence[Candidate],
     settings: SearchSettings,
     rule_samples: tuple[int, int],
     seed: int,
-    transfer: Sequence[Prior] | None = None,
     half_width: float = 0.01,
 ) -> Planner:
     """A planner of one group, whose candidates differ in their launch alone.
@@ -472,4 +407,4 @@ def planner_for(
     rule = (*rule_samples, half_width)
     if settings.mode == SearchMode.RACE or len(candidates) < FEWEST_GUIDED:
         return RacePlanner(len(candidates), settings, rule)
-    return GuidedPlanner(candidates, settings, rule, seed, transfer or ())
+    return GuidedPlanner(candidates, settings, rule, seed)

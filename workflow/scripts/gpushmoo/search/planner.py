@@ -65,13 +65,6 @@ class Candidate:
         return math.prod(self.block)
 
 
-class Prior(NamedTuple):
-    """A cell with these parameters elsewhere, `slower` times the time of its group's fastest."""
-
-    params: tuple[tuple[str, int], ...]
-    slower: float
-
-
 class SearchMode(StrEnum):
     """`all`: every cell has all samples. `race`: slow cells have few. `guided`: or none."""
 

@@ -23,13 +23,21 @@ from typing import Any
 
 import numpy as np
 from gpushmoo.core.errors import DeviceError, DeviceLostError
-from gpushmoo.core.space import Cell, Condition, Problem, Residency, enumerate_cells, expand_axis
+from gpushmoo.core.space import (
+    Cell,
+    Condition,
+    Problem,
+    Residency,
+    Version,
+    enumerate_cells,
+    expand_axis,
+)
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.buffers import OutOfBoundsWrites
 from gpushmoo.devices.cuda.backend import CudaDevice
 from gpushmoo.devices.select import DeviceChoice, open_device
 from gpushmoo.measuring.buffers import open_space
-from gpushmoo.measuring.builds import Builds, build_variants
+from gpushmoo.measuring.builds import Builds, programs_for
 from gpushmoo.workloads.contract import ReducingWorkload
 from gpushmoo.workloads.host_fed import HostFedWorkload
 from gpushmoo.workloads.loader import KernelFolder, find_kernels, load_kernel
@@ -144,7 +152,7 @@ def run_builds(device: Device, builds: Sequence[Build], seconds: float, out: Pat
 
 
 def _run(device: Device, build: Build, outcome: Outcome, until: float) -> None:
-    programs = build_variants(device, build.folder, build.dtype, [build.variant])
+    programs = programs_for(device, build.folder, build.dtype, [Version(build.variant)])
     if programs.failures:
         outcome.wrong.append(f"{build.label}: {programs.failures[build.variant]}")
         return

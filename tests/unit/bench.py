@@ -9,11 +9,11 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from gpushmoo.core.space import Cell
+from gpushmoo.core.space import Cell, Version
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring.buffers import Verdict, open_space
-from gpushmoo.measuring.builds import build_variants, build_versions
+from gpushmoo.measuring.builds import programs_for
 from gpushmoo.measuring.events import CellRun, Ended, Event
 from gpushmoo.measuring.job import ShardTask, run_shard
 from gpushmoo.measuring.progress import live_path
@@ -98,7 +98,9 @@ def told(
     """What measuring tells of cells of one type, each of which has six samples."""
     told: list[Event] = []
     rule = StoppingRule(min_samples=6, max_samples=6, relative_half_width=0.5, budget_s=1.0)
-    builds = build_variants(device, folder, cells[0].dtype, sorted({c.variant for c in cells}))
+    builds = programs_for(
+        device, folder, cells[0].dtype, [Version(v) for v in sorted({c.variant for c in cells})]
+    )
     assert not builds.failures
     settings = MeasureSettings(1, limit, 0, 10.0, rule)
     ShardRun(CellSteps(device, folder, builds, settings, told.append)).measure(cells)
@@ -118,7 +120,7 @@ def verdict(device: Device, folder: KernelFolder, cell: Cell) -> Verdict:
     """What is wrong with a cell's output after one proof on poisoned memory."""
     workload, version = folder.workload, folder.workload.version(cell)
     space = open_space(device, workload, cell.problem, cell.dtype, cell.variant, seed=3)
-    builds = build_versions(device, folder, cell.dtype, [version])
+    builds = programs_for(device, folder, cell.dtype, [version])
     assert not builds.failures
     proof = space.bind_proof(builds.programs[version.name], cell)
     if proof is None:

@@ -26,6 +26,7 @@ from gpushmoo.devices.base import (
     PreparedLaunch,
     Reading,
     Sample,
+    check_limits,
     each_or_error,
     prove_each,
 )
@@ -37,7 +38,6 @@ from gpushmoo.devices.buffers import (
     Witnesses,
     guard_word,
 )
-from gpushmoo.devices.launches import check_limits
 from gpushmoo.measuring.builds import Builds
 from gpushmoo.measuring.events import (
     CellRun,

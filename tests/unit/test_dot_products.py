@@ -21,11 +21,11 @@ from dot_products.workloads import PUBLISHED, StreamedDot
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import LaunchRefusedError
 from gpushmoo.core.schema import Status
-from gpushmoo.core.space import Cell, Problem, enumerate_cells
+from gpushmoo.core.space import Cell, Problem, Version, enumerate_cells
 from gpushmoo.devices.base import Device
 from gpushmoo.measuring import rounds
 from gpushmoo.measuring.buffers import FedSpace, ReducedSpace, Verdict
-from gpushmoo.measuring.builds import build_variants
+from gpushmoo.measuring.builds import programs_for
 from gpushmoo.workloads.contract import Launch, LibraryCall
 from gpushmoo.workloads.loader import KernelFolder, load_kernel
 from hypothesis import given
@@ -107,7 +107,7 @@ def verdicts(
 ) -> list[Verdict]:
     """Of every cell, each on poisoned memory; numbers that pass the host must be `exact`."""
     dtype, variant = mine[0].dtype, mine[0].variant
-    builds = build_variants(device, folder, dtype, [variant])
+    builds = programs_for(device, folder, dtype, [Version(variant)])
     assert not builds.failures
     here, found = space(device, folder, dtype, data), []
     for cell in mine:
@@ -393,7 +393,7 @@ def test_library_takes_samples_of_several_calls_and_refuses_others(device: Devic
         folder.workload.inputs(Problem(1, n), "float", np.random.default_rng(1)),
     )
     (cell,) = cells("dot_cublas", n, "float")
-    program = build_variants(device, folder, "float", ["library"]).programs["library"]
+    program = programs_for(device, folder, "float", [Version("library")]).programs["library"]
     assert 1e-7 < here.bind(program, cell).sample(10) < 1e-3
 
 

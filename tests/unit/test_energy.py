@@ -67,10 +67,10 @@ def chosen(*threads: int, **changes: Any) -> list[ChosenCell]:
 @pytest.fixture(autouse=True)
 def _made_up_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A device that no backend has is asked for its programs itself."""
-    real = cells.build_versions
+    real = cells.programs_for
     monkeypatch.setattr(
         cells,
-        "build_versions",
+        "programs_for",
         lambda device, *rest: (
             built(device) if isinstance(device, FakeDevice) else real(device, *rest)
         ),

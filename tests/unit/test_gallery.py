@@ -7,10 +7,10 @@ from itertools import product
 import pytest
 from conftest import ROOT
 from gpushmoo.core.schema import Status
-from gpushmoo.core.space import Cell, Problem, enumerate_cells
+from gpushmoo.core.space import Cell, Problem, Version, enumerate_cells
 from gpushmoo.devices.base import Device
 from gpushmoo.measuring.buffers import Verdict, open_space
-from gpushmoo.measuring.builds import build_variants
+from gpushmoo.measuring.builds import programs_for
 from gpushmoo.measuring.events import planned
 from gpushmoo.workloads.loader import load_kernel
 
@@ -36,7 +36,7 @@ FOLDERS = {name: load_kernel(ROOT / "kernels" / name) for name in AXES}
 def test_every_cell_is_right(device: Device, kernel: str, variant: str) -> None:
     folder, dtype = FOLDERS[kernel], "float"
     space = open_space(device, folder.workload, PROBLEM, dtype, variant, seed=1)
-    program = build_variants(device, folder, dtype, [variant]).programs[variant]
+    program = programs_for(device, folder, dtype, [Version(variant)]).programs[variant]
     for cell in enumerate_cells(kernel, dtype, [variant], [PROBLEM], AXES[kernel]):
         proof = space.bind_proof(program, cell) or space.bind(program, cell)
         space.poison()

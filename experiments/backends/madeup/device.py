@@ -13,10 +13,9 @@ import numpy as np
 from gpushmoo.core.dtypes import DTYPES, DType
 from gpushmoo.core.errors import BuildError, LaunchRefusedError
 from gpushmoo.core.space import USUAL, Condition
-from gpushmoo.devices.base import DeviceInfo, flush_bytes
+from gpushmoo.devices.base import DeviceInfo, check_limits, flush_bytes
 from gpushmoo.devices.buffers import named
 from gpushmoo.devices.builds import BuildRequest, VersionBuild, compile_error, kernel_source
-from gpushmoo.devices.launches import check_limits
 from gpushmoo.workloads.contract import BufferRef, Launch
 
 from .memory import MadeUpMemory, Words

@@ -21,10 +21,10 @@ from dot_products.workloads import LANES, DotProduct
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import DeviceError, DeviceLostError
 from gpushmoo.core.schema import Flag, Number, Table, Text, Whole
-from gpushmoo.core.space import Cell, Problem
+from gpushmoo.core.space import Cell, Problem, Version
 from gpushmoo.devices.base import Device
 from gpushmoo.measuring.buffers import FedSpace, ReducedSpace
-from gpushmoo.measuring.builds import Builds, build_variants
+from gpushmoo.measuring.builds import Builds, programs_for
 from gpushmoo.workloads.contract import ceil_div
 from gpushmoo.workloads.host_fed import HostFedWorkload
 from gpushmoo.workloads.loader import KernelFolder
@@ -147,7 +147,9 @@ def run_study(device: Device, modes: Sequence[Mode], study: Study) -> pa.Table:
 def build_modes(device: Device, modes: Sequence[Mode], dtype: str) -> dict[KernelFolder, Builds]:
     """Programs of all kernels of `modes`; what does not compile is among the failures."""
     return {
-        folder: build_variants(device, folder, dtype, sorted({m.variant for m in group}))
+        folder: programs_for(
+            device, folder, dtype, [Version(v) for v in sorted({m.variant for m in group})]
+        )
         for folder, group in _by_folder(modes).items()
     }
 

@@ -22,11 +22,11 @@ from dot_products.workloads import PUBLISHED, DotProduct
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import LaunchRefusedError, OutOfDeviceMemoryError
 from gpushmoo.core.schema import Number, Small, Table, Text, Whole
-from gpushmoo.core.space import Cell, Problem
+from gpushmoo.core.space import Cell, Problem, Version
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.streams import Stream
 from gpushmoo.measuring.buffers import FedSpace
-from gpushmoo.measuring.builds import build_variants
+from gpushmoo.measuring.builds import programs_for
 from gpushmoo.workloads.host_fed import HostFedWorkload, StreamSetup
 from gpushmoo.workloads.loader import KernelFolder
 
@@ -144,11 +144,10 @@ class Bench:
         self.device, self._seed, self.folders = device, seed, folders
         self.operations = [o for o, kernel in STREAMED.items() if kernel in folders]
         self._programs: dict[tuple[str, str, str], Any] = {}
+        versions = [Version(PUBLISHED), Version(POOLED)]
         for operation in self.operations:
             for dtype in DTYPES_COMPARED:
-                builds = build_variants(
-                    device, folders[STREAMED[operation]], dtype, [PUBLISHED, POOLED]
-                )
+                builds = programs_for(device, folders[STREAMED[operation]], dtype, versions)
                 for failure in builds.failures.values():
                     raise failure
                 for variant, program in builds.programs.items():

@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
@@ -19,7 +19,7 @@ from ..core.backends import Backend
 from ..core.dtypes import DType
 from ..core.errors import BuildError, DeviceLostError, LaunchRefusedError, TypedError
 from ..core.space import USUAL, Condition, Problem, Version
-from ..workloads.contract import Launch, LibraryCall
+from ..workloads.contract import Launch, LibraryCall, NullRef, SharedMemory
 from ..workloads.loader import KernelFolder
 from .buffers import (
     POISON_BYTES,
@@ -540,3 +540,36 @@ class BackendModule(Protocol):
 def functions_of(backend: Backend) -> BackendModule:
     """The module of `backend`, imported on the first call."""
     return cast(BackendModule, import_module(backend.module))
+
+
+def completed(launch: Launch, program: Program) -> Launch:
+    """With the block and the arguments that the compiler of `program` chose, if it did."""
+    facts = program.facts.get(launch.entry)
+    if facts is None or facts.block is None or launch.block == facts.block:
+        return launch
+    args = [a for place, a in enumerate(launch.args) if place not in facts.left_out]
+    args += [NullRef()] * facts.hidden
+    args += [SharedMemory(facts.shared_bytes)] if facts.shared_bytes else []
+    return replace(launch, block=facts.block, args=tuple(args))
+
+
+def fitted(launch: Launch, program: Program, info: DeviceInfo) -> Launch:
+    """Completed, its grid with as many waves of this device's blocks as it asks."""
+    launch = completed(launch, program)
+    if not launch.waves:
+        return launch
+    resident = program.resident_blocks(launch)
+    return launch.in_waves(info.multiprocessors * resident)
+
+
+def check_limits(launch: Launch, info: DeviceInfo) -> None:
+    """Raise LaunchRefusedError when block or grid exceed the device's limits."""
+    if launch.threads > info.max_threads_per_block:
+        raise LaunchRefusedError(
+            f"{launch.threads} threads a block; the device takes {info.max_threads_per_block}."
+        )
+    sizes = (("block", launch.block, info.max_block), ("grid", launch.grid, info.max_grid))
+    for what, given, most in sizes:
+        for axis, size, limit in zip("xyz", given, most, strict=True):
+            if size > limit:
+                raise LaunchRefusedError(f"{what} {axis} is {size}; the device takes {limit}.")

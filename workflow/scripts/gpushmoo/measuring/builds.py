@@ -20,10 +20,9 @@ from ..core.errors import (
     WorkloadError,
 )
 from ..core.space import Cell, Residency, ShardSpace, Version, expand_axis
-from ..devices.base import Device, Program
+from ..devices.base import Device, Program, completed
 from ..devices.building import compile_here
 from ..devices.builds import EntryFacts, KernelBuild, VersionBuild
-from ..devices.launches import completed
 from ..workloads.contract import Launch
 from ..workloads.loader import KernelFolder
 
@@ -63,27 +62,13 @@ class HostProgram:
         return None
 
 
-def build_variants(
-    device: Device, folder: KernelFolder, dtype: str, names: Sequence[str]
-) -> Builds:
-    """Compile these variants of a kernel without compile-time axes for `device`."""
-    return build_versions(device, folder, dtype, [Version(name) for name in names])
-
-
-def build_versions(
-    device: Device, folder: KernelFolder, dtype: str, versions: Sequence[Version]
-) -> Builds:
-    """Compile each version for `device`; the compiler's messages go to the log."""
-    return programs_for(device, folder, dtype, versions, None, "")
-
-
 def programs_for(
     device: Device,
     folder: KernelFolder,
     dtype: str,
     versions: Sequence[Version],
-    build: KernelBuild | None,
-    kernel_digest: str,
+    build: KernelBuild | None = None,
+    kernel_digest: str = "",
     options: tuple[str, ...] = (),
 ) -> Builds:
     """The programs of these versions, loaded from `build` or compiled here.

@@ -18,8 +18,7 @@ from ..core.dtypes import DTYPES
 from ..core.errors import DeviceLostError, TypedError
 from ..core.schema import Status
 from ..core.space import CONDITIONS, USUAL, Cell, CellGroup, Condition, Problem
-from ..devices.base import Sample
-from ..devices.launches import completed
+from ..devices.base import Sample, completed
 from ..search.guided import planner_for
 from ..search.planner import Ask, Candidate, SearchMode
 from ..workloads.contract import ReducingWorkload

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import Any, Generic, Protocol
+from typing import Any, Generic
 
 from ..core.errors import DeviceError, DeviceLostError
 from ..core.schema import Status
@@ -23,7 +23,6 @@ from .events import (
     Finished,
     Grouped,
     Measure,
-    Message,
     Preparing,
     Read,
     Run,
@@ -40,6 +39,7 @@ from .process import (
     STRIKES_OF_NOBODY,
     WorkerGoneError,
     WorkerKilledError,
+    WorkerProcess,
     WorkerSilentError,
 )
 from .settings import TOGETHER
@@ -141,26 +141,13 @@ class Suspects:
         return self._of_nobody[failure.from_outside] >= limit
 
 
-class Worker(Protocol):
-    """A measuring process, as `process.WorkerProcess` is one."""
-
-    def hear(self, limit_s: float) -> Message:
-        """The next message; WorkerSilentError or WorkerGoneError when there is none."""
-
-    def stop(self) -> None:
-        """End the process at once, whatever it does."""
-
-    def done(self) -> None:
-        """Let a process that has done its work end, or keep it."""
-
-
 class Supervisor(Generic[Run]):
     """Collects the messages of the processes until every cell has a status."""
 
     def __init__(
         self,
         runs: Sequence[Run],
-        start: Callable[[Measure], Worker],
+        start: Callable[[Measure], WorkerProcess],
         cell_timeout_s: float,
         on_progress: Callable[[int, float], None],
         request: Measure | None = None,
@@ -188,14 +175,14 @@ class Supervisor(Generic[Run]):
         # The reported share of the work never falls, although a new process repeats a part.
         self._share = 0.0
 
-    def measure(self, first: Worker) -> ShardResult[Run]:
+    def measure(self, first: WorkerProcess) -> ShardResult[Run]:
         """Measure with `first`, a process at work on all cells, and its successors."""
         result = self._measure(first)
         if self._false_clock is not None:
             self._end_ok(Status.FALSE_TIME, self._false_clock)
         return result
 
-    def _measure(self, first: Worker) -> ShardResult[Run]:
+    def _measure(self, first: WorkerProcess) -> ShardResult[Run]:
         worker = first
         while True:
             tries = False
@@ -260,7 +247,7 @@ class Supervisor(Generic[Run]):
             if run.status is Status.OK and variant in (None, run.cell.variant):
                 run.end(status, message)
 
-    def _follow(self, worker: Worker) -> WorkerFailure | None:
+    def _follow(self, worker: WorkerProcess) -> WorkerFailure | None:
         """Collect messages until the process fails, or has done its work (None).
 
         Raises DeviceError and WorkerCrashedError, for which no cell is to blame.

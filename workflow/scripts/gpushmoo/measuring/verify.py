@@ -12,8 +12,7 @@ from ..core.dtypes import DTYPES
 from ..core.errors import DeviceLostError, TypedError
 from ..core.schema import Status
 from ..core.space import Cell, CellGroup
-from ..devices.base import Device, PreparedLaunch, Program, Sample, each_or_error
-from ..devices.launches import fitted
+from ..devices.base import Device, PreparedLaunch, Program, Sample, each_or_error, fitted
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder
 from .buffers import Space, Verdict

@@ -19,7 +19,7 @@ from ..core.space import CACHE_STATES, Cell, ChosenCell, Problem, chosen_cell
 from ..devices.base import Device, PreparedLaunch, Program
 from ..devices.select import open_for_job
 from ..measuring.buffers import Space, open_space
-from ..measuring.builds import Builds, build_versions
+from ..measuring.builds import Builds, programs_for
 from ..measuring.locks import lock_one
 from ..storage.store import write_parquet
 from ..storage.wholefile import read_json
@@ -82,7 +82,7 @@ def ready_cells(
         first = some[0].cell
         folder = folders[first.kernel]
         versions = dict.fromkeys(folder.workload.version(one.cell) for one in some)
-        builds = build_versions(device, folder, first.dtype, list(versions))
+        builds = programs_for(device, folder, first.dtype, list(versions))
         data = first.problem, first.dtype, first.variant
         try:
             space = open_space(device, folder.workload, *data, seed)

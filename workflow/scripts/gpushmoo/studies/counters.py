@@ -31,8 +31,7 @@ from ..core.errors import DeviceError, TypedError
 from ..core.paths import KERNELS, child_environment
 from ..core.schema import Small, StudiedCell, Text, Whole
 from ..core.space import ChosenCell, from_plain, to_plain
-from ..devices.base import Device, functions_of
-from ..devices.launches import fitted
+from ..devices.base import Device, fitted, functions_of
 from ..storage.joblog import end_with_parent, raises_signals
 from ..storage.wholefile import DamagedFileError, read_json, write_json
 from ..workloads.loader import KernelFolder, load_kernel
@@ -62,18 +61,6 @@ LIMIT_S = 1800.0
 # How often it is run again without the metrics that it does not know.
 _RETRIES = 3
 
-# What a unit is of the smallest one of its kind. `--print-units base` asks for these alone, but a
-# version that does not heed it shall not be off by a million.
-_SCALES = {
-    unit: scale
-    for scale, units in {
-        1e3: ("Kbyte", "us", "usecond"),
-        1e6: ("Mbyte", "ms", "msecond"),
-        1e9: ("Gbyte", "s", "second"),
-        1e12: ("Tbyte",),
-    }.items()
-    for unit in units
-}
 _RUN: dict[str, Any] = {"stdin": subprocess.DEVNULL, "encoding": "utf-8", "errors": "replace"}
 _COMPLAINT = re.compile(r"^==(?:ERROR|WARNING)== *(.+)$", re.M)
 
@@ -166,21 +153,16 @@ def _report_of(ncu: str, arguments: Sequence[str], report: Path, env: Mapping[st
 
 
 def parse_report(text: str) -> list[CountedLaunch]:
-    """The launches in the profiler's CSV, page ``raw``; a row of units follows the header."""
+    """The launches in the profiler's CSV, page ``raw``; a row of units, base ones, is no launch."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
-    units, *rows = [*csv.DictReader(lines)] or [{}]
     return [
         CountedLaunch(
             row["Kernel Name"].split("(")[0],
             _size(row["Grid Size"]),
             _size(row["Block Size"]),
-            {
-                name: _number(value, units[name] or "")
-                for name, value in row.items()
-                if name and "__" in name
-            },
+            {name: _number(value) for name, value in row.items() if name and "__" in name},
         )
-        for row in rows
+        for row in csv.DictReader(lines)
         if (row.get("ID") or "").isdigit()
     ]
 
@@ -190,11 +172,11 @@ def _size(text: str) -> tuple[int, ...]:
     return tuple(int(digits) for digits in re.findall(r"\d+", text))
 
 
-def _number(text: str | None, unit: str) -> float | None:
-    """A value in the smallest unit of its kind; None for ``n/a``."""
+def _number(text: str | None) -> float | None:
+    """A value; None for ``n/a``."""
     with suppress(ValueError):
         value = float((text or "").replace(",", ""))
-        return value * _SCALES.get(unit, 1.0) if value == value else None
+        return value if value == value else None
     return None
 
 

@@ -36,10 +36,9 @@ from ...workloads.contract import (
     TextureRef,
 )
 from ...workloads.loader import KernelFolder
-from ..base import Device, PreparedLaunch, Reading, Sample, each_or_error
+from ..base import Device, PreparedLaunch, Reading, Sample, check_limits, each_or_error
 from ..buffers import OutOfBoundsWrites, ProofResult, Witnesses, check_sizes, deviation, named
 from ..builds import BuildRequest, CompiledCode, EntryFacts, VersionBuild, missing_entry
-from ..launches import check_limits
 from ..machine_code.cubins import (
     Unit,
     built,

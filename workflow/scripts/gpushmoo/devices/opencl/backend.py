@@ -27,14 +27,13 @@ from ...workloads.contract import (
     Argument,
     BufferRef,
     Launch,
-    LibraryCall,
     NullRef,
     SharedMemory,
     SurfaceRef,
     TextureRef,
 )
 from ...workloads.loader import KernelFolder
-from ..base import Device, flush_bytes
+from ..base import Device, check_limits, flush_bytes
 from ..buffers import check_count, named
 from ..builds import (
     BuildRequest,
@@ -46,7 +45,6 @@ from ..builds import (
     missing_entry,
     own_headers,
 )
-from ..launches import check_limits
 from ..streams import Mark
 from .buffers import OpenCLBuffers, OpenCLImage, format_refusal
 from .runtime import (
@@ -384,10 +382,6 @@ class OpenCLDevice(OpenCLBuffers):
                 return self._cl.LocalMemory(n_bytes)
             case _:
                 return argument
-
-    def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> OpenCLLaunch:
-        """Raises LaunchRefusedError: OpenCL comes without such libraries."""
-        raise LaunchRefusedError(f"OpenCL has no library that computes '{call.name}'.")
 
     def open_stream(self) -> OpenCLStream:
         """A stream with a command queue of its own: its commands wait for no other stream's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from statistics import median
 from typing import Any
 
@@ -47,8 +48,37 @@ def comparing(claims: Claims) -> dict[str, Any]:
         "hosts": percent(told["h200-hosts"]["largest_change"]),
         "half_width": percent(half_width["h200"]),
         "kinds": _kinds(),
+        "stable": [row for name in STABLE for row in _stable(name)],
+        "stable_one": _stable_one(),
         **_energy(claims),
     }
+
+
+# Records of experiments/benchmarks/stable_choice.py.
+STABLE = {"h200": "an H200", "h200-2": "another", "repeated": "a third", "cpu": "two busy cores"}
+
+
+def _stable(place: str) -> Iterator[list[str]]:
+    """For each number of runs that were put together: what each rule names, and its worst loss."""
+    told = read_json("comparing/stable-choice.json")[place]["choices"]
+    for together in sorted({row["together"] for row in told}):
+        rows = [row for row in told if row["together"] == together]
+        cells = [STABLE[place], f"{rows[0]['runs']} × {together}"]
+        for rule in rows[0]["rules"]:
+            found = [row["rules"][rule] for row in rows]
+            one = sum(f["names"] == 1 for f in found)
+            usual = sum(f["usual"] for f in found) / sum(row["runs"] for row in rows)
+            worst = max(f["lost_most"] for f in found)
+            cells.append(f"{one} of {len(found)}, {percent(usual)}, {percent(worst)}")
+        yield cells
+
+
+def _stable_one() -> str:
+    """Choices on GPUs that have one name in all runs, where a run has repeats."""
+    gpus = (n for n in STABLE if n != "cpu")
+    told = [row for n in gpus for row in read_json("comparing/stable-choice.json")[n]["choices"]]
+    names = [row["rules"]["shipped"]["names"] for row in told if row["together"] > 1]
+    return f"{names.count(1)} of {len(names)} choices"
 
 
 def _hits(found: dict[str, Any]) -> str:
@@ -93,14 +123,17 @@ def _energy(claims: Claims) -> dict[str, Any]:
     fastest, least = (
         cells.loc[g] for g in (groups["gbs"].idxmax(), groups["joules_per_gb"].idxmin())
     )
-    rows, surely = [], 0
+    rows, surely, groups_told = [], 0, 0
     for (_, fast), (_, cheap) in zip(fastest.iterrows(), least.iterrows(), strict=True):
-        surely += bool(cheap["joules_per_gb_high"] < fast["joules_per_gb_low"])
+        groups_told += 1
+        is_sure = bool(cheap["joules_per_gb_high"] < fast["joules_per_gb_low"])
+        surely += is_sure
+        if not is_sure and fast["height"] < 8192:
+            continue
         low, high = (1000 * fast[f"joules_per_gb_{end}"] for end in ("low", "high"))
         rows.append(
             [
                 f"`{fast['kernel']}`, {fast['dtype']}, {fast['height']}²",
-                fast["params"],
                 f"{fast['gbs']:.0f}",
                 f"{1000 * fast['joules_per_gb']:.1f} ({low:.1f} to {high:.1f})",
                 f"{1000 * cheap['joules_per_gb']:.1f}",
@@ -113,7 +146,7 @@ def _energy(claims: Claims) -> dict[str, Any]:
     cost = copies["joules_per_gb"]
     return {
         "energy": rows,
-        "surely": f"{surely} of {len(rows)}",
+        "surely": f"{surely} of {groups_told}",
         "shapes": significant(cost.max() / cost.min(), 2),
         "near": span(1000 * near, " mJ/GB", 3),
         "idle": span((i["joules"] / i["seconds"] for i in read_metadata(ENERGY)["idle"]), " W", 3),

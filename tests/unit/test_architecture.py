@@ -21,12 +21,12 @@ MOST_LINES = 600
 # Lines of Python and Snakemake code, a little above what there is. Where one is reached, ask first
 # what can go; a ceiling rises by a decision, with its reason in the commit.
 MOST_LINES_BELOW = {
-    "workflow/": 36_110,
+    "workflow/": 36_135,
     "reports/chapters/": 9_990,
     "kernels/": 2_800,
     "tests/": 31_670,
-    "experiments/": 5_335,
-    "docs/": 1_960,
+    "experiments/": 5_480,
+    "docs/": 1_975,
 }
 MOST_MODULES, MOST_BYTES_OF_PAGES = 159, 159_000
 MOST_BYTES_OF = {"README.md": 7_000, "CHANGELOG.md": 10_000}

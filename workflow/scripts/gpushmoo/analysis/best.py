@@ -168,12 +168,25 @@ def _room(group: pd.DataFrame, axis: str, threads: int) -> bool:
     return bool(last == before or last + (last - before) <= threads)
 
 
+# By so much a launch to use may be slower than it needs to be. With several repeats this is wider
+# than the noise, so that another run rarely moves a launch over the border.
+MARGIN = 0.01
+# Of launches within the margin that of a block nearest to this is taken: few programs need another.
+_USUAL_THREADS = 256
+
+
 @dataclass(frozen=True)
 class Contest:
-    """The seconds of each verified launch of a group, and the launches tied with the fastest."""
+    """Seconds and threads of a block of each verified launch of a group."""
 
     times: Mapping[Launch, float]
-    tied: frozenset[Launch]
+    threads: Mapping[Launch, int]
+
+    @classmethod
+    def of(cls, rows: Mapping[Launch, Mapping[str, Any]]) -> Contest:
+        """The contest of verified rows, one for each launch."""
+        times = {launch: float(row["median_s"]) for launch, row in rows.items()}
+        return cls(times, {launch: int(row["threads_per_block"]) for launch, row in rows.items()})
 
     def slower(self, launch: Launch) -> float | None:
         """The share by which a launch takes longer than the fastest; None if it is not verified."""
@@ -184,23 +197,27 @@ class Contest:
         return min(self.times.values())
 
 
-def launch_to_use(members: Sequence[Contest], groups: Sequence[Contest]) -> Launch:
-    """The launch for `members`, groups that are alike, of all `groups` of a kernel's version.
+def launch_to_use(members: Sequence[Contest]) -> Launch:
+    """The launch for `members`, groups that are alike, the largest last; another run's as well.
 
-    One that is tied in all groups, where there is such a one: a program then needs one launch. Else
-    one tied in all members, else in the last of them. Of several the one that loses least at its
-    worst.
+    Candidates lose, at their worst over the members, at most MARGIN more than the launch that loses
+    least. Of them what no noise changes decides: threads of a block near 256, then few, then small
+    parameters. If every launch loses more than MARGIN in some member, the largest alone counts.
     """
-    pool, asked = frozenset.intersection(*(g.tied for g in groups)), groups
-    if not pool:
-        asked = members
-        pool = frozenset.intersection(*(g.tied for g in members)) or members[-1].tied
+    largest = members[-1]
+    worst = {
+        launch: max(math.inf if (c := m.slower(launch)) is None else c for m in members)
+        for launch in largest.times
+    }
+    if min(worst.values()) > MARGIN:
+        worst = {launch: largest.slower(launch) or 0.0 for launch in largest.times}
+    most = min(worst.values()) + MARGIN
 
-    def worst(launch: Launch) -> float:
-        costs = [g.slower(launch) for g in asked]
-        return max(math.inf if c is None else c for c in costs)
+    def plainness(launch: Launch) -> tuple[float, int, Launch]:
+        threads = largest.threads[launch]
+        return abs(math.log2(max(1, threads) / _USUAL_THREADS)), threads, launch
 
-    return min(sorted(pool), key=worst)
+    return min((launch for launch, lost in worst.items() if lost <= most), key=plainness)
 
 
 @dataclass(frozen=True)
@@ -321,13 +338,13 @@ def _advice(
     group = groups[main]
     axes = axes_of(group)
     contests = {
-        key: _contest(groups[key], tied[key], axes)
+        key: _contest(groups[key], axes)
         for key in same_version[list(GROUP)].itertuples(index=False, name=None)
     }
     alike = [key for key in contests if _class(key, groups) == _class(main, groups)]
     # No other is larger than the main one.
     members = [contests[key] for key in alike if key != main] + [contests[main]]
-    launch = launch_to_use(members, list(contests.values()))
+    launch = launch_to_use(members)
     cell = _row(group, axes, launch)
     assert cell is not None
     in_cache = None
@@ -387,13 +404,12 @@ def _class(key: tuple[Any, ...], groups: Mapping[tuple[Any, ...], pd.DataFrame])
     return where, *size, named["cache_state"], named["timing_mode"]
 
 
-def _contest(group: pd.DataFrame, tied: set[str], axes: Sequence[str]) -> Contest:
+def _contest(group: pd.DataFrame, axes: Sequence[str]) -> Contest:
     ranked = group.sort_values("median_s", ascending=False)
     # A frame without columns has no tuples.
     launches = [*ranked[list(axes)].itertuples(index=False, name=None)] or [()] * len(ranked)
-    among = zip(launches, ranked["cell_key"], strict=True)
-    times = dict(zip(launches, ranked["median_s"], strict=True))
-    return Contest(times, frozenset(launch for launch, key in among if key in tied))
+    rows = ranked[["median_s", "threads_per_block"]].to_dict("records")
+    return Contest.of(dict(zip(launches, rows, strict=True)))
 
 
 def _cached(

@@ -1,7 +1,7 @@
 """The launch that a program should use: one for each device, kernel, type and class of sizes.
 
-Any launch that is tied with the fastest may be taken; `analysis.best.launch_to_use` decides, for
-the report as well. A choice says what it costs where it is not tied.
+`analysis.best.launch_to_use` decides, for the report as well. A choice says what it costs where it
+is not tied with the fastest.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NUMBERS = (
     *("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs"),
     *("memcpy_gbs", "vs_memcpy", "working_set_over_cache"),
 )
-_FIGURES = [*NUMBERS, "work", "work_unit", "cell_key"]
+_FIGURES = [*NUMBERS, "work", "work_unit", "cell_key", "threads_per_block"]
 # One launch is chosen for each target, and for each condition besides the problem.
 TARGET = VERSION
 CONDITIONS = tuple(name for name in GROUP if name not in (*TARGET, "height", "width"))
@@ -79,7 +79,7 @@ class ExportGroup:
     @cached_property
     def contest(self) -> Contest:
         """The same for `analysis.best`."""
-        return Contest({p: float(row["median_s"]) for p, row in self.ok.items()}, self.tied)
+        return Contest.of(self.ok)
 
     @property
     def problem(self) -> str:
@@ -177,6 +177,21 @@ def choices(groups: Iterable[ExportGroup]) -> list[Choice]:
     return made
 
 
+def choices_frame(cells: pd.DataFrame) -> pd.DataFrame:
+    """A row for each choice among `cells`; `slower` is by how much, at the class's largest size."""
+    usable = [group for group in groups_of(cells) if group.ok]
+    return pd.DataFrame(
+        {
+            **choice.target,
+            "size_class": choice.size_class,
+            **{name: choice.main.key[name] for name in CONDITIONS},
+            **dict(choice.point),
+            "slower": choice.main.contest.slower(choice.point),
+        }
+        for choice in choices(usable)
+    )
+
+
 def _elements(group: ExportGroup) -> int:
     return int(group.key["height"]) * int(group.key["width"])
 
@@ -196,7 +211,7 @@ def _choice(
     groups: Sequence[ExportGroup],
 ) -> Choice:
     """The launch for `members`, the groups of a class, of all `groups` of the target."""
-    point = launch_to_use([g.contest for g in members], [g.contest for g in groups])
+    point = launch_to_use([g.contest for g in members])
     return Choice(
         target=target,
         size_class=size_class,

@@ -387,6 +387,8 @@ def _comment(choice: Choice) -> list[str]:
 
 
 def _claim(choice: Choice) -> str:
+    if not choice.tied:
+        return "Nearly as fast as the fastest, and plainer."
     where = ", ".join(group.problem for group in choice.tied[:_NAMED])
     if len(choice.tied) > _NAMED:
         where += f" and {len(choice.tied) - _NAMED} more"

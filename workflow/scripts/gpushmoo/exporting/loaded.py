@@ -15,7 +15,7 @@ from typing import Any
 
 from ..analysis.best import launch_to_use
 from ..core.dtypes import TRITON_OPTIONS
-from .choices import TARGET, USUAL, Choice, ExportGroup, Point
+from .choices import TARGET, USUAL, ExportGroup, Point
 
 HOLDS, AUTOTUNE = "holds.json", ".autotune.json"
 
@@ -49,16 +49,12 @@ class LoadedTable:
         }
 
 
-def chosen(group: ExportGroup, choices: Sequence[Choice]) -> Point:
-    """The launch for this problem: one that is chosen for a class, where it is tied here, too."""
-    target = {name: group.key[name] for name in TARGET}
-    for choice in choices:
-        if choice.target == target and choice.point in group.tied:
-            return choice.point
-    return launch_to_use([group.contest], [group.contest])
+def chosen(group: ExportGroup) -> Point:
+    """The launch for this problem alone."""
+    return launch_to_use([group.contest])
 
 
-def vllm_tables(groups: Sequence[ExportGroup], choices: Sequence[Choice]) -> list[LoadedTable]:
+def vllm_tables(groups: Sequence[ExportGroup]) -> list[LoadedTable]:
     """A table for each kernel, type, condition and, where heights repeat, width."""
     kinds: dict[tuple[Any, ...], list[ExportGroup]] = {}
     for group in groups:
@@ -74,7 +70,7 @@ def vllm_tables(groups: Sequence[ExportGroup], choices: Sequence[Choice]) -> lis
                 *(c for c in conditions if c not in USUAL),
             ]
             names += [f"device_name={key['device_name']}", f"dtype={key['dtype']}"]
-            entries = [(group, chosen(group, choices)) for group in some]
+            entries = [(group, chosen(group)) for group in some]
             sizes = sorted((int(group.key[axis]), point) for group, point in entries)
             content = {str(size): dict(point) for size, point in sizes}
             name = re.sub(r"[^\w.,=-]", "_", ",".join(names))
@@ -104,12 +100,12 @@ def _by_size(
 _DEFAULTS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}
 
 
-def triton_table(name: str, group: ExportGroup, choices: Sequence[Choice]) -> LoadedTable:
+def triton_table(name: str, group: ExportGroup) -> LoadedTable:
     """The launch for one problem as Triton's autotuner keeps it; times are in milliseconds.
 
     Triton takes the fastest of a file, so that it holds the chosen one alone.
     """
-    point = chosen(group, choices)
+    point = chosen(group)
     launch = dict(point)
     options = {name: launch.pop(name) for name in TRITON_OPTIONS if name in launch}
     row = group.ok[point]

@@ -125,11 +125,10 @@ def _fill(folder: Path, dataset: Path, run: str, formats: Sequence[str]) -> list
                 statuses = ", ".join(f"{count} {status}" for status, count in counts)
                 left_out[f"{group.name}: no launch was verified ({statuses})."] = None
         groups = [group for _, group in can_win]
-        chosen_here = choices(groups)
-        found += chosen_here
-        tables[VLLM] += vllm_tables(groups, chosen_here)
+        found += choices(groups)
+        tables[VLLM] += vllm_tables(groups)
         tables[TRITON] += [
-            triton_table(f"{name}{AUTOTUNE}", group, chosen_here)
+            triton_table(f"{name}{AUTOTUNE}", group)
             for name, group in can_win
             if {*TRITON_OPTIONS} & {*group.axes}
         ]
@@ -180,8 +179,8 @@ def _about(run: str, measured_by: Mapping[str, Any]) -> list[str]:
     return [
         f"Launch parameters by measurement: run {run}, exported by {library} {__version__}.",
         f"Measured with {requirements}.",
-        "Of launches statistically tied with the fastest, one that is as fast at all sizes was",
-        "taken, where there is one. GB/s = 10^9 bytes read and written in a second, with the 95 %",
+        "Of launches that lose little in a class of sizes, one that another run names as well was",
+        "taken. GB/s = 10^9 bytes read and written in a second, with the 95 %",
         "interval of what another run may find, or of that run where it has one repeat. Longer by",
         "how much: with an interval, and how sure that is at least. In cache: all bytes fit the",
         "device's last cache; in memory: they are at least four times as many. Made by a program:",

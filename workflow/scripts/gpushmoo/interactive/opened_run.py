@@ -53,6 +53,16 @@ class Run:
             return pd.read_parquet(kept)
         return as_frame(best_table(self.cells, limits=self.limits or ANY))
 
+    @cached_property
+    def choices(self) -> pd.DataFrame:
+        """The launch to use for each kernel, type and class of sizes (in its cache or not).
+
+        Of what loses little in the whole class it is the one that another run names as well.
+        """
+        from ..exporting.choices import choices_frame
+
+        return choices_frame(self.cells)
+
     @property
     def peak(self) -> pd.DataFrame:
         """The most that the device loads and stores, where a finished run has measured it."""
@@ -110,7 +120,7 @@ def open_run(folder: str | os.PathLike[str]) -> Run:
     Returns
     -------
     Run
-        With `cells`, `best`, `peak`, `figures`, `searches`, `statuses` and `provenance`.
+        With `cells`, `best`, `choices`, `peak`, `figures`, `searches`, `statuses` and `provenance`.
 
     Raises
     ------

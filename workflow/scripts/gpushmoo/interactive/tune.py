@@ -200,18 +200,19 @@ class Tuned(Sweep):
         """`labels` are the values of axes that were swept by their places."""
         super().__init__(request, place)
         self.best = _labelled(self.best, labels)
+        self.choices = _labelled(self.choices, labels)
         self.cells = _labelled(self.cells, labels)
 
     @property
     def winner(self) -> dict[str, Any]:
-        """The values of the fastest verified combination. Raises ConfigError without one."""
-        if self.best.empty:
+        """The values of the combination to use, of `choices`. Raises ConfigError without one."""
+        if self.choices.empty:
             told = self.cells.sort_values("status", key=lambda s: ~s.isin(FAULTS))["message"]
             said = next(iter(told.dropna()), "none was measured")
             raise ConfigError(f"winner: no combination worked ({said}).")
-        fastest = self.best.iloc[0]
+        chosen = self.choices.iloc[0]
         axes = self._request.sweep.axes
-        return {axis: _plain(fastest[axis]) for axis in axes}
+        return {axis: _plain(chosen[axis]) for axis in axes}
 
     def to_folder(self, folder: str | Path) -> Path:
         """Write the kernel's folder into `folder`, empty or new, for runs by configurations.
@@ -444,5 +445,5 @@ def _checked(what: str, expression: Any) -> Any:
 
 def _labelled(frame: pd.DataFrame, labels: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
     return frame.assign(
-        **{axis: frame[axis].map(dict(enumerate(values))) for axis, values in labels.items()}
+        **{x: frame[x].map(dict(enumerate(v))) for x, v in labels.items() if x in frame}
     )

@@ -16,10 +16,8 @@ import pytest
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.peak import PeakRow, peak_rows, write_peak
 from gpushmoo.core.display import gbs
-from gpushmoo.core.dtypes import DTYPES as ALL_DTYPES
 from gpushmoo.core.space import CACHE_STATES, Problem
 from gpushmoo.figures.stage import draw_figure
-from gpushmoo.figures.style import DTYPE_COLOURS, DTYPE_MARKERS
 from gpushmoo.model.fit import partition_table
 from gpushmoo.model.form import LIMITS
 from gpushmoo.storage.dataset import matching, read_cells
@@ -332,8 +330,3 @@ def test_a_cache_of_unknown_size_leaves_bytes(drawn: list[Figure], tmp_path: Pat
     assert "9000 GB/s at most" in caption
     assert "falls between 16.0 MiB and 32.0 MiB" in caption
     assert_readable(drawn[0])
-
-
-def test_every_dtype_has_a_colour_and_a_marker_of_its_own() -> None:
-    assert set(DTYPE_COLOURS) == set(DTYPE_MARKERS) == set(ALL_DTYPES)
-    assert len(set(DTYPE_COLOURS.values())) == len(set(DTYPE_MARKERS.values())) == len(ALL_DTYPES)

@@ -89,23 +89,6 @@ def text(state: RunState, width: int = 100, coloured: bool = False, height: Any 
     return console.file.getvalue()
 
 
-# Of a default run, in the order of their ends: sweep, cells, milliseconds, tenths of a second from
-# the run's first cell to the end.
-SHARDS_OF_A_RUN = """
-    0:24:711:2 1:216:1374:16 2:24:405:21 3:144:338:25 4:6:148:27 5:16:108:28 6:6:112:30 7:6:66:31
-    8:16:92:32 9:48:2721:60 10:48:1509:76 11:48:1551:92 12:48:982:102 13:4:877:111 14:4:264:115
-    15:64:183:117 16:64:213:120 17:128:1086:131 18:128:528:137 19:128:778:145 20:81:261:148
-    21:81:621:155 22:81:256:158 23:81:578:164 24:16:387:179 25:16:491:184 1:126:1344:324
-    1:126:1857:347 0:24:661:354 0:24:673:361 2:24:372:366 2:24:421:370 3:84:361:375 3:84:360:379
-    4:6:162:381 4:6:152:383 5:16:96:385 5:16:92:386 9:48:2516:412 9:48:2532:438 10:48:1483:453
-    10:48:1495:468 11:48:1445:483 11:48:1454:499 12:48:959:509 12:48:971:519 17:104:1126:531
-    17:104:1095:542 18:104:497:548 18:104:505:553 19:104:783:562 19:104:748:570 6:6:127:571
-    6:6:133:573 7:6:67:574 7:6:69:576 8:16:83:577 8:16:88:578 15:64:143:580 15:64:136:582
-    16:64:167:584 16:64:165:586 22:67:224:589 22:67:227:592 21:69:576:598 21:69:545:604
-    20:67:229:607 20:67:217:610 23:69:510:615 23:69:471:621 13:4:717:628 13:4:612:635 14:4:244:638
-    14:4:247:641 25:16:447:646 25:16:437:651 24:16:365:655 24:16:377:659
-"""
-
 # What is said
 
 
@@ -134,26 +117,6 @@ def test_the_plan_is_said_and_a_shard_on_its_way_fills_the_map(run: Path) -> Non
     assert "9 is 400 GB/s" in said
     assert "█" in text(state, coloured=True)
     assert "80.0 GB/s  block_x=32, block_y=1 (element, 1024 x 1024, warm)" in said
-
-
-def test_the_rest_is_told_within_a_factor_of_two_after_a_tenth_of_the_work(run: Path) -> None:
-    told = [[int(n) for n in shard.split(":")] for shard in SHARDS_OF_A_RUN.split()]
-    cells = sum(shard[1] for shard in told)
-    for ended in range(1, len(told)):
-        works: list[list[view._Work]] = [[] for _ in range(1 + max(shard[0] for shard in told))]
-        for place, (sweep, n, ms, _) in enumerate(told):
-            is_there = place < ended
-            works[sweep].append(view._Work(n * is_there, ms / 1e3 * is_there, n * (not is_there)))
-        done = sum(work.done for of_sweep in works for work in of_sweep)
-        if done < cells / 10:
-            continue
-        state = RunState("r", 0.0, begun_at=0.0)
-        state.sweeps = [view.SweepState("k", "float", (), planned=cells, done=done)]
-        now = told[ended - 1][3] / 10
-        left_s = view._left_s(state, Watched(run)._plan()[0], works, now)
-        # The last second is the plan's own work.
-        assert left_s is not None
-        assert 0.5 <= (left_s + 1.0) / (told[-1][3] / 10 - now + 1.0) <= 2.0, (ended, left_s)
 
 
 def test_the_rest_is_told_and_a_killed_job_does_not_count(run: Path) -> None:

@@ -180,7 +180,7 @@ class Project:
         command = self.command(*args, **how)
         with tempfile.NamedTemporaryFile() as screen:
             out = Path(screen.name)
-            status = warm.call(command[3:], self.root, self.environment, out, DEADLINE_S)
+            status = warm.call(command[1:], self.root, self.environment, out, DEADLINE_S)
             if status is not None:
                 return Outcome(status, out.read_text(encoding="utf-8"))
         return self.snakemake_afresh(*args, **how)

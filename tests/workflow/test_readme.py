@@ -7,11 +7,11 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import warm
 from conftest import ROOT
 from projects import Project
 
@@ -35,9 +35,9 @@ def newcomer(
     tmp_path_factory: pytest.TempPathFactory,
     opencl_cache: Path,
 ) -> Project:
-    """A fresh copy of the project with its environment; a finished run stands for ``local``."""
+    """A fresh copy of the project with its commands; a finished run stands for ``local``."""
     project = copy_finished(tmp_path_factory.mktemp("newcomer") / "gpushmoo")
-    (project.root / ".venv").symlink_to(Path(sys.executable).parents[1])
+    warm.programs(project.root / ".venv/bin")
     (project.root / "results/local").symlink_to("tiny")
     return project
 
@@ -46,7 +46,7 @@ def shell(project: Project, text: str, cache: Path) -> str:
     """What the commands print; fails where one of them does."""
     env = {**project.environment, "XDG_CACHE_HOME": str(cache)}
     env["PYTHONPATH"] = str(project.root / "workflow/scripts")
-    env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env["PATH"]])
+    env["PATH"] = os.pathsep.join([str(project.root / ".venv/bin"), env["PATH"]])
     done = subprocess.run(
         ["sh", "-e", "-c", text], cwd=project.root, env=env, capture_output=True, text=True
     )

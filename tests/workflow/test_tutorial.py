@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm
 from conftest import ROOT, environment
 
 PAGE = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
@@ -57,7 +57,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_commands_print_what_the_page_says(folder: Path) -> None:
     """All of them in one test: each needs what those before it have made."""
     own = environment()
-    path = os.pathsep.join([str(Path(sys.executable).parent), own.get("PATH", "")])
+    warm.programs(folder / "bin")
+    path = os.pathsep.join([str(folder / "bin"), own.get("PATH", "")])
     library = os.pathsep.join([str(ROOT / "workflow/scripts"), own.get("PYTHONPATH", "")])
     locks = {"GPUSHMOO_LOCK_DIR": str(folder / "locks")}
     env = {**own, **locks, "PATH": path, "PYTHONPATH": library}

@@ -127,7 +127,7 @@ def _types(advice: Sequence[Advice]) -> Iterator[Finding]:
         sentence = (
             f"The element type matters: {fast.group['kernel']} {_VERBS[merit_of(fast.cell).name]} "
             f"{speed_text(fast.cell)} with {fast.group['dtype']} and {speed_text(slow.cell)} with "
-            f"{slow.group['dtype']}, each at the launch to use."
+            f"{slow.group['dtype']}, each at its best launch."
         )
         yield Finding(sentence, gain / 2, kernel=fast.group["kernel"])
 

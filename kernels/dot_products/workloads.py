@@ -124,8 +124,8 @@ class StreamedDot(DotProduct, HostFedWorkload):
         "min_per_stream": 2**12,
         "blocks_per_stream": 32,
         "threads": 1024,
-        "chunk": 0,
-        "host_percent": 0,
+        "chunk": [0],
+        "host_percent": [0],
     }
 
     def launch(self, cell: Cell) -> Launch:

@@ -26,6 +26,7 @@ from gpushmoo.devices.base import Device
 from gpushmoo.measuring import rounds
 from gpushmoo.measuring.buffers import FedSpace, ReducedSpace, Verdict
 from gpushmoo.measuring.builds import programs_for
+from gpushmoo.planning.sweeps import read_sweep
 from gpushmoo.workloads.contract import Launch, LibraryCall
 from gpushmoo.workloads.loader import KernelFolder, load_kernel
 from hypothesis import given
@@ -280,6 +281,12 @@ def few_cells(*sizes: tuple[int, int], host_percent: int = 0) -> list[Cell]:
     return enumerate_cells(
         STREAMED.name, "float", CUT, problems, AXES[STREAMED.name] | {"chunk": [0]} | axes
     )
+
+
+def test_a_sweep_without_a_configuration_runs() -> None:
+    axes = {n: np.atleast_1d(v).tolist() for n, v in read_sweep("", {}, STREAMED).axes.items()}
+    for cell in enumerate_cells(STREAMED.name, "float", CUT, [Problem(1, N)], axes):
+        assert STREAMED.workload.pipeline(cell).host_end == N
 
 
 def test_wrong_cells_are_not_timed(device: Device, tmp_path: Path) -> None:

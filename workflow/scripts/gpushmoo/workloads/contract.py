@@ -244,6 +244,7 @@ class Workload(ABC):
     controls: ClassVar[Sequence[str]] = ()
     sizes: ClassVar[Sequence[int]] = (1024,)
     cache_states: ClassVar[Sequence[str]] = ("warm",)
+    # Cells have no axis that is 0, and not [0], unless it is asked for.
     axes: ClassVar[Mapping[str, Any]]
     # Axes that are preprocessor definitions of the same names (``TILE``: ``-DTILE=16``) and not
     # launch parameters: the kernel is built for every combination.

@@ -192,6 +192,11 @@ class Contest:
         """The share by which a launch takes longer than the fastest; None if it is not verified."""
         return None if launch not in self.times else self.times[launch] / self._least - 1.0
 
+    def plainness(self, launch: Launch) -> tuple[float, int, Launch]:
+        """Least of the launch that is taken where times decide nothing."""
+        threads = self.threads[launch]
+        return abs(math.log2(max(1, threads) / _USUAL_THREADS)), threads, launch
+
     @cached_property
     def _least(self) -> float:
         return min(self.times.values())
@@ -212,12 +217,7 @@ def launch_to_use(members: Sequence[Contest]) -> Launch:
     if min(worst.values()) > MARGIN:
         worst = {launch: largest.slower(launch) or 0.0 for launch in largest.times}
     most = min(worst.values()) + MARGIN
-
-    def plainness(launch: Launch) -> tuple[float, int, Launch]:
-        threads = largest.threads[launch]
-        return abs(math.log2(max(1, threads) / _USUAL_THREADS)), threads, launch
-
-    return min((launch for launch, lost in worst.items() if lost <= most), key=plainness)
+    return min((launch for launch, lost in worst.items() if lost <= most), key=largest.plainness)
 
 
 @dataclass(frozen=True)

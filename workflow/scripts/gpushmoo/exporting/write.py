@@ -34,9 +34,11 @@ from .formats import (
     t4_results,
 )
 from .loaded import AUTOTUNE, HOLDS, LoadedTable, triton_table, vllm_tables
+from .portfolio import FILES, portfolios, written
 
 FORMATS = ("t4", "kernel-tuner", "header", "json", "vllm", "triton")
 T4, KERNEL_TUNER, HEADER, JSON, VLLM, TRITON = FORMATS
+PORTFOLIO = "portfolio"  # only where it is named: there is not always one
 CHOICES_FILE, METADATA_FILE = "choices.json", "metadata.json"
 _LONGEST = 200
 _NOT_WHOLE = (
@@ -44,14 +46,14 @@ _NOT_WHOLE = (
     "restrictions leave these out."
 )
 # All that an export may hold: nothing else is ever replaced.
-_OURS = {T4, KERNEL_TUNER, VLLM, TRITON, C_HEADER, CPP_HEADER, CHOICES_FILE}
+_OURS = {T4, KERNEL_TUNER, VLLM, TRITON, C_HEADER, CPP_HEADER, CHOICES_FILE, *FILES}
 # Snakemake leaves this in every folder that a rule makes.
 _BESIDE = {".snakemake_timestamp"}
 
 
 @dataclass(frozen=True)
 class Exported:
-    """The files written below `folder`, and sentences on groups that were left out."""
+    """The files written below `folder`; sentences on portfolios and on what was left out."""
 
     folder: Path
     files: tuple[Path, ...]
@@ -64,19 +66,33 @@ def export_run(dataset: Path, run: str, out: Path, say: Callable[[str], None]) -
         say(sentence)
 
 
-def write_exports(dataset: Path, run: str, out: Path, formats: Sequence[str] = FORMATS) -> Exported:
+def write_exports(
+    dataset: Path, run: str, out: Path, formats: Sequence[str] = FORMATS, **bound: Any
+) -> Exported:
     """Write `dataset`, called `run`, in `formats` to the folder `out`; an earlier export goes.
 
     Raises ExportError, one sentence: unknown formats, a folder with something else in it, nothing
     to export. Raises BadParquetError for a damaged data set, OSError (no space).
     """
-    unknown = [name for name in formats if name not in FORMATS]
+    unknown = [name for name in formats if name not in (*FORMATS, PORTFOLIO)]
     if unknown or not formats:
         named = f"'{unknown[0]}' is none" if unknown else "none was named"
-        raise ExportError(f"formats: {named}; there are {', '.join(FORMATS)}.")
+        raise ExportError(f"formats: {named}; there are {', '.join(FORMATS)}, {PORTFOLIO}.")
+    if bound and PORTFOLIO not in formats:
+        raise ExportError(f"k and loss are for the format {PORTFOLIO}, which is not named.")
     _refuse_foreign(out)
     with replaced_folder(out) as fresh:
-        notes = _fill(fresh, dataset, run, formats)
+        notes, groups = _fill(fresh, dataset, run, formats)
+        if PORTFOLIO in formats:
+            made, missed = portfolios(groups, **bound)
+            notes += missed
+            provenance = dataset_provenance(dataset)
+            about = _about(run, t4_metadata(provenance))[:2]
+            content = choices_json([], notes, run, provenance) | {"format": "gpushmoo portfolios"}
+            del content["choices"]
+            for name, text in zip(FILES, written(made, about, content), strict=True):
+                write_whole(fresh / name, text.encode())
+            notes += ["; ".join(one.claims) + "." for one in made]
         files = sorted(p.relative_to(fresh) for p in fresh.rglob("*") if p.is_file())
     return Exported(out, tuple(out / file for file in files), tuple(notes))
 
@@ -93,9 +109,11 @@ def _refuse_foreign(out: Path) -> None:
         )
 
 
-def _fill(folder: Path, dataset: Path, run: str, formats: Sequence[str]) -> list[str]:
-    """Write everything; sentences on what was left out, and on what cannot be replayed."""
-    found: list[Choice] = []
+def _fill(
+    folder: Path, dataset: Path, run: str, formats: Sequence[str]
+) -> tuple[list[str], list[ExportGroup]]:
+    """Write all but portfolios; sentences on what is left out or not replayed, and the groups."""
+    found, everyone = list[Choice](), list[ExportGroup]()
     # Sentences as keys: in order, and each once.
     left_out, partial = dict[str, None](), dict[str, None]()
     names: set[str] = set()
@@ -125,6 +143,7 @@ def _fill(folder: Path, dataset: Path, run: str, formats: Sequence[str]) -> list
                 statuses = ", ".join(f"{count} {status}" for status, count in counts)
                 left_out[f"{group.name}: no launch was verified ({statuses})."] = None
         groups = [group for _, group in can_win]
+        everyone += groups
         found += choices(groups)
         tables[VLLM] += vllm_tables(groups)
         tables[TRITON] += [
@@ -153,7 +172,7 @@ def _fill(folder: Path, dataset: Path, run: str, formats: Sequence[str]) -> list
     if [*formats] == [TRITON] and not tables[TRITON]:
         options = ", ".join(TRITON_OPTIONS)
         raise ExportError(f"'{run}' has no kernel of Triton (none has an axis of {options}).")
-    return [*left_out, *partial]
+    return [*left_out, *partial], everyone
 
 
 def _file_name(group: ExportGroup, taken: set[str]) -> str:
@@ -193,6 +212,8 @@ def export(
     *,
     out: str | os.PathLike[str] | None = None,
     formats: Sequence[str] = FORMATS,
+    k: int | None = None,
+    loss: float | None = None,
 ) -> Exported:
     """Write what a run has found in the forms that other programs read.
 
@@ -206,12 +227,16 @@ def export(
     formats : list of str
         ``header`` (the launches to use, for C and C++), ``json`` (the same), ``t4`` (the
         auto-tuning community's form), ``kernel-tuner`` (its cache files), ``vllm`` (tables by size,
-        as vLLM and Hugging Face load them), ``triton`` (files of its autotuner's cache).
+        as vLLM and Hugging Face load them), ``triton`` (files of its autotuner's cache); and only
+        where it is named ``portfolio`` (few launches and thresholds of size, for C and Python).
+    k, loss : int and float
+        For ``portfolio``: how many launches there may be at most, by default 3, and by which share
+        they may be slower than the fastest at any size measured, by default 0.02.
 
     Returns
     -------
     Exported
-        The `folder`, its `files`, and `notes` on what was left out.
+        The `folder`, its `files`, and `notes` on portfolios and on what was left out.
 
     Raises
     ------
@@ -224,7 +249,8 @@ def export(
     target = usual if out is None else Path(out).expanduser()
     try:
         with opened(place) as source:
-            return write_exports(source.dataset, source.name, target, formats)
+            bound = {name: n for name, n in (("k", k), ("loss", loss)) if n is not None}
+            return write_exports(source.dataset, source.name, target, formats, **bound)
     except (OpenedError, BadParquetError) as err:
         raise ExportError(str(err)) from err
     except OSError as err:

@@ -223,11 +223,17 @@ def _named(text: str) -> tuple[str, str]:
     return name, value
 
 
+def share(text: str) -> float:
+    """``2%`` or ``0.02``."""
+    return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+
+
 # How arguments of each kind are read.
 _KINDS: dict[str, dict[str, Any]] = {
     "text": {},
     "int": {"type": int},
     "float": {"type": float},
+    "share": {"type": share},
     "path": {"type": Path},
     "in": {"type": Path, "dest": "parent"},
     "size": {"type": _size},

@@ -54,14 +54,13 @@ class Rule:
 
     @property
     def claim(self) -> str:
-        """How well it does, in words."""
-        judged, known = "not judged: fewer than three sizes verified", self.left_out.values()
+        """What it loses, in words."""
+        judged, known = "not judged at others", self.left_out.values()
         if lost := [one for one in known if one is not None]:
-            judged = f"{len(lost)} of {len(known)} inner sizes left out: {percent(median(lost))} "
-            judged += f"typically, {percent(max(lost))} at worst"
-        most, width = percent(max(self.losses.values())), percent(self.half_width)
-        sizes = number_of(len(self.losses), "size")
-        return f"at most {most} slower than the fastest at {sizes} (± {width}); {judged}"
+            judged = f"left out {percent(median(lost))}, at most {percent(max(lost))}"
+            judged += f" ({len(lost)} of {len(known)} inner sizes)"
+        most, width = percent(round(max(self.losses.values()), 4)), percent(self.half_width)
+        return f"loses at most {most} ± {width} at {number_of(len(self.losses), 'size')}; {judged}"
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class Portfolio:
     @property
     def claims(self) -> list[str]:
         """What it is, and how well each of its rules does."""
-        rules = (f"{dtype} {rule.claim}" for dtype, rule in self.rules.items())
+        rules = (f"{dtype}: {rule.claim}" for dtype, rule in self.rules.items())
         return [f"{_named(self.target)}, k = {len(self.launches)}", *rules]
 
 

@@ -92,7 +92,7 @@ def write_exports(
             del content["choices"]
             for name, text in zip(FILES, written(made, about, content), strict=True):
                 write_whole(fresh / name, text.encode())
-            notes += ["; ".join(one.claims) + "." for one in made]
+            notes += ["\n    ".join(one.claims) for one in made]
         files = sorted(p.relative_to(fresh) for p in fresh.rglob("*") if p.is_file())
     return Exported(out, tuple(out / file for file in files), tuple(notes))
 

@@ -1,10 +1,18 @@
-"""Rule build_kernel: one kernel and dtype, compiled for the devices that measure it."""
+"""Rule build_kernel: one kernel and dtype, compiled for the devices that measure it.
+
+``python -m gpushmoo.devices.building`` does so for a call from Python: compilers run in forks of
+that process, on all cores, and the caller may have threads and an open device.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import multiprocessing
+import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +23,7 @@ from typing import Any, Generic, TextIO, TypeVar
 
 from ..core.backends import AUTO, BACKENDS
 from ..core.errors import BuildError, DeviceError, NoDeviceError, WorkloadError
-from ..core.paths import ROOT
+from ..core.paths import ROOT, child_environment
 from ..core.schema import Status
 from ..core.space import Version
 from ..storage.joblog import END_SIGNALS, end_with_parent
@@ -250,3 +258,52 @@ def _run(tasks: Mapping[K, Callable[[], V]], sending: Connection[Any, Any]) -> N
             sending.send((name, task(), None))
         except Exception as err:
             sending.send((name, None, err))
+
+
+# The exit status that goes with a DeviceError's sentence.
+_REFUSED = 3
+
+
+def build_apart(
+    params: Mapping[str, Any], cache: Path, out: Path, terminal: TextIO, log_file: Path
+) -> None:
+    """`build_kernel` in another process, whose compilers print into `log_file`.
+
+    Raises DeviceError when no device or compiler answers.
+    """
+    with log_file.open("ab") as log:
+        done = subprocess.run(
+            [sys.executable, "-m", __name__, json.dumps(params), str(cache), str(out)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=child_environment(),
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+    if done.returncode == _REFUSED:
+        raise DeviceError(done.stdout.strip())
+    terminal.write(done.stdout)
+    if done.returncode:
+        raise DeviceError(f"The compiling process ended with status {done.returncode}.")
+
+
+def _main(params: str, cache: str, out: str) -> int:
+    end_with_parent()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    # Compilers print into the log; the caller's pipe gets sentences alone.
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as pipe:
+        os.dup2(2, 1)
+        asked = json.loads(params)
+        try:
+            cores = os.cpu_count() or 1
+            build_kernel(asked, Path(cache), Path(out), pipe, "the sweep's log", cores)
+        except DeviceError as err:
+            print(err, file=pipe)
+            return _REFUSED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main(*sys.argv[1:]))

@@ -29,6 +29,7 @@ from ..core.paths import KERNELS
 from ..core.run_plan import FEWEST_OF_MANY, TELLING_REPEATS
 from ..core.space import Condition, Problem, shard_name
 from ..devices.base import DeviceInfo
+from ..devices.building import build_apart
 from ..devices.select import DeviceChoice, kept_for_calls, resolve
 from ..measuring.events import Open
 from ..measuring.job import MeasuredShard, ShardTask, measure_shard
@@ -40,7 +41,6 @@ from ..storage.store import write_parquet
 from ..workloads.contract import Workload
 from ..workloads.views import HeatMap
 from .arguments import Request, checked, loaded, read_request
-from .building import build_apart
 from .opened_run import Run
 
 # Of what the measuring processes have printed, this many last characters go with an error.

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gpushmoo.core.dtypes import triton_type
 
+from ..core.dtypes import triton_type
 from ..core.errors import LaunchRefusedError
 from ..core.space import BLOCK_AXES, Cell, Problem, Version
 from .contract import Access, Array, BufferRef, Launch, Roofline, SharedMemory, Workload

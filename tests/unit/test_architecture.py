@@ -25,7 +25,7 @@ MOST_LINES_BELOW = {
     "reports/chapters/": 9_990,
     "kernels/": 2_800,
     "tests/": 31_880,
-    "experiments/": 5_480,
+    "experiments/": 5_505,
     "docs/": 2_000,
 }
 MOST_MODULES, MOST_BYTES_OF_PAGES = 160, 159_000

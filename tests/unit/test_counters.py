@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from gpu.counted_cells import designed_sample
 from gpushmoo import __version__
 from gpushmoo.core.backends import BACKENDS
 from gpushmoo.core.paths import KERNELS
@@ -19,8 +20,9 @@ from gpushmoo.core.space import Cell, ChosenCell, Problem, from_plain, to_plain
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.storage.wholefile import read_json, write_json
 from gpushmoo.studies import counters
-from gpushmoo.studies.cells import FLUSHED, GROUPS, designed_sample, explained_cells
+from gpushmoo.studies.cells import FLUSHED, GROUPS, explained_cells
 from gpushmoo.studies.counters import REPLAY, CounterStudy
+from gpushmoo.workloads.loader import KernelFolder, load_kernel
 
 MADE_UP = """==PROF== Connected to process 7 (/usr/bin/python3.12)
 ==PROF== Profiling "copy_element" - 0: 0%....50%....100% - 3 passes
@@ -47,12 +49,18 @@ LAUNCHED = [
     launch("b", [0, 0, 0], [0, 0, 0], message="too large"),
     launch("c", [128, 2048, 1], [64, 4, 1]),
 ]
+
+
+def kernels_of(sample: Sequence[ChosenCell]) -> dict[str, KernelFolder]:
+    return {name: load_kernel(KERNELS / name) for name in {s.cell.kernel for s in sample}}
+
+
 PROFILED = next(b for b in BACKENDS.values() if b.profiler)
 
 
 def test_every_cell_of_the_sample_is_one_that_its_kernel_launches() -> None:
     sample = designed_sample()
-    folders = counters.sampled_kernels(sample)
+    folders = kernels_of(sample)
     assert len({s.cell.key for s in sample}) == len(sample)
     for sampled in sample:
         cell, workload = sampled.cell, folders[sampled.cell.kernel].workload
@@ -156,7 +164,7 @@ def study(
     sample = [s for s in designed_sample() if s.cell.kernel == kernels][:most]
     device = {"backend": backend, "device": 0, "opencl_runtime": "auto", "seed": 1}
     said: list[str] = []
-    asked = CounterStudy(sample, counters.sampled_kernels(sample), device, folder / "cache", folder)
+    asked = CounterStudy(sample, kernels_of(sample), device, folder / "cache", folder)
     asked.count(folder / "counters.parquet", said.append)
     table = pq.read_table(folder / "counters.parquet")
     assert table.schema.remove_metadata().equals(counters.COUNTERS_SCHEMA)

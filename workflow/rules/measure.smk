@@ -96,7 +96,7 @@ rule counters:
         gpu=1,
     params:
         call="gpushmoo.studies.counters:count_of_run",
-        spec=flow.counters_params,
+        spec=flow.study_params,
         cache=flow.cache,
         backend=flow.backend_code,
     script:
@@ -129,7 +129,7 @@ rule energy:
         gpu=1,
     params:
         call="gpushmoo.studies.energy:energy_of_run",
-        spec=flow.energy_params,
+        spec=flow.study_params,
         cache=flow.cache,
         backend=flow.backend_code,
     script:

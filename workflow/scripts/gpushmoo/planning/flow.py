@@ -17,7 +17,6 @@ from ..devices.select import DeviceChoice, resolve
 from ..storage.packed import unpacked
 from ..workloads.contract import Workload
 from ..workloads.host_fed import HostFedWorkload
-from ..workloads.loader import KernelFolder
 from .config import SWEPT_STUDIES, RunConfig, check_memory, load_config
 from .digest import library_digest, module_digest, template_digest
 from .plan import (
@@ -253,23 +252,12 @@ class Flow:
             return [self.path("studies", COUNTED)]
         return self.recorded_beside(COUNTED)
 
-    def counters_params(self, wildcards: Any) -> dict[str, Any]:
-        """What the job of the hardware counters depends on besides its code."""
-        from ..studies.cells import designed_sample
-        from ..studies.counters import sampled_kernels
-
-        folders = sampled_kernels(designed_sample())
-        return {"device": self.job_device, "kernels": self._digests(folders)}
-
-    def energy_params(self, wildcards: Any) -> dict[str, Any]:
-        """What the job of the energy depends on besides its code and its cells."""
+    def study_params(self, wildcards: Any) -> dict[str, Any]:
+        """What the job of a study depends on besides its code and its cells."""
         folders = {s.folder.name: s.folder for s in self.config.sweeps.values()}
-        kernels = self._digests(dict(sorted(folders.items())))
-        return {"device": self.job_device, "kernels": kernels, "folders": self.kernel_places}
-
-    def _digests(self, folders: Mapping[str, KernelFolder]) -> dict[str, str]:
         suffix = source_suffix(self.choice.backend)
-        return {name: folder.digest(suffix) for name, folder in folders.items()}
+        kernels = {name: folder.digest(suffix) for name, folder in sorted(folders.items())}
+        return {"device": self.job_device, "kernels": kernels, "folders": self.kernel_places}
 
     def recorded_beside(self, name: str) -> list[str]:
         """The file `name` of a recorded data set, if it has one."""

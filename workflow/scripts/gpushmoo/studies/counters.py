@@ -1,4 +1,4 @@
-"""Hardware counters of a designed sample: what caches and memory did while cells ran.
+"""Hardware counters of the launches that a model explains: what caches and memory did in them.
 
 They judge what a model says of cells. Times of these launches are no measurements: the profiler,
 Nsight Compute, repeats each launch, and restores its output in between. ``python -m
@@ -28,7 +28,7 @@ import pyarrow as pa
 from ..core.backends import BACKENDS
 from ..core.display import MOST_SENTENCE, one_line
 from ..core.errors import DeviceError, TypedError
-from ..core.paths import KERNELS, child_environment
+from ..core.paths import ROOT, child_environment
 from ..core.schema import Small, StudiedCell, Text, Whole
 from ..core.space import ChosenCell, from_plain, to_plain
 from ..devices.base import Device, fitted, functions_of
@@ -44,7 +44,6 @@ from .cells import (
     ReadyCell,
     cell_columns,
     cell_fault,
-    designed_sample,
     device_facts,
     explained_cells,
     locked_device,
@@ -259,6 +258,8 @@ class CounterStudy:
         and `say` is called with it.
         """
         try:
+            if not self.sample:
+                raise NotCountedError("no model of the device explains a launch.")
             ncu = find_ncu(_profiler(self.device["backend"]))
             self.profiler = version_of(ncu)
             for (alike, cells), group in product(self._alike().items(), GROUPS):
@@ -403,20 +404,14 @@ def _busy(row: Mapping[str, Any]) -> dict[str, float] | None:
     return {**found, "room_for_warps": float(warps * held)}
 
 
-def sampled_kernels(sample: Sequence[ChosenCell]) -> dict[str, KernelFolder]:
-    """The folders of the kernels whose cells are sampled, by name."""
-    names = dict.fromkeys(sampled.cell.kernel for sampled in sample)
-    return {name: load_kernel(KERNELS / name) for name in names}
-
-
 @raises_signals()
 def count_of_run(
     spec: Mapping[str, Any], out: Path, say: Say, cache: str, explained: Sequence[Path]
 ) -> None:
-    """Count the designed sample and the launches that models explain in the files `explained`."""
-    sample = {one.cell: one for one in [*designed_sample(), *explained_cells(explained)]}
-    chosen = list(sample.values())
-    folders, kept = sampled_kernels(chosen), Path(cache).resolve()
+    """Count the launches that models explain in the files `explained`."""
+    chosen, kept = explained_cells(explained), Path(cache).resolve()
+    names = {one.cell.kernel for one in chosen}
+    folders = {n: load_kernel(ROOT / f) for n, f in spec["folders"].items() if n in names}
     with tempfile.TemporaryDirectory(prefix="counters-") as work:
         CounterStudy(chosen, folders, spec["device"], kept, Path(work)).count(out, say)
 

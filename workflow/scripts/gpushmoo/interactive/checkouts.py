@@ -23,12 +23,7 @@ from ..core.display import number_of, one_line
 from ..core.errors import NoDeviceError, UserError
 from ..core.schema import Status
 from ..planning.config_schema import ConfigError
-from ..workloads.loader import (
-    far_import,
-    included,
-    shared_code,
-    source_files,
-)
+from ..workloads.loader import far_import, included, shared_code, source_files
 from .ab import SCHEMAS, ABTest, ab
 from .arguments import checked
 

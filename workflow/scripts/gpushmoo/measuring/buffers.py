@@ -100,6 +100,7 @@ class Space(ABC):
 
     words = 1
     copy: PreparedLaunch
+    _watch: BufferWatch
 
     @abstractmethod
     def bind(self, program: Program, cell: Cell) -> PreparedLaunch:
@@ -132,8 +133,8 @@ class Space(ABC):
         return None
 
     def damage(self) -> Verdict:
-        """Mend and describe writes outside of the output."""
-        return Verdict(0, None)
+        """Mend and describe writes past a buffer, or into an input."""
+        return self._watch.damage()
 
 
 def open_space(
@@ -359,10 +360,6 @@ class Workspace(Space):
             self._watch.said(result.strays, result.sums)[1]
         )
 
-    def damage(self) -> Verdict:
-        """Past a buffer, or into an input."""
-        return self._watch.damage()
-
 
 def _first_fault(
     first: ProofResult | TypedError, second: ProofResult | TypedError
@@ -441,10 +438,6 @@ class ReducedSpace(Space):
         faults = [] if message is None else [message]
         return self._watch.damage(self.words * len(faults), faults)
 
-    def damage(self) -> Verdict:
-        """Past a buffer, or into an input."""
-        return self._watch.damage()
-
 
 class FedSpace(Space):
     """Arrays on the host, by name, pinned and not, and shared streams; see `Space`."""
@@ -508,6 +501,10 @@ class FedSpace(Space):
 
     def answer(self) -> None:
         """Do nothing: memory is the pipeline's own."""
+
+    def damage(self) -> Verdict:
+        """None: the pipeline's memory is gone."""
+        return Verdict(0, None)
 
     def value(self, proof: PreparedLaunch) -> float:
         """The number that a run of `proof` gave."""

@@ -285,11 +285,7 @@ class GuidedPlanner(Planner):
     mode = SearchMode.GUIDED
 
     def __init__(
-        self,
-        candidates: Sequence[Candidate],
-        settings: SearchSettings,
-        rule: FullRule,
-        seed: int,
+        self, candidates: Sequence[Candidate], settings: SearchSettings, rule: FullRule, seed: int
     ) -> None:
         super().__init__(len(candidates), settings, rule)
         self._process = Process(features_of(candidates))

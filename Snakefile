@@ -22,7 +22,6 @@ if flow.config.dataset is None:
     include: "workflow/rules/measure.smk"
 
 
-include: "workflow/rules/analyse.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/compare.smk"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from gpushmoo.chapters.contract import Chapter
+from gpushmoo.chapters import Chapter
 from gpushmoo.core.display import joined
 from gpushmoo.core.paths import CHAPTERS, KERNELS
 from gpushmoo.workloads.loader import load_kernel

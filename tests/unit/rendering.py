@@ -15,7 +15,7 @@ from conftest import ROOT
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import best_table
 from gpushmoo.analysis.peak import PeakRow, peak_rows, write_peak
-from gpushmoo.chapters.contract import find_chapters, load_chapter
+from gpushmoo.chapters import find_chapters, load_chapter
 from gpushmoo.core.paths import CHAPTERS
 from gpushmoo.core.schema import REPEAT_COLUMNS
 from gpushmoo.figures.runs import energy_figure, history_figure

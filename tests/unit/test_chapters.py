@@ -17,7 +17,7 @@ from rendering import render, spec
 from synthetic import write_shard
 
 CHAPTER = """
-from gpushmoo.chapters.contract import Chapter, ChapterError, ChapterPlan
+from gpushmoo.chapters import Chapter, ChapterError, ChapterPlan
 
 class Notes(Chapter):
     document = "Notes"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from conftest import ROOT
-from gpushmoo.chapters.contract import find_chapters, load_chapter
+from gpushmoo.chapters import find_chapters, load_chapter
 from gpushmoo.core.paths import CHAPTERS
 from gpushmoo.core.space import Cell, Problem, Residency, enumerate_cells, expand_axis
 from gpushmoo.planning.config import RunConfig, check_memory, default_config, load_config

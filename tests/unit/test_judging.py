@@ -17,7 +17,7 @@ from gpushmoo.analysis.aggregate import opened
 from gpushmoo.analysis.best import best_of_dataset
 from gpushmoo.exporting.formats import cache_text, t4_results
 from gpushmoo.interactive.shell import main
-from gpushmoo.judging.judge import BLOCKS, blocks_of, centres, read_groups
+from gpushmoo.judging import BLOCKS, blocks_of, centres, read_groups
 from test_exporting import group
 
 # Relative noise of a sample, and how much slower the second fastest is.

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from bench import Bench
 from conftest import ROOT
+from gpushmoo import watching as view
 from gpushmoo.core.run_plan import PLAN_FILE, RunPlan, SweepPlan
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive.shell import main
 from gpushmoo.measuring.progress import FOLDER, LiveFile, LiveShard, live_path, read_live
 from gpushmoo.storage.wholefile import write_json
-from gpushmoo.watching import view
-from gpushmoo.watching.view import QUIET_S, RunState, Watched, WatchError
+from gpushmoo.watching import QUIET_S, RunState, Watched, WatchError
 from rich.console import Console
 from synthetic import GPU, shard_params, write_shard
 
@@ -143,7 +143,7 @@ def test_a_finished_run_is_told_with_all_cells_read_once(
     finish(run, shards, DTYPE, "double")
     watched = Watched(run)
     state = watched.state()
-    monkeypatch.setattr("gpushmoo.watching.view._read_shard", None)
+    monkeypatch.setattr("gpushmoo.watching._read_shard", None)
     assert watched.state() == replace(state, quiet_s=pytest.approx(state.quiet_s, abs=60.0))
     assert state.finished
     assert sum(state.statuses.values()) == 48

@@ -81,7 +81,7 @@ BROKEN: dict[str, tuple[str, tuple[str, str] | None, list[str], str]] = {
 CHAPTER = "notes"
 CHAPTER_FILES = {
     "chapter.py": """
-from gpushmoo.chapters.contract import Chapter, ChapterPlan
+from gpushmoo.chapters import Chapter, ChapterPlan
 
 class Notes(Chapter):
     document = "Notes on a kernel"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpushmoo.chapters.contract import Chapter, ChapterError, ChapterPlan, ChapterRun
+from gpushmoo.chapters import Chapter, ChapterError, ChapterPlan, ChapterRun
 from gpushmoo.core.backends import source_suffix
 from gpushmoo.core.errors import LaunchRefusedError
 from gpushmoo.core.paths import ROOT

@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from gpushmoo.chapters.contract import Chapter, ChapterError, ChapterPlan, ChapterRun
+from gpushmoo.chapters import Chapter, ChapterError, ChapterPlan, ChapterRun
 from gpushmoo.core.paths import KERNELS, ROOT
 from gpushmoo.core.space import TYPICAL, most_values
 from gpushmoo.planning.config_schema import ConfigError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpushmoo.chapters.contract import Chapter, ChapterPlan, ChapterRun
+from gpushmoo.chapters import Chapter, ChapterPlan, ChapterRun
 
 
 class TextureShmoo(Chapter):

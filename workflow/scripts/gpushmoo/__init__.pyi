@@ -28,8 +28,8 @@ from .interactive.predict import predict as predict
 from .interactive.tune import Tuned as Tuned
 from .interactive.tune import tune as tune
 from .judging import JudgeError as JudgeError
-from .judging.judge import Judgement as Judgement
-from .judging.judge import judge as judge
+from .judging import Judgement as Judgement
+from .judging import judge as judge
 from .planning.config_schema import ConfigError as ConfigError
 from .workloads.contract import Access as Access
 from .workloads.contract import BufferRef as BufferRef

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT
-from gpushmoo.chapters.contract import ChapterError, ChapterRun
+from gpushmoo.chapters import ChapterError, ChapterRun
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.planning.config import load_config
 from gpushmoo.planning.config_schema import ConfigError

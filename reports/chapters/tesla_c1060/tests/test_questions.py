@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from cells import cell
 from conftest import ROOT
-from gpushmoo.chapters.contract import ChapterRun
+from gpushmoo.chapters import ChapterRun
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.devices.machine_code.cubins import Unit, compile_cubin
 from gpushmoo.devices.machine_code.sass import _entries, listing

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from conftest import ROOT, record
 from gpushmoo.analysis.aggregate import aggregate
-from gpushmoo.chapters.contract import ChapterError, ChapterRun
+from gpushmoo.chapters import ChapterError, ChapterRun
 from gpushmoo.planning.config import default_config
 from gpushmoo.planning.flow import Flow
 from gpushmoo.storage.store import read_table

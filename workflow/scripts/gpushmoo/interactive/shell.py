@@ -409,7 +409,7 @@ def _compare(
 
 
 def _judge(fail_on_regression: bool = False, **asked: Any) -> Answer:
-    from ..judging.judge import judge
+    from ..judging import judge
 
     found = judge(**asked)
     groups = [] if found.comparison is None else found.comparison.groups
@@ -505,7 +505,7 @@ def _waited_for(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def _watch(form: str | None, run: str | None = None, once: bool = False) -> Answer:
-    from ..watching.view import watch, watched
+    from ..watching import watch, watched
 
     if form is None:
         watch(run, once)

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from ..chapters.contract import (
+from ..chapters import (
     ChapterError,
     ChapterFolder,
     ChapterFolderError,

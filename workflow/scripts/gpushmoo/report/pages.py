@@ -23,7 +23,7 @@ from ..analysis.energy import (
     launch_text,
 )
 from ..analysis.peak import PeakRow
-from ..chapters.contract import package
+from ..chapters import package
 from ..comparing.history import BEST, CHANGE_HEADS, Cause, History, means
 from ..core.display import percent, significant, size_words
 from ..core.schema import GROUP

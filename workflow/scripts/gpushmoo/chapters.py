@@ -33,10 +33,10 @@ from typing import Any, ClassVar
 import jsonschema
 import yaml
 
-from ..core.display import one_line
-from ..core.space import Cell
-from ..workloads.loader import KernelFolder, find_folders
-from ..workloads.user_code import blamed
+from .core.display import one_line
+from .core.space import Cell
+from .workloads.loader import KernelFolder, find_folders
+from .workloads.user_code import blamed
 
 
 class ChapterError(ValueError):

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .. import __name__ as library
-from ..analysis.best import tied_best
-from ..analysis.fastest import params_texts
-from ..analysis.statistics import (
+from . import __name__ as library
+from .analysis.best import tied_best
+from .analysis.fastest import params_texts
+from .analysis.statistics import (
     SHARING_CELLS,
     Floats,
     half_widths,
@@ -34,14 +34,19 @@ from ..analysis.statistics import (
     run_spreads,
     t_quantile,
 )
-from ..comparing.compare import DELTA, Comparison, compare_runs, percent
-from ..comparing.runs import KEY, RunCells, read_run
-from ..core.display import seconds, tied_words
-from ..core.median import CONFIDENCE, coverage_of
-from ..core.schema import DERIVED, GROUP, TAKEN, Flag, Number, Small, Status, Table, Text, is_axis
-from ..exporting.formats import ERRORS, FORMAT, INVALIDITY
-from ..exporting.loaded import AUTOTUNE
-from . import JudgeError
+from .comparing.compare import DELTA, Comparison, compare_runs, percent
+from .comparing.runs import KEY, RunCells, read_run
+from .core.display import seconds, tied_words
+from .core.errors import UserError
+from .core.median import CONFIDENCE, coverage_of
+from .core.schema import DERIVED, GROUP, TAKEN, Flag, Number, Small, Status, Table, Text, is_axis
+from .exporting.formats import ERRORS, FORMAT, INVALIDITY
+from .exporting.loaded import AUTOTUNE
+
+
+class JudgeError(UserError, ValueError):
+    """A file cannot be read or judged; one sentence."""
+
 
 Params = Mapping[str, int | str]
 KERNEL_TUNER, NVBENCH, TRITON = "Kernel Tuner", "nvbench", "Triton"
@@ -129,7 +134,7 @@ def _groups(
         yield from _of_nvbench(content, path.parent, problem)
     elif "configs_timings" in keys:
         yield _of_triton(content, path)
-    elif content.get("format") == FORMAT or (keys and all(map(_is_size, keys - _OF_VLLM))):
+    elif content.get("format") == FORMAT or (keys and all(map(str.isdecimal, keys - _OF_VLLM))):
         raise JudgeError(f"'{path}' holds choices without times; judge what they were made from.")
     else:
         raise JudgeError(
@@ -140,10 +145,6 @@ def _groups(
 
 # Keys of vLLM's tables that are no sizes.
 _OF_VLLM = {"triton_version"}
-
-
-def _is_size(key: str) -> bool:
-    return key.isdecimal()
 
 
 # T4's words, and what Kernel Tuner notes in the place of a time.

@@ -1,1 +1,0 @@
-"""Chapters: a folder for each document that the report holds measurements against."""

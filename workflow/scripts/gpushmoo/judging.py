@@ -85,10 +85,7 @@ class FileGroup:
 
 
 def read_groups(path: Path, problem: Collection[str] = ()) -> list[FileGroup]:
-    """The groups of a file; `problem` names axes of nvbench that are no launch parameters.
-
-    Raises JudgeError where the file is none of these, is damaged, or holds no times.
-    """
+    """The groups of a file; `problem` names nvbench's axes of the problem. Raises JudgeError."""
     content = _content(path)
     try:
         groups = [*_groups(content, path, problem)]
@@ -437,11 +434,7 @@ class JudgedGroup(Table):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What was found in files.
-
-    `rows` has the columns of JudgedGroup. `comparison` is that with earlier files, if such were
-    named.
-    """
+    """What was found in files, and the `comparison` with earlier files, if such were named."""
 
     rows: pd.DataFrame
     threshold: float

@@ -333,11 +333,7 @@ def watched(run: str | Path | None = None) -> Watched:
 
 
 def watch(run: str | Path | None = None, once: bool = False) -> None:
-    """Show the run that is `watched` until it is finished.
-
-    An interrupt ends the view alone. With `once`, and where the output is no terminal, one frame is
-    printed. Raises WatchError.
-    """
+    """Show the run until it is finished; one frame with `once`, and where there is no terminal."""
     shown = watched(run)
     console = Console(file=sys.stdout, highlight=False)
     coloured = console.is_terminal and console.color_system is not None and not console.no_color

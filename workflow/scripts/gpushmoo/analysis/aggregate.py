@@ -145,10 +145,7 @@ def aggregate(
 def _opened(
     paths: Sequence[Path], plan: RunPlan | None, bad: list[tuple[Path, str]]
 ) -> list[ShardFile]:
-    """The shards by partition and path; what cannot be opened goes to `bad`, with a sentence.
-
-    Of those of a run the plan says which repeats there are; recorded ones must have them all.
-    """
+    """The shards by partition and path; what cannot be opened goes to `bad`, with a sentence."""
     files: dict[Path, list[tuple[int, ShardFile]]] = {}
     for path in paths:
         try:
@@ -331,10 +328,7 @@ _MOST_SHOWN = 60
 def fault_of(
     path: Path, table: pa.Table, metadata: Mapping[str, Any], plan: RunPlan | None
 ) -> str | None:
-    """Why the shard in `path` must not be used, as a clause behind its name; None if it may.
-
-    Without a `plan`, which a recorded data set has none of, its own parameters say what it holds.
-    """
+    """Why the shard in `path` must not be used, as a clause behind its name; None if it may."""
     try:
         if plan is not None:
             planned = plan.shard_params(path)

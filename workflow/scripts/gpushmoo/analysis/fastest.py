@@ -152,10 +152,7 @@ def _per_second(cell: Mapping[str, Any]) -> Speeds:
 
 
 def steps(cells: pd.DataFrame) -> list[Step]:
-    """The largest loss from one number of blocks to the next, for each dtype, if worth naming.
-
-    `cells` are those of one persistent-block kernel, variant, problem and cache state.
-    """
+    """The largest loss from one number of blocks to the next, for each dtype, if worth naming."""
     losses = []
     ok = cells[cells["status"] == Status.OK]
     for dtype, group in ok.groupby("dtype", sort=True, observed=True):

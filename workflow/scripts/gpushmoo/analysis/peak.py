@@ -55,10 +55,7 @@ class PeakRow:
 
 @dataclass(frozen=True)
 class WorkPeak:
-    """The highest rate of work of verified cells that do little else, in 10⁹ `work_unit` a second.
-
-    `rate_low` to `rate_high` is its 95 % interval.
-    """
+    """The highest rate of work in 10⁹ `work_unit` a second, with its 95 % interval."""
 
     device_name: str
     dtype: str

@@ -273,10 +273,7 @@ def half_widths(
 
 
 def variance_within(low: Floats, high: Floats, coverage: Floats) -> Floats:
-    """Variance of a log median whose interval from its samples is `low` to `high`.
-
-    `coverage` is that interval's confidence; of one sample (coverage 0) the variance is 0.
-    """
+    """Variance of a log median with this interval of its samples; 0 of one sample (coverage 0)."""
     z = normal_quantile(coverage)
     with np.errstate(divide="ignore", invalid="ignore"):
         half = np.where(z > 0.0, np.log(high / low) / 2.0 / z, 0.0)
@@ -292,10 +289,7 @@ def normal_quantile(coverage: Floats | float) -> Floats:
 
 @dataclass(frozen=True)
 class ChangeEstimate:
-    """Changes of log times with what they are known to: standard error and degrees of freedom.
-
-    An unknown change is NaN, an unknown error infinite.
-    """
+    """Changes of log times, NaN if unknown; standard errors, infinite if so; degrees of freedom."""
 
     change: Floats
     error: Floats

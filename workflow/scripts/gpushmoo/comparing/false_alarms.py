@@ -70,10 +70,7 @@ class FalseAlarms:
 
 
 def false_alarms(places: Sequence[Place], *, threshold: float = DELTA) -> FalseAlarms:
-    """Hold each of the runs `places`, all of one and the same thing, against each later one.
-
-    Run-to-run spread is estimated from the runs that are not of the pair. Raises CompareError.
-    """
+    """Hold each of these runs of one thing against each later one. Raises CompareError."""
     return false_alarms_of([read_run(place) for place in places], threshold)
 
 

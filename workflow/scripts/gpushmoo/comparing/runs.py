@@ -431,10 +431,7 @@ def _repeats(pair: tuple[pd.DataFrame, pd.DataFrame], vs_memcpy: bool) -> list[F
 
 
 def sample_shift(first: pd.DataFrame, second: pd.DataFrame) -> Floats:
-    """The Hodges–Lehmann shift of each cell's log samples, the mean over its repeats.
-
-    A repeat is held against that of the same number, where both runs have equally many.
-    """
+    """The Hodges–Lehmann shift of each cell's log samples, the mean over its repeats."""
     if first.empty:
         return np.empty(0)
     # Logarithms of all samples in a row, and how many each repeat of each cell has.

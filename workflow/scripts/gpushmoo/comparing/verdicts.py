@@ -142,10 +142,7 @@ def block_changes(a_s: Any, b_s: Any) -> Floats:
 
 
 def hodges_lehmann(values: Floats) -> float:
-    """The median of the means of all pairs, each value with itself included.
-
-    Hodges and Lehmann, "Estimates of location based on rank tests", Ann. Math. Statist. 34 (1963).
-    """
+    """The median of the means of all pairs (Hodges and Lehmann, Ann. Math. Statist. 34, 1963)."""
     first, second = np.triu_indices(len(values))
     return float(np.median((values[first] + values[second]) / 2))
 
@@ -176,10 +173,7 @@ def paired_change(changes: Floats, delta: float) -> PairedChange:
 
 
 def judged(changes: Sequence[PairedChange]) -> list[tuple[ChangeVerdict, bool]]:
-    """Verdicts of all pairs together, and whether B is shown to be slower by more than δ.
-
-    Of the verdicts of one kind at most FALSE_SHARE are wrong on average.
-    """
+    """Verdicts of all pairs together, and whether B is shown to be slower by more than δ."""
     if not changes:
         return []
     # The last of one side, as an interval's lower end has it: so what is beyond is slower, too.

@@ -125,10 +125,7 @@ def tune_kernel(*values: Any, **options: Any) -> tuple[list[Params], Params]:
 
 
 def run_kernel(*values: Any, **options: Any) -> list[Any]:
-    """What a launch leaves in all arguments; arguments are Kernel Tuner's.
-
-    Raises ConfigError for what is not taken over, RuntimeError where it does not run.
-    """
+    """What a launch leaves in all arguments, Kernel Tuner's. Raises ConfigError, RuntimeError."""
     given = _given(_OF_RUN.split(), values, options)
     kernel = _Kernel(given, given["params"])
     with TemporaryDirectory(prefix=f"{library}-") as place:

@@ -181,10 +181,7 @@ class Payload:
 
 
 def payload(source: Source, prefix: str = "a") -> Payload:
-    """All that the page shows of a data set; the names of its blocks begin with `prefix`.
-
-    One kernel and type is in memory at a time. Raises BadParquetError for what is damaged.
-    """
+    """All that the page shows of a data set; the names of its blocks begin with `prefix`."""
     made = Payload(
         {
             "name": source.name,

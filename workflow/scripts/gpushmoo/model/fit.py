@@ -289,10 +289,7 @@ def _fit_series(series: pd.DataFrame) -> tuple[Json, pd.DataFrame]:
 def _fitted(
     blocks: Floats, measured: Floats, machine: tuple[int, int], scale: Floats
 ) -> tuple[Floats, Floats]:
-    """Values of PARAMETERS and half-widths of their 95 % intervals; RuntimeError without any.
-
-    Of logarithms, so that slow and fast points weigh alike; one outlier does not bend the curve.
-    """
+    """Values of PARAMETERS and half-widths of their 95 % intervals; RuntimeError without any."""
 
     def logs(blocks: Floats, *multiples: float) -> Floats:
         return np.log(seconds(blocks, *machine, *(scale * multiples)))

@@ -187,10 +187,7 @@ _ROW, _GROUP = 1 << 22, 1 << 42
 def _different(
     blocks: Sequence[Sequence[Touched]], itemsize: int, layout: Layout
 ) -> tuple[Ints, tuple[int, ...]]:
-    """What the accesses of blocks take, shape (blocks, accesses, threads), and how often.
-
-    Blocks that differ by whole lines ask for as much, so there is one of their kind.
-    """
+    """What the accesses of blocks take, shape (blocks, accesses, threads), and how often."""
     if not blocks[0]:
         return np.zeros((len(blocks), 0, 0), np.int64), (1,) * len(blocks)
     taken = np.array([[t.elements for t in block] for block in blocks])

@@ -428,10 +428,7 @@ class Flow:
 
 
 def data_files(folders: Iterable[str]) -> list[str]:
-    """The Parquet files of the data sets in these folders, finished or recorded.
-
-    Not the shards of a run that goes on: of this very run they would be measured.
-    """
+    """The Parquet files of the data sets in these folders, finished or recorded; no shards."""
     files: list[Path] = []
     for folder in map(Path, folders):
         if (folder / "dataset").is_dir():

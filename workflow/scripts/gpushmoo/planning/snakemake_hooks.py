@@ -235,10 +235,7 @@ def _in_environments(workflow: Any) -> bool:
 
 
 def start_servers(number: int) -> list[subprocess.Popen[bytes]]:
-    """Start so many measuring servers for all clients that this process starts.
-
-    They end with this process. Only they listen: where none is left, no client waits for one.
-    """
+    """Start so many measuring servers for all clients of this process, with which they end."""
     # No other user may have something measured here.
     folder = tempfile.mkdtemp(prefix="gpushmoo-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

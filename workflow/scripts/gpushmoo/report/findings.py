@@ -206,10 +206,7 @@ def fault_findings(cells: pd.DataFrame, notes: Sequence[Mapping[str, str]]) -> l
 
 
 def step_findings(cells: pd.DataFrame, persistent: Sequence[str], names: Namer) -> list[Finding]:
-    """What one block too many costs `persistent` kernels.
-
-    On each kernel's largest problem, on the first device and in the first cache state.
-    """
+    """What one block too many costs `persistent` kernels, on the largest problem of each."""
     found = []
     for kernel in persistent:
         series = _series(cells, kernel)

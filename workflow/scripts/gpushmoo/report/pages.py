@@ -55,11 +55,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Page:
-    """A chapter's part of the report.
-
-    `facts` are JSON values for its ``pages.typ``; without any it has no page. `findings` are
-    sentences for the report's first page. `fault` is the reason for a missing page.
-    """
+    """A chapter's page (`facts`; None without), its findings for the first page, or its `fault`."""
 
     facts: Json | None
     findings: Sequence[str] = field(default_factory=tuple)

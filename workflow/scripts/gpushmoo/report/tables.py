@@ -219,10 +219,7 @@ def _by_stake(advice: Sequence[Advice]) -> list[Advice]:
 
 
 def above_peak(advice: Sequence[Advice], is_cpu: bool) -> str:
-    """Why some launches have no share of a known measured peak; "" where all have.
-
-    Only the bus of a GPU's memory surely either loads or stores.
-    """
+    """Why some launches of a GPU have no share of a known measured peak; "" where all have."""
     above = [a for a in advice if a.of_peak is not None and a.of_peak.share is None]
     if not above:
         return ""

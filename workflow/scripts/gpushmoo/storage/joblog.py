@@ -23,10 +23,7 @@ END_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 def end_with_parent() -> None:
-    """Have the kernel kill this process when the one that started it ends (Linux only).
-
-    A process that waits for a hung compiler or device reads no pipe that could tell it.
-    """
+    """Have the kernel kill this process when the one that started it ends (Linux only)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

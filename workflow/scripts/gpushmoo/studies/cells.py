@@ -32,10 +32,7 @@ Folders = Mapping[str, KernelFolder]
 def locked_device(
     params: Mapping[str, Any], cache: Path, say: Callable[[str], None]
 ) -> Iterator[Device]:
-    """The device that `params` names, open, and locked until the block is left.
-
-    `params` holds ``backend``, ``device``, ``opencl_runtime`` and ``seed``. Raises DeviceError.
-    """
+    """The device that `params` names, open, and locked until the block is left; or DeviceError."""
     with ExitStack() as held:
 
         def lock(devices: Sequence[tuple[int, str]]) -> int:

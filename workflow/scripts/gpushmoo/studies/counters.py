@@ -252,11 +252,7 @@ class CounterStudy:
     profiler: str | None = None
 
     def count(self, out: Path, say: Say) -> None:
-        """Count what can be counted and write COUNTERS_SCHEMA to `out`, after each profiler's run.
-
-        Where nothing can be read the table has no rows, its metadata hold the reason as ``why``,
-        and `say` is called with it.
-        """
+        """Count what can be counted and write COUNTERS_SCHEMA to `out`, or why nothing could be."""
         try:
             if not self.sample:
                 raise NotCountedError("no model of the device explains a launch.")

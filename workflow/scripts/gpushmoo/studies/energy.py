@@ -180,10 +180,7 @@ class Metered:
 
 @dataclass(frozen=True)
 class EnergyTask:
-    """The cells to be measured, by the kernels in `folders`, on the device of `device`, and how.
-
-    `device` is what `locked_device` takes. Runtimes keep what they compile in `cache`.
-    """
+    """The cells to be measured, their kernels' `folders`, the device, and how."""
 
     chosen: Sequence[ChosenCell]
     folders: Folders

@@ -144,10 +144,7 @@ def late_imports(folder: Path) -> list[str]:
 
 
 def far_import(folder: Path, root: Path) -> str | None:
-    """What a kernel imports of its checkout `root` that lies elsewhere than beside it.
-
-    Python takes that from where it is installed, for either side of a comparison.
-    """
+    """What a kernel imports of its checkout `root` that lies elsewhere than beside it."""
     above = [p for p in folder.parents[1:] if p.is_relative_to(root)] + [root / "src"]
     for _, name in _IMPORT.findall((folder / "workload.py").read_bytes()):
         top = str(name.decode()).split(".")[0]

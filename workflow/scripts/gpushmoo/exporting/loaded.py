@@ -78,9 +78,7 @@ def vllm_tables(groups: Sequence[ExportGroup]) -> list[LoadedTable]:
     return tables
 
 
-def _by_size(
-    groups: Sequence[ExportGroup],
-) -> Iterator[tuple[list[str], str, list[ExportGroup]]]:
+def _by_size(groups: Sequence[ExportGroup]) -> Iterator[tuple[list[str], str, list[ExportGroup]]]:
     """What is fixed of the size, the axis that tells groups apart, and these in its order."""
     heights = [int(g.key["height"]) for g in groups]
     widths = [int(g.key["width"]) for g in groups]

@@ -192,10 +192,7 @@ class Tuned(Sweep):
     """A finished `tune`: a Sweep whose axes have the values that were asked for."""
 
     def __init__(
-        self,
-        request: Request,
-        place: TemporaryDirectory[str],
-        labels: Mapping[str, Sequence[Any]],
+        self, request: Request, place: TemporaryDirectory[str], labels: Mapping[str, Sequence[Any]]
     ) -> None:
         """`labels` are the values of axes that were swept by their places."""
         super().__init__(request, place)

@@ -253,13 +253,14 @@ def _lend(kernel: Path) -> None:
     own, shared = str(kernel.parent), shared_code(kernel)
     others = [place for place in _LENT if place != own]
     tops = {name.split("/")[0].removesuffix(".py") for name in shared}
+    called_so = [name for name in sys.modules if name.split(".")[0] in tops]
     for place in map(Path, others):
         same = ((place / n).is_file() and (place / n).read_bytes() == shared[n] for n in shared)
         if all(same):
             continue
-        for name, module in [*sys.modules.items()]:
-            file = str(getattr(module, "__file__", None) or "")
-            if name.split(".")[0] in tops and file.startswith(f"{place}{os.sep}"):
+        for name in called_so:
+            file = str(getattr(sys.modules.get(name), "__file__", None) or "")
+            if file.startswith(f"{place}{os.sep}"):
                 del sys.modules[name]
     first = min((i for i, p in enumerate(sys.path) if p in others), default=len(sys.path))
     if own not in sys.path[:first]:

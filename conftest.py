@@ -76,11 +76,12 @@ def examples(in_test: int) -> int:
 # tests/workflow copy, with long ones that do not wait for it; then all others that take more than
 # some 5 s of a core, so that no worker is left with one of them at the end.
 FIRST = (
-    *("test_complete_run", "test_cuda_compiles", "test_whole_runs", "test_blocks"),
-    *("test_what_runs_again", "test_faults", "test_user_kernel", "test_processes"),
-    *("test_devices", "test_targets", "test_bad_config", "test_build_rule", "test_config"),
-    *("test_profiles", "test_figures", "test_summation", "test_dot_products"),
-    "test_report",
+    *("test_complete_run", "test_cuda_compiles", "test_whole_runs", "test_interactive"),
+    *("test_targets", "test_comparing", "test_what_runs_again", "test_faults", "test_user_kernel"),
+    *("test_pytest_plugin", "test_no_bytes", "test_readme", "test_tune", "test_processes"),
+    *("test_dot_products", "test_earlier", "test_devices", "test_history", "test_checkouts"),
+    *("test_device_model", "test_repeats_run", "test_tutorial", "test_module", "test_building"),
+    *("test_broken_workloads", "test_exporting", "test_kernel_tuner_scripts", "test_report"),
     # Of the documents.
     *("test_studies", "test_document_figures", "test_event_loop", "test_simulations"),
     *("test_numerics", "test_questions", "test_dots"),

@@ -355,7 +355,7 @@ def shell(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str]]:
     """The command line's status and what it says of made runs, which stand for folders."""
-    machine = Machine(1)
+    machine = Machine(1, cells=5)
     runs = {run.name: run for run in machine.runs(8)}
     runs["slow"] = machine.run("slow", {"v0": 0.1})
     for module in ("compare", "false_alarms"):

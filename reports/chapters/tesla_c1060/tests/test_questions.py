@@ -17,8 +17,6 @@ from cells import cell
 from conftest import ROOT
 from gpushmoo.chapters import ChapterRun
 from gpushmoo.core.space import Cell, Problem
-from gpushmoo.devices.machine_code.cubins import Unit, compile_cubin
-from gpushmoo.devices.machine_code.sass import _entries, listing
 from gpushmoo.report.pages import Measured
 from gpushmoo.report.tables import Namer
 from gpushmoo.workloads.loader import load_kernel
@@ -300,29 +298,6 @@ def test_measured_widths_stand_on_the_page_as_the_simulated_do() -> None:
 
 
 # The index computation
-
-
-def test_only_the_index_is_between_the_clocks() -> None:
-    source = (ROOT / "experiments/gpu/index_computation.cu").read_text(encoding="utf-8")
-    code = listing(compile_cubin(Unit(source, "index"), "sm_90").code)
-    loops = {}
-    for entry, instructions in _entries(code).items():
-        begin, end = (i for i, x in enumerate(instructions) if "SR_CLOCK" in x.operands)
-        [(first, last)] = [
-            (target, begin + i)
-            for i, x in enumerate(instructions[begin:end])
-            if x.name == "BRA"
-            for target in x.targets
-            if begin < target <= begin + i
-        ]
-        loops[entry] = instructions[first:last]
-    names = {entry: [x.name for x in loop] for entry, loop in loops.items()}
-    assert set(names) == {"bare", "exact", "reciprocal"}
-    assert names["reciprocal"].count("F2I") == 1
-    assert any("HI" in x.flags for x in loops["exact"])
-    for loop in names.values():
-        assert not {"LDG", "STG", "LDS", "STS", "ATOMS", "BAR"} & set(loop)
-    assert len(names["bare"]) < min(len(names["exact"]), len(names["reciprocal"]))
 
 
 def test_a_recorded_index_computation_stands_on_the_page(tmp_path: Path) -> None:

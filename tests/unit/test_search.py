@@ -314,6 +314,9 @@ def test_the_process_has_its_gradient_and_knows_more_after_a_measurement() -> No
     errors = np.full(len(values), 1e-6)
     process.fit(places, values, errors)
     before = process.posterior(places, values, errors)
+    scaled = process.posterior(places, 9 * values, 9 * np.full(len(values), 0.5))
+    alike = process.posterior(places, values, np.full(len(values), 0.5))
+    assert scaled.variance == pytest.approx(81 * alike.variance)
     after = process.followed(before, 5)
     assert np.array_equal(after.mean, before.mean)
     assert after.variance[5] < before.variance[5]

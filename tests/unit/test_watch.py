@@ -130,6 +130,18 @@ def test_the_rest_is_told_and_a_killed_job_does_not_count(run: Path) -> None:
     begin(run, head, {"share": 0.5, "cells": []})
     os.utime(path, (started + 100.0, started + 100.0))
     assert Watched(run).state(started + 100.0).left_s == pytest.approx(30.0)
+    # A tenth of a second for next to nothing of its cells is no speed of a sweep.
+    other = begin(
+        run,
+        head | {"begun_at": started + 99.9},
+        {"share": 0.001, "cells": []},
+        of=SHARD.replace(DTYPE, "double"),
+    )
+    os.utime(other, (started + 100.0, started + 100.0))
+    left_s = Watched(run).state(started + 100.0).left_s
+    assert left_s is not None
+    assert 20.0 < left_s < 60.0
+    other.unlink()
     path = begin(run, HEAD, {"share": 0.5, "cells": [known(32, 1)]})
     told = path.stat().st_mtime
     state = Watched(run).state(told + QUIET_S + 20.0)

@@ -38,6 +38,8 @@ from .storage.wholefile import DamagedFileError, read_json
 QUIET_S = 60.0
 # The share of all cells from which on their speed says how long the others will take.
 _TELLING = 0.02
+# The share of all cells of which a sweep's own speed counts as much as that of the others.
+_FEW = 0.005
 _COLUMNS = ("variant", "height", "width", "cache_state", "timing_mode", "status")
 
 
@@ -282,19 +284,23 @@ def _left_s(
 ) -> float | None:
     """Seconds for the rest, by what cells of each sweep took, before by the backend's usual.
 
-    `works` has the shards of each sweep. Cells of a sweep that has none yet take the mean of the
-    sweeps that have. Seconds of shards become those of the run by how long both took so far.
+    `works` has the shards of each sweep. What few cells of a sweep took is drawn towards the mean
+    of the sweeps. Seconds of shards become those of the run by how long both took so far.
     """
     done = [sum(work.done for work in shards) for shards in works]
     spent = [sum(work.seconds for work in shards) for shards in works]
     telling = sum(done) > _TELLING * state.planned and state.quiet_s < QUIET_S
     if telling and sum(spent) > 0 and state.begun_at is not None:
-        rates = [s / n if n else None for s, n in zip(spent, done, strict=True)]
-        usual = fmean(rate for rate in rates if rate is not None)
+        few = _FEW * state.planned
+
+        def drawn(usual: float) -> list[float]:
+            return [(s + few * usual) / (n + few) for s, n in zip(spent, done, strict=True)]
+
+        rates = drawn(sum(spent) / sum(done))
+        rates = drawn(fmean(rate for rate, n in zip(rates, done, strict=True) if n))
         left_s = sum(
-            work.left * (usual if rate is None else rate)
+            rate * sum(work.left for work in shards)
             for rate, shards in zip(rates, works, strict=True)
-            for work in shards
         )
         return left_s * (now - state.begun_at) / sum(spent)
     left = state.planned - state.done

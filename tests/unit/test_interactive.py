@@ -256,7 +256,9 @@ def test_a_sweep_names_its_faulty_cells(swept: Sweep) -> None:
     cells.loc[0, ["status", "message"]] = fault
     copied = copy.copy(swept)
     copied.cells = cells
-    assert f"{cells.loc[0, 'cell_key']}: {', '.join(fault)}" in shell.report(copied)
+    first = cells.iloc[0]
+    launch = f"PER_THREAD={first['PER_THREAD']}, block_x={first['block_x']}: {', '.join(fault)}"
+    assert launch in shell.report(copied)
 
 
 def test_where_a_sweep_is_kept_is_refused_before_it_is_measured(

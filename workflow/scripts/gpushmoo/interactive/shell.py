@@ -36,7 +36,7 @@ from ..comparing import CompareError
 from ..core.display import kind_words, tied_words
 from ..core.errors import DeviceError, UserError
 from ..core.paths import ROOT
-from ..core.schema import FAULTS, GROUP, Status
+from ..core.schema import FAULTS, GROUP, Status, is_axis
 from ..planning import RUN_FOLDER
 from ..planning.config_schema import ConfigError
 from ..storage.joblog import END_SIGNALS
@@ -316,8 +316,14 @@ def report(result: Sweep) -> str:
         parts += dict.fromkeys(result.cells["message"].dropna())
     else:
         faulty = result.cells[result.cells["status"].isin(FAULTS)]
-        rows = faulty[["cell_key", "status", "message"]].head(_MOST_ROWS)
-        parts += ["", *(f"{key}: {status}, {said}" for key, status, said in rows.to_numpy())]
+        axes = [column for column in faulty.columns if is_axis(column)]
+        parts.append("")
+        for row in faulty.head(_MOST_ROWS).to_dict("records"):
+            launch = ", ".join(f"{axis}={row[axis]}" for axis in axes)
+            parts.append(
+                f"{row['dtype']}, {row['variant']}, {row['height']} x {row['width']}, "
+                f"{row['cache_state']}, {launch}: {row['status']}, {row['message']}"
+            )
     return "\n".join(parts)
 
 

@@ -69,9 +69,27 @@ class FalseAlarms:
         return "\n\n".join(lines) + "\n"
 
 
-def false_alarms(places: Sequence[Place], *, threshold: float = DELTA) -> FalseAlarms:
-    """Hold each of these runs of one thing against each later one. Raises CompareError."""
-    return false_alarms_of([read_run(place) for place in places], threshold)
+def false_alarms(noise_runs: Sequence[Place], *, threshold: float = DELTA) -> FalseAlarms:
+    """Hold each of these runs of one thing against each later one.
+
+    Parameters
+    ----------
+    noise_runs : sequence
+        Folders of two or more runs.
+    threshold : float
+        The least change that matters, a share of the time.
+
+    Returns
+    -------
+    FalseAlarms
+        With `pairs`, `apart` and `markdown()`.
+
+    Raises
+    ------
+    CompareError
+        A ValueError of one sentence: a run cannot be read, or there is only one.
+    """
+    return false_alarms_of([read_run(place) for place in noise_runs], threshold)
 
 
 def false_alarms_of(runs: Sequence[RunCells], delta: float = DELTA) -> FalseAlarms:

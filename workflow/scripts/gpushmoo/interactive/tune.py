@@ -104,8 +104,8 @@ def tune(
         Arrays in constant memory, by the symbol's name (CUDA).
     shared : expression
         Bytes of dynamic shared memory.
-    work, moved : expression
-        What a launch computes, in `work_unit`, and the bytes that it must read and write.
+    work, work_unit, moved : expression, str, expression
+        What a launch computes, in which unit, and the bytes that it must read and write.
     options : sequence of str
         Additional options of the compiler.
     backend, repeats, budget, progress, **sweep

@@ -184,7 +184,26 @@ def sum_bound(sum_of_sizes: Array, terms: int, scalar: Any = np.float32) -> Arra
     """The error bound of sums in any order: γₙ · Σ|terms|, for `Limit.atol`.
 
     γₙ = n·u / (1 − n·u), u half the distance from 1 to the next value (Higham, Accuracy and
-    Stability of Numerical Algorithms, section 4.2). `sum_of_sizes` has Σ|terms| of each element.
+    Stability of Numerical Algorithms, section 4.2).
+
+    Parameters
+    ----------
+    sum_of_sizes : array
+        Σ|terms| of each element.
+    terms : int
+        Terms of a sum.
+    scalar : dtype
+        Type in which the sums are made.
+
+    Returns
+    -------
+    array
+        The greatest error of each element.
+
+    Raises
+    ------
+    ValueError
+        So many terms have no bound in this type.
     """
     form = key_format(np.dtype(scalar))
     share = terms * 2.0 ** -(form.mantissa + 1)

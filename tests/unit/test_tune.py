@@ -222,6 +222,7 @@ def test_a_call_becomes_a_folder_that_is_swept_as_any_other(tmp_path: Path) -> N
         ({"expect": {"z": X}}, "expect: there is no argument 'z'; there are: y, x, n"),
         ({"in_place": ["n"]}, "'n' is no array"),
         ({"axes": {"a b": [1]}}, "axes: axis 'a b' must be called"),
+        ({"axes": {"blockx": [32]}}, "block: it is not given, nor is an axis block_x"),
         ({"axes": {"KIND": []}}, "axes: 'KIND' has no values"),
         ({"grid": "ceil(n / "}, r"grid: 'ceil\(n / ' is no expression"),
         ({"source": "kernel.txt"}, "source: 'kernel.txt' ends in none of"),

@@ -54,7 +54,7 @@ class Rule:
 
     @property
     def claim(self) -> str:
-        """What it loses, in words."""
+        """Its worst losses at measured sizes and at those left out, in words."""
         judged, known = "not judged at others", self.left_out.values()
         if lost := [one for one in known if one is not None]:
             judged = f"left out {percent(median(lost))}, at most {percent(max(lost))}"

@@ -224,7 +224,7 @@ def _named(text: str) -> tuple[str, str]:
 
 
 def share(text: str) -> float:
-    """``2%`` or ``0.02``."""
+    """A share of 1 from ``2%`` or ``0.02``; raises ValueError for another text."""
     return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
 
 

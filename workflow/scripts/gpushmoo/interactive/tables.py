@@ -155,7 +155,7 @@ class ListedKernel(Table):
 
 
 class ListedDevice(Table):
-    """A device that answers."""
+    """A device that kernels can be measured on, and how to choose it."""
 
     device: Small  # its place among those of the backend, from 0
     backend: Text

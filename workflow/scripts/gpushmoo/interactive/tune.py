@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ..core.backends import AUTO, BACKENDS
 from ..core.dtypes import TRITON_OPTIONS, dtype_name
 from ..core.schema import FAULTS, axis_fault
-from ..core.space import TYPICAL, expand_axis
+from ..core.space import BLOCK_AXES, TYPICAL, expand_axis
 from ..planning.config_schema import ConfigError
 from ..workloads.call import ArrayArgument, Call, Expression, called, compiled
 from ..workloads.contract import SharedMemory
@@ -165,6 +165,8 @@ def tune(
         check,
         {key: np.asarray(value) for key, value in (constants or {}).items()},
     )
+    if block is None and suffix != ".triton.py" and not {*BLOCK_AXES} & {*axes}:
+        raise ConfigError("block: it is not given, nor is an axis block_x, block_y or block_z.")
     main = next(iter(expected or arrays), None)
     dtype = "float" if main is None else dtype_name(arrays[main].dtype)
     if dtype is None:

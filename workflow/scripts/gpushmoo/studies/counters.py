@@ -172,7 +172,7 @@ def _size(text: str) -> tuple[int, ...]:
 
 
 def _number(text: str | None) -> float | None:
-    """A value; None for ``n/a``."""
+    """A counter from Nsight Compute's CSV; None where it says ``n/a``: the device lacks it."""
     with suppress(ValueError):
         value = float((text or "").replace(",", ""))
         return value if value == value else None

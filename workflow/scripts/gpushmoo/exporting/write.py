@@ -198,8 +198,8 @@ def _about(run: str, measured_by: Mapping[str, Any]) -> list[str]:
     return [
         f"Launch parameters by measurement: run {run}, exported by {library} {__version__}.",
         f"Measured with {requirements}.",
-        "Of launches that lose little in a class of sizes, one that another run names as well was",
-        "taken. GB/s = 10^9 bytes read and written in a second, with the 95 %",
+        "Of launches that lose little in a class of sizes, the plainest was taken: other runs",
+        "name it more often. GB/s = 10^9 bytes read and written in a second, with the 95 %",
         "interval of what another run may find, or of that run where it has one repeat. Longer by",
         "how much: with an interval, and how sure that is at least. In cache: all bytes fit the",
         "device's last cache; in memory: they are at least four times as many. Made by a program:",

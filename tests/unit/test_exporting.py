@@ -25,6 +25,7 @@ from conftest import record
 from gpushmoo import ExportError, export
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import advice, best_of_dataset, best_table, tied_best
+from gpushmoo.core.run_plan import SAVED
 from gpushmoo.core.schema import CORE_COLUMNS, GROUP, Status
 from gpushmoo.core.space import Problem
 from gpushmoo.exporting.choices import NEXT, SLOWEST, Choice, ExportGroup, choices, groups_of
@@ -454,9 +455,11 @@ def test_a_folder_with_something_else_is_never_replaced(dataset: Path, tmp_path:
     out = tmp_path / "out"
     first = write_exports(dataset, "made", out)
     (out / ".snakemake_timestamp").touch()
-    second = write_exports(dataset, "made", out, ["json"])
-    assert {p.name for p in second.files} == {"choices.json"}
-    assert not (out / "t4").exists()
+    (out / "t4/stale.json").write_text("{}")
+    second = write_exports(dataset, "made", out, ["t4"])
+    assert {p.parent.name for p in second.files} == {"t4"}
+    # Nothing stale of the format that is written again, and all of the others.
+    assert {p for p in out.rglob("[!.]*") if p.is_file()} == {*first.files}
     assert len(first.files) == 8 + 8 + 1 + 2 + 1 + 4 + 1
     (out / "mine.txt").write_text("mine")
     with pytest.raises(ExportError, match=r"holds 'mine\.txt', which is of no export"):
@@ -584,6 +587,11 @@ def test_the_function(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     done = export(dataset.parent / "cells", formats=["header"])
     assert done.folder == Path("export")
     assert [p.name for p in done.files] == ["launches.h", "launches.hpp"]
+    # A run's and a saved sweep's, which are not other people's, are written into.
+    saved = shutil.copytree(dataset.parent / "cells", tmp_path / "saved")
+    (saved / SAVED).touch()
+    for own in (dataset.parent, saved):
+        assert export(own, formats=["header"]).folder == own / "export"
     with pytest.raises(ExportError, match="'nowhere' does not exist"):
         export("nowhere")
     with pytest.raises(ExportError, match=r"formats: 'yaml' is none; there are t4, kernel-tuner"):
@@ -602,5 +610,5 @@ def test_the_command_writes_the_forms_it_is_asked_for(
         main(["export", str(dataset), "--formats", "header,json", "--out", str(tmp_path / "o")])
         == 0
     )
-    assert "holds 3 files" in capsys.readouterr().out
+    assert "3 files written to " in capsys.readouterr().out
     assert main(["export", str(tmp_path / "none")]) == 2

@@ -104,8 +104,8 @@ def test_a_size_that_was_left_out_judges_the_portfolio_made_without_it() -> None
     assert made.rules["float"].losses == dict.fromkeys((n**2 for n in (64, 128, 256, 512, 1024)), 0)
     assert made.rules["half"].below == []
     assert made.claims[:2] == [
-        "copy (plain) on GPU 1, k = 3",
-        "float: loses at most 0 % ± 1.0 % at 5 sizes; "
+        "copy (plain) on GPU 1, k = 3, the fewest launches within the loss",
+        "float: the fastest at 5 sizes, by medians ± 1.0 %; "
         "left out 30 %, at most 30 % (3 of 3 inner sizes)",
     ]
     [short], _ = portfolios([g for g in groups() if g.key["height"] < 200])
@@ -223,8 +223,8 @@ def test_the_command_writes_portfolios_and_names_those_that_there_are_not(
     words = ["export", str(dataset), "--formats", "portfolio", "--out", str(tmp_path / "o")]
     assert main([*words, "--k", "3", "--loss", "2%"]) == 0
     out, err = capsys.readouterr()
-    assert "holds 3 files" in out
-    assert "(streaming) on NVIDIA H200: k = 3 loses 2.3 %; k = 4 keeps to 2.0 %." in err
+    assert "3 files written to " in out
+    assert "(streaming) on NVIDIA H200 is left out: k = 3 loses 2.3 %; k = 4 keeps to 2.0 %." in err
     told = json.loads((tmp_path / "o/portfolio.json").read_text())
     assert told["provenance"]["hardware"]["hardware_description"][0]["driver"]
     assert len(told["portfolios"]) == 3

@@ -22,6 +22,8 @@ from .space import shard_name
 
 # Lies in the run's folder from the moment at which its first job starts.
 PLAN_FILE = "plan.json"
+# The configuration in a saved sweep's folder that makes a report of it.
+SAVED = "report.yaml"
 _NAME = re.compile(r"(\d+)-of-(\d+)(?:\.repeat-(\d+))?")
 
 

@@ -26,11 +26,10 @@ from ..comparing.history import BESTS, COPY, History, bests_of, read_history
 from ..core.display import one_line
 from ..core.errors import UserError
 from ..core.merit import merit_of
-from ..core.run_plan import PLAN_FILE
 from ..core.schema import GROUP, PARAMS, Status
 from ..core.space import asks_the_device, space_of
 from ..model.stage import DEVICE_MODEL_SCHEMA
-from ..storage.dataset import partitions, read_cells
+from ..storage.dataset import partitions, place_of_products, read_cells
 from ..storage.store import BadParquetError, read_table
 from ..storage.wholefile import write_summed
 
@@ -404,7 +403,8 @@ def explore(
         A run's folder, also of one that goes on (its finished shards are shown), a data set or a
         folder of shards; and another, shown beside it.
     out : path
-        The page; by default ``explorer.html`` in the run's folder, or here for recorded shards.
+        The page; by default ``explorer.html`` in the folder of the run or saved sweep, or here
+        for recorded shards.
 
     Returns
     -------
@@ -417,9 +417,7 @@ def explore(
         A ValueError of one sentence.
     """
     places = [Path(place).expanduser() for place in (run, second) if place is not None]
-    # A run's page lies in its folder; into folders that others recorded nothing is written.
-    usual = (places[0] if (places[0] / PLAN_FILE).is_file() else Path()) / PAGE_NAME
-    target = usual if out is None else Path(out).expanduser()
+    target = place_of_products(places[0]) / PAGE_NAME if out is None else Path(out).expanduser()
     if target.suffix != ".html":
         raise ExplorerError(f"'{target}' must end in .html.")
     with ExitStack() as stack:

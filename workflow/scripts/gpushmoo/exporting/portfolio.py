@@ -59,8 +59,9 @@ class Rule:
         if lost := [one for one in known if one is not None]:
             judged = f"left out {percent(median(lost))}, at most {percent(max(lost))}"
             judged += f" ({len(lost)} of {len(known)} inner sizes)"
-        most, width = percent(round(max(self.losses.values()), 4)), percent(self.half_width)
-        return f"loses at most {most} ± {width} at {number_of(len(self.losses), 'size')}; {judged}"
+        most, sizes = round(max(self.losses.values()), 4), number_of(len(self.losses), "size")
+        claim = f"loses at most {percent(most)}" if most else "the fastest"
+        return f"{claim} at {sizes}, by medians ± {percent(self.half_width)}; {judged}"
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ class Portfolio:
     def claims(self) -> list[str]:
         """What it is, and how well each of its rules does."""
         rules = (f"{dtype}: {rule.claim}" for dtype, rule in self.rules.items())
-        return [f"{_named(self.target)}, k = {len(self.launches)}", *rules]
+        fewest = f"k = {len(self.launches)}, the fewest launches within the loss"
+        return [f"{_named(self.target)}, {fewest}", *rules]
 
 
 def portfolios(
@@ -104,7 +106,8 @@ def portfolios(
             reached, enough = losses.least(k), losses.covers(MOST, loss)
             most = f"loses {math.ceil(1000 * reached) / 10} %" if reached < math.inf else "fails"
             needed = f"k = {len(enough[0])}" if enough else f"no k up to {MOST}"
-            missed.append(f"{_named(target)}: k = {k} {most}; {needed} keeps to {percent(loss)}.")
+            needed += f" keeps to {percent(loss)}"
+            missed.append(f"{_named(target)} is left out: k = {k} {most}; {needed}.")
     if missed and not made:
         raise ExportError(" ".join(missed))
     return made, missed

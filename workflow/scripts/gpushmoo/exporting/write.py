@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,11 +17,10 @@ from .. import __version__
 from ..analysis.aggregate import OpenedError, opened
 from ..analysis.run_quality import dataset_provenance
 from ..core.dtypes import TRITON_OPTIONS
-from ..core.run_plan import PLAN_FILE
-from ..storage.dataset import SAMPLES, partitions, read_cells
+from ..storage.dataset import SAMPLES, partitions, place_of_products, read_cells
 from ..storage.store import BadParquetError
 from ..storage.wholefile import replaced_folder, write_json, write_whole
-from .choices import TARGET, Choice, ExportError, ExportGroup, choices, groups_of
+from .choices import Choice, ExportError, ExportGroup, choices, groups_of
 from .formats import (
     C_HEADER,
     CPP_HEADER,
@@ -45,8 +45,13 @@ _NOT_WHOLE = (
     "{}: not every combination of the axes was tried; Kernel Tuner replays it only where "
     "restrictions leave these out."
 )
-# All that an export may hold: nothing else is ever replaced.
-_OURS = {T4, KERNEL_TUNER, VLLM, TRITON, C_HEADER, CPP_HEADER, CHOICES_FILE, *FILES}
+# What each format writes: nothing else is ever replaced.
+_OURS = {
+    **{form: (form,) for form in (T4, KERNEL_TUNER, VLLM, TRITON)},
+    HEADER: (C_HEADER, CPP_HEADER),
+    JSON: (CHOICES_FILE,),
+    PORTFOLIO: FILES,
+}
 # Snakemake leaves this in every folder that a rule makes.
 _BESIDE = {".snakemake_timestamp"}
 
@@ -69,7 +74,7 @@ def export_run(dataset: Path, run: str, out: Path, say: Callable[[str], None]) -
 def write_exports(
     dataset: Path, run: str, out: Path, formats: Sequence[str] = FORMATS, **bound: Any
 ) -> Exported:
-    """Write `dataset`, called `run`, in `formats` to the folder `out`; an earlier export goes.
+    """Write `dataset`, called `run`, in `formats` to the folder `out`, in place of earlier ones.
 
     Raises ExportError, one sentence: unknown formats, a folder with something else in it, nothing
     to export. Raises BadParquetError for a damaged data set, OSError (no space).
@@ -94,6 +99,9 @@ def write_exports(
                 write_whole(fresh / name, text.encode())
             notes += ["\n    ".join(one.claims) for one in made]
         files = sorted(p.relative_to(fresh) for p in fresh.rglob("*") if p.is_file())
+        if out.is_dir():
+            stale = shutil.ignore_patterns(*(name for form in formats for name in _OURS[form]))
+            shutil.copytree(out, fresh, dirs_exist_ok=True, ignore=stale)
     return Exported(out, tuple(out / file for file in files), tuple(notes))
 
 
@@ -101,7 +109,8 @@ def _refuse_foreign(out: Path) -> None:
     """Raise ExportError unless `out` may be replaced: not there, empty, or an export."""
     if out.exists() and not out.is_dir():
         raise ExportError(f"'{out}' is a file; name a folder.")
-    others = sorted({path.name for path in out.glob("*")} - _OURS - _BESIDE)
+    ours = {name for names in _OURS.values() for name in names}
+    others = sorted({path.name for path in out.glob("*")} - ours - _BESIDE)
     if others:
         raise ExportError(
             f"'{out}' holds '{others[0]}', which is of no export; name a folder that is new or "
@@ -114,6 +123,7 @@ def _fill(
 ) -> tuple[list[str], list[ExportGroup]]:
     """Write all but portfolios; sentences on what is left out or not replayed, and the groups."""
     found, everyone = list[Choice](), list[ExportGroup]()
+    bare: dict[str, dict[str, None]] = {}
     # Sentences as keys: in order, and each once.
     left_out, partial = dict[str, None](), dict[str, None]()
     names: set[str] = set()
@@ -124,8 +134,7 @@ def _fill(
         can_win = []
         for group in groups_of(read_cells(dataset, where)):
             if not group.axes:
-                device, *version = (group.key[c] for c in TARGET)
-                left_out[f"{' '.join(version)} on {device}: it has no launch parameters."] = None
+                bare.setdefault(group.key["kernel"], {})[group.key["variant"]] = None
                 continue
             name = _file_name(group, names)
             if T4 in formats:
@@ -151,6 +160,9 @@ def _fill(
             for name, group in can_win
             if {*TRITON_OPTIONS} & {*group.axes}
         ]
+    if bare:
+        whole = "; ".join(f"{kernel} ({', '.join(variants)})" for kernel, variants in bare.items())
+        left_out = {f"Left out, having no launch parameters: {whole}.": None} | left_out
     if not names:
         raise ExportError(f"'{run}' has no cell with launch parameters: nothing to export.")
     if T4 in formats:
@@ -222,8 +234,8 @@ def export(
     run : path
         A run's folder, a data set or a folder of shards.
     out : path
-        The folder; an earlier export there is replaced. By default ``export`` in the run's folder,
-        or here for recorded shards.
+        The folder; of an earlier export there the files of other formats stay. By default
+        ``export`` in the folder of the run or saved sweep, or here for recorded shards.
     formats : list of str
         ``header`` (the launches to use, for C and C++), ``json`` (the same), ``t4`` (the
         auto-tuning community's form), ``kernel-tuner`` (its cache files), ``vllm`` (tables by size,
@@ -244,9 +256,7 @@ def export(
         A ValueError of one sentence.
     """
     place = Path(run).expanduser()
-    # A run's export lies in its folder; into folders that others recorded nothing is written.
-    usual = (place if (place / PLAN_FILE).is_file() else Path()) / "export"
-    target = usual if out is None else Path(out).expanduser()
+    target = place_of_products(place) / "export" if out is None else Path(out).expanduser()
     try:
         with opened(place) as source:
             bound = {name: n for name, n in (("k", k), ("loss", loss)) if n is not None}

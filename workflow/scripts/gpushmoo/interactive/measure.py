@@ -26,7 +26,7 @@ import yaml
 from .. import __name__ as library
 from ..core.backends import AUTO, BACKENDS
 from ..core.paths import KERNELS
-from ..core.run_plan import FEWEST_OF_MANY, TELLING_REPEATS
+from ..core.run_plan import FEWEST_OF_MANY, SAVED, TELLING_REPEATS
 from ..core.space import Condition, Problem, shard_name
 from ..devices.base import DeviceInfo
 from ..devices.building import build_apart
@@ -447,7 +447,7 @@ class Sweep(Run):
             },
         }
         text = yaml.safe_dump(config, sort_keys=False)
-        (out / "report.yaml").write_text(text, encoding="utf-8")
+        (out / SAVED).write_text(text, encoding="utf-8")
         return out
 
 

@@ -33,9 +33,10 @@ import yaml
 from .. import __name__ as library
 from .. import __version__
 from ..comparing import CompareError
-from ..core.display import kind_words, tied_words
+from ..core.display import kind_words, number_of, tied_words
 from ..core.errors import DeviceError, UserError
 from ..core.paths import ROOT
+from ..core.run_plan import SAVED
 from ..core.schema import FAULTS, GROUP, Status, is_axis
 from ..planning import RUN_FOLDER
 from ..planning.config_schema import ConfigError
@@ -287,7 +288,7 @@ def _swept(result: Sweep, out: str | None) -> Answer:
     def text() -> str:
         if folder is None:
             return report(result)
-        config = shlex.quote(str(folder / "report.yaml"))
+        config = shlex.quote(str(folder / SAVED))
         return f"{report(result)}\n\nSaved in {folder}; its report:\n  {_typed()} run {config}"
 
     status = 0 if Status.OK in result.statuses else _NOT_MEASURED
@@ -443,7 +444,8 @@ def _export(**asked: Any) -> Answer:
     from ..exporting.write import export
 
     done = export(**asked)
-    return Answer(vars(done), lambda: f"{done.folder} holds {len(done.files)} files.")
+    written = number_of(len(done.files), "file")
+    return Answer(vars(done), lambda: f"{written} written to {done.folder}.")
 
 
 def _predict(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..core.run_plan import PLAN_FILE
+from ..core.run_plan import PLAN_FILE, SAVED
 from ..core.schema import SAMPLE_COUNT, is_axis
 from ..core.space import TIMING_MODES
 from .store import BadParquetError
@@ -45,6 +45,15 @@ def finished_dataset(run: Path) -> Path | None:
     # A folder that is a mount cannot be replaced: its data set lies within it.
     places = (run / "dataset", run / "dataset" / "data")
     return next((place for place in places if (place / PROVENANCE).is_file()), None)
+
+
+def place_of_products(run: Path) -> Path:
+    """Where what is made of a run lies: in its folder, or a saved sweep's; else here.
+
+    Into folders that others recorded nothing is written.
+    """
+    named = any((run / name).is_file() for name in (PLAN_FILE, SAVED))
+    return run if named or finished_dataset(run) else Path()
 
 
 def finished_runs(folder: Path) -> list[Path]:

@@ -58,15 +58,15 @@ RULE = StoppingRule(6, 9, 0.01, 1e9)
 
 
 def sampling_rounds(outcome: Outcome) -> list[list[Any]]:
-    """Tags sampled in each round of a run of one problem; the runtime's copy begins a round."""
-    log = outcome.device.log
-    found: list[list[Any]] = []
-    for what, *rest in log[log.index(("copy",)) :]:
+    """Tags sampled in each round of a run of one problem; the runtime's copy ends a round."""
+    found: list[list[Any]] = [[]]
+    for what, *rest in outcome.device.log:
         if what == "copy":
             found.append([])
         elif what == "sample":
             found[-1].append(rest[0])
-    return found
+    # Before the first round are samples that do not count.
+    return [found[0][-len(found[1]) :], *found[1:-1]]
 
 
 def test_cells_of_a_sound_device_are_all_ok_and_verified() -> None:

@@ -364,18 +364,19 @@ class ShardRun:
         self._steps.end_open(runs, Status.OK, None)
 
     def _round(self, met: Condition, space: Space, active: Sequence[CellRun]) -> bool:
-        """Time the runtime's copy and take a sample of each.
+        """Take a sample of each and time the runtime's copy.
 
         If the device slowed itself down the samples are discarded: False.
         """
         problem, steps = active[0].cell.problem, self._steps
-        steps.emit(Preparing(problem))
         copies: list[tuple[float, float]] = []
 
         def take() -> None:
-            copies.append(steps.announced([], Sample(space.copy, 1, met).take))
             for some in self._chunks(active):
                 self._sample_together(some)
+            # Not before them: a copy that finds an idle device takes up to twice as long.
+            steps.emit(Preparing(problem))
+            copies.append(steps.announced([], Sample(space.copy, 1, met).take))
 
         if not steps.unslowed(take):
             self._discard_round(active)

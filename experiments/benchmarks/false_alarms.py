@@ -1,20 +1,19 @@
 """How often runs of the same thing raise an alarm, and how often planted work is found.
 
     export PYTHONPATH=workflow/scripts:kernels:reports/chapters
-    python experiments/benchmarks/false_alarms.py one OUT.json CELLS [--every]
+    python experiments/benchmarks/false_alarms.py one OUT.json CELLS
     python experiments/benchmarks/false_alarms.py between OUT.json HOST HOST ...
     python experiments/benchmarks/false_alarms.py known RUN RUN ...
     python experiments/benchmarks/false_alarms.py again OUT.json CELLS CELLS
 
 ``one``: CELLS is a folder of runs as `record_pairs.py` measures them: ``r00``, ``r01``, ... of the
 same thing, ``planted-03-00``, ... with 3 % of work planted. Runs 2i and 2i + 1 make a pair in which
-no run stands twice; a planted run i is held against run 2i + 1. With ``--every`` all pairs are
-judged besides, which are many and share runs. ``between``: each HOST is such a folder of one host;
-the first half of each host's runs is held against the second half of the next one's. Run-to-run
-spread is estimated from the unplanted runs that are not of the pair. ``known`` writes the spread of
-runs of the same thing for `comparing/known_spreads`. ``again``: does what one run says hold in
-another? Of two runs with honest 95 % intervals of equal width 0.6 % are disjoint and 83 % hold the
-other's median. Needs no device.
+no run stands twice; a planted run i is held against run 2i + 1. ``between``: each HOST is such a
+folder of one host; the first half of each host's runs is held against the second half of the next
+one's. Run-to-run spread is estimated from the unplanted runs that are not of the pair. ``known``
+writes the spread of runs of the same thing for `comparing/known_spreads`. ``again``: does what one
+run says hold in another? Of two runs with honest 95 % intervals of equal width 0.6 % are disjoint
+and 83 % hold the other's median. Needs no device.
 
 Beside ours, the rules by which other tools call a cell slower, written anew from what they publish:
 
@@ -32,7 +31,7 @@ import argparse
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +102,7 @@ def slower(sides: Sequence[pd.DataFrame]) -> dict[str, int]:
     return {name: sum(rule(a, b) for a, b in pairs) for name, rule in RULES.items()}
 
 
-def judged(folder: Path, all_pairs: bool = False, delta: float = DELTA) -> dict[str, Any]:
+def judged(folder: Path, delta: float = DELTA) -> dict[str, Any]:
     """Rates of alarms among the runs of the same thing, and of planted ones found."""
     runs = [read_run(path) for path in sorted(folder.glob("r[0-9]*"))]
     levels = levels_of(runs)
@@ -111,8 +110,6 @@ def judged(folder: Path, all_pairs: bool = False, delta: float = DELTA) -> dict[
         judged_pair(runs, levels, i, runs[i + 1], (i, i + 1), delta)
         for i in range(0, len(runs) - 1, 2)
     ]
-    places = combinations(range(len(runs)), 2) if all_pairs else ()
-    every = [judged_pair(runs, levels, i, runs[j], (i, j), delta) for i, j in places]
     planted: dict[str, list[dict[str, Any]]] = {}
     for path in sorted(folder.glob("planted-*")):
         _, per_cent, number = path.name.split("-")
@@ -127,7 +124,6 @@ def judged(folder: Path, all_pairs: bool = False, delta: float = DELTA) -> dict[
         "groups": pairs[0]["groups"],
         "cells": pairs[0]["cells"],
         "same": rates(pairs),
-        **({"same_all_pairs": rates(every)} if every else {}),
         "planted": {f"{int(p)} %": rates(found) for p, found in sorted(planted.items())},
         "pairs": [{k: pair[k] for k in pair if k not in ("groups", "cells")} for pair in pairs],
     }
@@ -280,7 +276,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
     parser.add_argument("step", choices=("one", "between", "known", "again"))
     parser.add_argument("paths", type=Path, nargs="+")
-    parser.add_argument("--every", action="store_true")
     given = parser.parse_args()
     if given.step == "known":
         print(write_spreads([read_run(path) for path in given.paths]))
@@ -290,7 +285,7 @@ def main() -> None:
         found = agreement(*map(cells_of, folders))
         print(found)
     else:
-        found = judged(folders[0], given.every) if given.step == "one" else between(folders)
+        found = judged(folders[0]) if given.step == "one" else between(folders)
     out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     for what, each in {"same": found.get("same", {}), **found.get("planted", {})}.items():
         for name, rate in each.items():

@@ -56,9 +56,8 @@ from gpushmoo.core.paths import KERNELS
 from gpushmoo.core.schema import GROUP, is_axis
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.model.fit import fit_device, training
-from gpushmoo.model.form import FIRST, LIMITS, Model, first_values
+from gpushmoo.model.form import FIRST, Model, first_values
 from gpushmoo.model.launches import Describer, DeviceFacts, Launches, code_paths, device_facts
-from gpushmoo.model.limits import UNITS
 from gpushmoo.storage.dataset import partitions, read_medians
 from gpushmoo.storage.packed import unpacked
 from gpushmoo.storage.wholefile import write_json
@@ -240,18 +239,13 @@ WAYS: Mapping[str, Way] = {"model": model, "shaken": shaken, "near": near, "boos
 def held(cells: pd.DataFrame, cache_bytes: int) -> dict[str, Any]:
     """All errors by hold-out and way, and what a band of the model's residuals holds."""
     chosen, where = _training(cells), regions(cells, cache_bytes)
-    kernels = cells["kernel"].to_numpy(str)
     measured = np.log(cells["measured_s"].to_numpy(np.float64))
     judged, residuals = {}, {}
     for name, kept in hold_outs(cells, cache_bytes).items():
         trained, wanted = chosen & ~kept, kept if kept.any() else ~chosen
         left = {n: measured[wanted] - way(cells, trained, wanted) for n, way in WAYS.items()}
         ways = {
-            way: {
-                "all": errors(off),
-                "families": errors_by(off, kernels[wanted]),
-                "regions": errors_by(off, where[wanted]),
-            }
+            way: {"all": errors(off), "regions": errors_by(off, where[wanted])}
             for way, off in left.items()
         }
         judged[name] = {"trained": int(trained.sum()), "judged": int(wanted.sum()), "ways": ways}
@@ -331,21 +325,16 @@ def _unseen(cells: pd.DataFrame, chosen: Bools, other: pd.DataFrame) -> dict[str
 def named_losses(cells: pd.DataFrame, predicted: Floats) -> dict[str, Any]:
     """What the cell costs that a prediction names as the fastest of its group, over the fastest.
 
-    By kernel and over all groups: [groups, share of them within 5 %, median, largest loss].
+    Over ``all`` groups: [groups, share of them within 5 %, median, largest loss].
     """
-    losses: dict[str, list[float]] = {}
+    losses = []
     groups = cells.assign(predicted=predicted).groupby(list(GROUP), sort=True, observed=True)
-    for key, group in groups:
+    for _, group in groups:
         if len(group) >= LEAST_CHOICE:
             named = group.loc[group["predicted"].idxmin(), "measured_s"]
-            loss = float(named / group["measured_s"].min() - 1)
-            losses.setdefault(str(key[0]), []).append(loss)
-    losses["all"] = [loss for mine in list(losses.values()) for loss in mine]
-    told = {}
-    for kernel, mine in losses.items():
-        shares = np.mean(np.array(mine) <= NEAR), np.median(mine), max(mine)
-        told[kernel] = [len(mine), *(round(float(share), 4) for share in shares)]
-    return told
+            losses.append(float(named / group["measured_s"].min() - 1))
+    shares = np.mean(np.array(losses) <= NEAR), np.median(losses), max(losses)
+    return {"all": [len(losses), *(round(float(share), 4) for share in shares)]}
 
 
 def counted(file: Path, records: list[Path], model: Path) -> dict[str, Any]:
@@ -357,10 +346,8 @@ def counted(file: Path, records: list[Path], model: Path) -> dict[str, Any]:
     quantities = {}
     for quantity, counter in COUNTED.items():
         off = deviations(predicted[quantity], known[counter])
-        of_kernels = errors_by(off, known["kernel"].to_numpy(str))
-        quantities[quantity] = {"all": errors(off), **of_kernels}
-    content = {"device": told["device"], "launches": len(counters), "quantities": quantities}
-    return content | {"limits": limits(predicted["limit"], known)}
+        quantities[quantity] = {"all": errors(off)}
+    return {"device": told["device"], "launches": len(counters), "quantities": quantities}
 
 
 def predictions(counters: pd.DataFrame, told: Mapping[str, Any], records: list[Path]) -> Any:
@@ -394,9 +381,6 @@ def predictions(counters: pd.DataFrame, told: Mapping[str, Any], records: list[P
         found[side] = np.where(image & (found[other] > 0), through, found[side])
     found["dram_read"], found["dram_written"] = model.dram_bytes(x)
     found["warps"] = np.minimum(x.resident, np.ceil(x.blocks / x.multiprocessors)) * x.warps
-    found["seconds"] = model.seconds(x)
-    alone = model.limits(x)
-    found["limit"] = np.array(LIMITS)[np.stack([alone[n] for n in LIMITS]).argmax(axis=0)]
     return found
 
 
@@ -405,18 +389,6 @@ def deviations(predicted: Any, counted: Any) -> Any:
     least = LEAST_BYTES if "bytes" in str(counted.name) else 1.0
     usable = (counted >= least) & (predicted > 0)
     return np.log(counted / predicted.where(usable)).to_numpy(np.float64)
-
-
-def limits(named: Any, counted: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """By the limit that the model names: launches, and the median of what was counted of each unit.
-
-    Units' figures are percent of what they can do at most.
-    """
-    units = [f"{unit}_percent" for mine in UNITS.values() for unit in mine]
-    return {
-        str(limit): {"launches": len(rows)} | {u: float(rows[u].median()) for u in units}
-        for limit, rows in counted.groupby(named)
-    }
 
 
 def main() -> None:

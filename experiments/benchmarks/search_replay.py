@@ -10,8 +10,8 @@ where a cell has too few they begin again. A hit is a cell within the tolerance 
 median (over all repeats), or whose interval meets the best one's. A search is wrong when what it
 ends with is no hit. Shares of samples are of those that the sweep of one repeat took.
 
-Other ways are told recorded medians instead, without noise: all cells in random order; the aligned
-blocks of a sensible grid in random order; and strategies of Kernel Tuner in its own simulation mode
+Other ways are told recorded medians instead, without noise: the aligned blocks of a sensible grid
+in random order; and strategies of Kernel Tuner in its own simulation mode
 (`kernel_tuner_replay.py`), where an interpreter that has Kernel Tuner is named.
 """
 
@@ -83,12 +83,6 @@ class Recorded:
         kernel, dtype, variant, height, width, state = self.key[:6]
         return f"{kernel} {dtype} {variant} {height}x{width} {state}"
 
-    @property
-    def family(self) -> str:
-        """Kernel, and what the sizes differ by: whether the data stay in the cache."""
-        kernel, _, _, height, width, state = self.key[:6]
-        return f"{kernel} {height}x{width} {state}" if kernel in TWO_D else str(kernel)
-
 
 def recorded(folder: Path, tolerance: float) -> Iterator[Recorded]:
     """The groups of the record that are worth a search."""
@@ -149,18 +143,12 @@ def candidate_of(row: dict[str, Any], workload: Workload) -> Candidate:
 
 @dataclass(frozen=True)
 class Run:
-    """One search: after how many cells the first hit came (None: never), and how it ended.
-
-    `beaten` tells whether a cell without samples is faster than the best by more than the
-    tolerance, by recorded medians: what `promised` is the expected number of.
-    """
+    """One search: after how many cells the first hit came (None: never), and how it ended."""
 
     first: int | None
     cells: int
     samples: int
     wrong: bool
-    beaten: bool = False
-    promised: float | None = None
     seconds: float = 0.0
 
 
@@ -185,15 +173,11 @@ def replayed(group: Recorded, settings: SearchSettings, seed: int) -> Run:
             planner.tell(ask.place, samples)
     verdict = planner.verdict()
     assert verdict.best is not None
-    left = np.setdiff1d(np.arange(len(group.candidates)), list(begun))
-    bound = group.median_s[verdict.best] * (1.0 - settings.tolerance)
     return Run(
         first=first,
         cells=verdict.measured,
         samples=verdict.samples,
         wrong=not group.hits[verdict.best],
-        beaten=bool((group.median_s[left] < bound).any()),
-        promised=verdict.better_probability,
         seconds=resource.getrusage(resource.RUSAGE_SELF).ru_utime - before,
     )
 
@@ -206,24 +190,19 @@ def ordered(group: Recorded, order: Sequence[int]) -> Run:
     return Run(first, len(order), 0, not group.hits[best])
 
 
-def own_ways(
-    groups: Sequence[Recorded],
-) -> dict[str, Callable[[Recorded, int], Run | None]]:
+def own_ways(groups: Sequence[Recorded]) -> dict[str, Callable[[Recorded, int], Run | None]]:
     """Every way that needs no other program, by name: a run for a group and seed."""
-
-    def drawn(group: Recorded, places: Sequence[int], *seed: int) -> Run:
-        return ordered(group, np.random.default_rng(seed).permutation(places).tolist())
 
     def grid(group: Recorded, seed: int) -> Run | None:
         """The blocks of a sensible grid: few widths, whole warps."""
         shapes = [(dict(c.params).get("block_x"), c.threads) for c in group.candidates]
         places = [i for i, (x, n) in enumerate(shapes) if x in GRID_X and n % WARP == 0]
-        return drawn(group, places, seed, 4) if group.key[0] in TWO_D and places else None
+        order = np.random.default_rng((seed, 4)).permutation(places).tolist()
+        return ordered(group, order) if group.key[0] in TWO_D and places else None
 
     return {
         GUIDED: lambda g, s: replayed(g, SearchSettings(SearchMode.GUIDED), s),
         "race": lambda g, s: replayed(g, SearchSettings(SearchMode.RACE), s),
-        "random": lambda g, s: drawn(g, range(len(g.candidates)), s, 3),
         "aligned grid": grid,
     }
 
@@ -287,38 +266,28 @@ def middle_and_worst(values: Sequence[float]) -> list[float | None]:
 def told(runs: Sequence[tuple[Recorded, Run]]) -> dict[str, Any]:
     """What the runs of one way say together: medians, 95th percentiles and shares.
 
-    ``first``: cells until the first hit; ``cells`` and ``cells_share`` until the search ended;
-    ``within_5``: share of the runs with a hit after 5 % of the cells. None: never.
+    ``first``: cells until the first hit, None: never; ``cells_share`` until the search ended.
     """
     firsts = [float("inf") if r.first is None else float(r.first) for _, r in runs]
-    sizes = [len(g.candidates) for g, _ in runs]
     samples = [r.samples / g.swept_samples for g, r in runs]
-    promised = [r.promised for _, r in runs if r.promised is not None]
-    within_5 = [first <= size / 20 for first, size in zip(firsts, sizes, strict=True)]
     found: dict[str, Any] = {
         "runs": len(runs),
         "first": middle_and_worst(firsts),
-        "within_5": finite(np.mean(within_5)),
-        "cells": middle_and_worst([r.cells for _, r in runs]),
         "cells_share": middle_and_worst([r.cells / len(g.candidates) for g, r in runs]),
         "wrong": finite(np.mean([r.wrong for _, r in runs])),
     }
     if any(samples):
         found["samples_share"] = middle_and_worst(samples)
         found["processor_s"] = middle_and_worst([r.seconds for _, r in runs])
-    if promised:
-        found["promised"] = finite(np.mean(promised))
-        found["beaten"] = finite(np.mean([r.beaten for _, r in runs]))
     return found
 
 
 def summary(groups: Sequence[Recorded], runs: dict[tuple[str, str], list[Run]]) -> dict[str, Any]:
-    """By way: of all 2-D groups together, of each family, of each group."""
-    families = {group.name: group.family for group in groups}
+    """By way: of all 2-D groups together, and of each kernel's others."""
+    families = dict.fromkeys(str(group.key[0]) for group in groups)
     sets: dict[str, dict[str, list[Recorded]]] = {
         "together": {"2-D": [g for g in groups if g.key[0] in TWO_D]},
-        "families": {f: [g for g in groups if g.family == f] for f in families.values()},
-        "groups": {g.name: [g] for g in groups},
+        "families": {f: [g for g in groups if g.key[0] == f] for f in families},
     }
     ways = list(dict.fromkeys(way for _, way in runs))
     return {

@@ -107,31 +107,10 @@ def speed(sweep: Sweep) -> dict[str, Any]:
 
 
 def repeatability(first: dict[Point, float], second: dict[Point, float]) -> dict[str, float]:
-    """|difference| / mean of the two medians of a cell, over the cells that both have."""
+    """Median |difference| / mean of the two medians of a cell, over the cells that both have."""
     shared = sorted(first.keys() & second.keys())
     a, b = np.array([first[s] for s in shared]), np.array([second[s] for s in shared])
-    relative = 2.0 * np.abs(a - b) / (a + b)
-    return {"median": float(np.median(relative)), "p95": float(np.quantile(relative, 0.95))}
-
-
-def difference(ours: Sequence[Sweep], theirs: Sequence[Sweep]) -> dict[str, float]:
-    """theirs − ours of a cell's time: a constant for each launch, or a share of the time?
-
-    ``constant_us`` and ``share`` (of our time) are those of a straight line through all cells,
-    ``short_us`` and ``long_us`` the medians over the shorter and the longer half of them.
-    """
-    a, b = _over_rounds(ours), _over_rounds(theirs)
-    shared = sorted(a.keys() & b.keys(), key=lambda point: a[point])
-    time_us = 1e6 * np.array([a[s] for s in shared])
-    more_us = 1e6 * np.array([b[s] for s in shared]) - time_us
-    share, constant = np.polyfit(time_us, more_us, 1) if len(shared) > 1 else (0.0, more_us[0])
-    half = max(1, len(shared) // 2)
-    return {
-        "constant_us": float(constant),
-        "share": float(share),
-        "short_us": float(np.median(more_us[:half])),
-        "long_us": float(np.median(more_us[-half:])),
-    }
+    return {"median": float(np.median(2.0 * np.abs(a - b) / (a + b)))}
 
 
 def _over_rounds(sweeps: Sequence[Sweep]) -> dict[Point, float]:
@@ -140,18 +119,13 @@ def _over_rounds(sweeps: Sequence[Sweep]) -> dict[Point, float]:
 
 
 def fastest(ours: Sequence[Sweep], theirs: Sequence[Sweep]) -> dict[str, Any]:
-    """Each tool's fastest cell, and how much slower than its own the other tool finds it.
-
-    `shared_of_ten` counts the cells that are among the ten fastest of both.
-    """
+    """Each tool's fastest cell, and how much slower than its own the other tool finds it."""
     a, b = _over_rounds(ours), _over_rounds(theirs)
     shared = a.keys() & b.keys()
-    by_a, by_b = sorted(shared, key=a.__getitem__), sorted(shared, key=b.__getitem__)
-    x, y = by_a[0], by_b[0]
+    x, y = min(shared, key=a.__getitem__), min(shared, key=b.__getitem__)
     return {
         "gpushmoo": {"cell": dict(x), "slower_by_the_other": b[x] / b[y] - 1.0},
         "kernel_tuner": {"cell": dict(y), "slower_by_the_other": a[y] / a[x] - 1.0},
-        "shared_of_ten": len({*by_a[:10]} & {*by_b[:10]}),
     }
 
 
@@ -176,7 +150,6 @@ def compare(ours: Sequence[Sweep], theirs: Sequence[Sweep]) -> dict[str, Any]:
             for tool, done in (("gpushmoo", ours), ("kernel_tuner", theirs))
             if len(done) > 1
         },
-        "difference": difference(ours, theirs),
         "fastest": fastest(ours, theirs),
     }
 
@@ -291,10 +264,7 @@ def main() -> None:
                 **compare(ours, theirs),
             }
             print(json.dumps(result, indent=1), flush=True)
-            facts = {
-                "gpushmoo": [s.facts for s in ours],
-                "kernel_tuner": [s.facts for s in theirs],
-            }
+            facts = {"gpushmoo": [s.facts for s in ours], "kernel_tuner": [s.facts for s in theirs]}
             args.out.write_text(json.dumps(result | {"facts": facts}, indent=1) + "\n")
 
 

@@ -7,13 +7,12 @@ Both harnesses launch the same compiled kernels on the same buffers in one proce
 ROUNDS rounds ours samples right before and right after nvbench, so that a drift of the device would
 show. nvbench's ``cold`` figure is of a launch by itself, after a flush of the L2 cache and behind a
 kernel that waits for the host: our isolated flushed cells are the like of it. Its ``batch`` figure
-is of launches that are queued one by one without a pause: our warm cells of a stream are. What
-sweeps take by default, back to back, stands beside both, and so do graphs. All but the first two of
-a batch are queued while the device works already: where a launch takes the host half as long as the
-device or longer, the batch is the host's figure and is compared with nothing.
+is of launches that are queued one by one without a pause: our warm cells of a stream are. All but
+the first two of a batch are queued while the device works already: where a launch takes the host
+half as long as the device or longer, the batch is the host's figure and is compared with nothing.
 
-Needs a CUDA device, CuPy and cuda-bench 0.3 or newer. Exit status 1 when one of the first two pairs
-differs by more than 1 % in the median of the rounds.
+Needs a CUDA device, CuPy and cuda-bench 0.3 or newer. Exit status 1 when a pair differs by more
+than 1 % in the median of the rounds.
 """
 
 from __future__ import annotations
@@ -46,11 +45,8 @@ ROUNDS = 3
 SAMPLES = 15
 # Seconds that nvbench takes for each of its figures, at least.
 NVBENCH_S = 0.05
-# Our kinds beside each of nvbench's figures; the first one is its like.
-LIKE = {
-    "cold": (Condition("flushed", "isolated"), Condition("flushed")),
-    "batch": (Condition("warm", "stream"), Condition("warm"), Condition("warm", "graph")),
-}
+# Our kind beside each of nvbench's figures.
+LIKE = {"cold": Condition("flushed", "isolated"), "batch": Condition("warm", "stream")}
 TAGS = {"cold": "nv/cold/time/gpu/mean", "batch": "nv/batch/time/gpu/mean"}
 # Seconds of each sample, by what its launches met.
 Samples = dict[Condition, list[float]]
@@ -73,7 +69,7 @@ class Subject:
     def samples(self) -> Samples:
         """Samples in seconds of every kind, each taken as the sweep takes it."""
         found: Samples = {}
-        for met in (met for kinds in LIKE.values() for met in kinds):
+        for met in LIKE.values():
             launches = launches_of_group([self.launch_s], met)
             found[met] = [Sample(self.bound, launches, met).take() for _ in range(SAMPLES)]
         return found
@@ -180,11 +176,10 @@ def rounds(subjects: list[Subject]) -> dict[int, list[Round]]:
 
 
 def compared(subject: Subject, found: list[Round]) -> Iterator[dict[str, Any]]:
-    """A row for each of nvbench's figures and each of our kinds beside it."""
+    """A row for each of nvbench's figures."""
     cell = subject.cell
-    for name, kinds in LIKE.items():
-        told = [one for one in found if name in one.theirs]
-        for met in kinds if told else ():
+    for name, met in LIKE.items():
+        if told := [one for one in found if name in one.theirs]:
             ours = [float(np.mean(one.ours[met])) for one in told]
             ratios = [mean / one.theirs[name] for mean, one in zip(ours, told, strict=True)]
             median = median_interval([s for one in told for s in one.ours[met]])
@@ -194,7 +189,7 @@ def compared(subject: Subject, found: list[Round]) -> Iterator[dict[str, Any]]:
                 **where,
                 **met._asdict(),
                 "nvbench": name,
-                "is_like": met == kinds[0] and not (name == "batch" and subject.host_bound),
+                "is_like": not (name == "batch" and subject.host_bound),
                 "launches": launches_of_group([subject.launch_s], met),
                 "host_s": subject.host_s,
                 "ours_median_s": median.median,

@@ -3,13 +3,11 @@
     export PYTHONPATH=workflow/scripts:kernels:reports/chapters
     python experiments/gpu/compare_printed.py --document DOCUMENT.txt --out FOLDER
 
-Both listings of `reduce` are cut out of the document's text as they are and compiled by nvcc into
-a shared library. It runs within this process (same CUDA context, memory pool and arrays) and in two
-processes of its own: one with nothing else on the device, one that holds other memory there. Within
-a process only the language differs; between processes only the state of the context. A round times
-every way once, in an order drawn for it, after a call outside of the clock. Results must be equal,
-or nothing is compared. Writes printed.json, and rivals.parquet: the chapter's rounds by the keys of
-config/dots.yaml, with the program as one more way.
+Both listings of `reduce` are cut out of the document's text as they are and compiled by nvcc into a
+shared library. It runs within this process (same CUDA context, memory pool and arrays): only the
+language differs. A round times both ways once, in an order drawn for it, after a call outside of
+the clock. Results must be equal, or nothing is compared. Writes printed.json, and rivals.parquet:
+the chapter's rounds by the keys of config/dots.yaml, with the program as one more way.
 
 Needs a CUDA device, CuPy and nvcc. Exit status 1 where, within this process, the median of the log
 ratios over all lengths is over 0.10 or the largest over 0.35.
@@ -56,7 +54,7 @@ LISTINGS = (
     ("This leads to the following attempt:", "While there is surely room"),
     ("it is possible to optimize for sum of squares too.", '{ "data"'),
 )
-HERE, ALONE, OTHER = "program, this process", "program, alone", "program, other memory"
+HERE = "program, this process"
 # Names of our ways with as many streams.
 OURS = {64: "as published", 1: "as published, one stream"}
 PRINTED = {64: "printed program", 1: "printed program, one stream"}
@@ -87,12 +85,11 @@ def build(document: Path, folder: Path, arch: str) -> Path:
 
 
 def loaded(library: Path) -> Any:
-    """The shared library, with the argument and result types of its functions."""
+    """The shared library, with the argument and result types of its function."""
     found = ctypes.CDLL(str(library))
-    found.printed_dot.restype, found.pinned.restype = ctypes.c_double, ctypes.c_void_p
+    found.printed_dot.restype = ctypes.c_double
     integers = [ctypes.c_int, ctypes.c_int, ctypes.c_size_t]
     found.printed_dot.argtypes = [*integers, ctypes.c_void_p, ctypes.c_void_p]
-    found.pinned.argtypes = [ctypes.c_size_t]
     return found
 
 
@@ -103,41 +100,6 @@ def mean_seconds(run: Callable[[], object], calls: int) -> float:
     for _ in range(calls):
         run()
     return (time.perf_counter() - start) / calls
-
-
-def serve(library: Path, most: int, other: bool) -> None:
-    """Answer lines "streams bytes n square calls" with seconds, in a process of its own.
-
-    The arrays hold zeros, which take as long as any numbers.
-    """
-    program = loaded(library)
-    if other:
-        program.hold_memory()
-    x, y = program.pinned(8 * most), program.pinned(8 * most)
-    for array in (x, y):
-        ctypes.memset(array, 0, 8 * most)
-    print("ready", flush=True)
-    for line in sys.stdin:
-        streams, nbytes, n, square, calls = map(int, line.split())
-        run = partial(program.printed_dot, streams, nbytes, n, x, None if square else y)
-        print(mean_seconds(run, calls), flush=True)
-
-
-class Server:
-    """The program in a process of its own."""
-
-    def __init__(self, library: Path, most: int, other: bool) -> None:
-        command = [sys.executable, __file__, "--serve", str(library), str(most), str(int(other))]
-        pipe = subprocess.PIPE
-        self._process: Any = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
-        self._process.stdout.readline()
-
-    def seconds(self, streams: int, place: Place, calls: int) -> float:
-        """Mean seconds of a call with so many streams, measured by the other process."""
-        _, operation, dtype, n = place
-        asked = (streams, DTYPES[dtype].itemsize, n, int(operation == "x·x"), calls)
-        print(*asked, file=self._process.stdin, flush=True)
-        return float(self._process.stdout.readline())
 
 
 def program_ways(program: Any, place: Place) -> dict[int, Call]:
@@ -169,26 +131,21 @@ def compare(ways: Mapping[str, Timed], rounds: int, rng: np.random.Generator) ->
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Log ratios of a way to another over all lengths, by operation, type and streams."""
+    """Log ratios of ours to the program over all lengths, by operation, type and streams."""
     found = []
-    pairs = [("ours", HERE), ("ours", ALONE), ("ours", OTHER), (HERE, ALONE), (HERE, OTHER)]
     for group in dict.fromkeys((r["operation"], r["dtype"], r["streams"]) for r in rows):
         mine = [r for r in rows if (r["operation"], r["dtype"], r["streams"]) == group]
-        for way, over in pairs:
-            logs = {r["n"]: float(np.log(np.median(r[way]) / np.median(r[over]))) for r in mine}
-            worst, every = max(logs, key=lambda n: abs(logs[n])), [*logs.values()]
-            told = dict(zip(("operation", "dtype", "streams"), group, strict=True))
-            told |= {"way": way, "over": over, "median_log": float(np.median(every))}
-            told["median_abs_log"] = float(np.median(np.abs(every)))
-            found.append(told | {"worst_log": logs[worst], "worst_n": worst})
+        logs = {r["n"]: float(np.log(np.median(r["ours"]) / np.median(r[HERE]))) for r in mine}
+        worst = max(logs, key=lambda n: abs(logs[n]))
+        told = dict(zip(("operation", "dtype", "streams"), group, strict=True))
+        told |= {"way": "ours", "over": HERE, "median_log": float(np.median([*logs.values()]))}
+        found.append(told | {"worst_log": logs[worst], "worst_n": worst})
     return found
 
 
 def compare_all(bench: Bench, library: Path, lengths: Sequence[int], rounds: int) -> list[Any]:
-    """A row an operation, type, number of streams and length: seconds of all ways by round."""
+    """A row an operation, type, number of streams and length: seconds of both ways by round."""
     program = loaded(library)
-    others = {ALONE: False, OTHER: True}
-    servers = {way: Server(library, lengths[-1], other) for way, other in others.items()}
     rows, rng = [], np.random.default_rng(1)
     for operation, dtype, n in product(bench.operations, DTYPES_COMPARED, lengths):
         with bench.space(operation, dtype, n) as space:
@@ -199,8 +156,6 @@ def compare_all(bench: Bench, library: Path, lengths: Sequence[int], rounds: int
                     "ours": partial(mean_seconds, ours.run),
                     HERE: partial(mean_seconds, here.run),
                 }
-                for name, server in servers.items():
-                    ways[name] = partial(server.seconds, streams, place)
                 key = {"operation": operation, "dtype": dtype, "streams": streams, "n": n}
                 rows.append(key | compare(ways, rounds, rng))
     return rows
@@ -226,9 +181,6 @@ def write_printed(
 
 
 def main() -> int:
-    if sys.argv[1:2] == ["--serve"]:
-        serve(Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "1")
-        return 0
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--document", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
@@ -254,11 +206,7 @@ def main() -> int:
             table = run_rivals(device, folders, asked, program)
             write_parquet(table, args.out / "rivals.parquet", provenance(device.info, "", {}))
     return int(
-        any(
-            (f["way"], f["over"]) == ("ours", HERE)
-            and (abs(f["median_log"]) > MEDIAN_LIMIT or abs(f["worst_log"]) > WORST_LIMIT)
-            for f in found
-        )
+        any(abs(f["median_log"]) > MEDIAN_LIMIT or abs(f["worst_log"]) > WORST_LIMIT for f in found)
     )
 
 

@@ -63,17 +63,3 @@ extern "C" double printed_dot(int streams, int bytes, size_t n, void *x, void *y
 {
     return bytes == 4 ? by_streams<float>(streams, n, x, y) : by_streams<double>(streams, n, x, y);
 }
-
-extern "C" void *pinned(size_t bytes)
-{
-    void *memory;
-    CHECK_CUDA_ERROR(cudaHostAlloc(&memory, bytes, cudaHostAllocDefault));
-    return memory;
-}
-
-// So that a small cudaMalloc later finds room in what the driver has mapped already.
-extern "C" void hold_memory()
-{
-    void *memory;
-    CHECK_CUDA_ERROR(cudaMalloc(&memory, 256));
-}

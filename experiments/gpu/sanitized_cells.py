@@ -1,8 +1,12 @@
 """Runs every kernel of the project at small sizes in one process, to be run under a sanitizer.
 
     export PYTHONPATH=workflow/scripts:kernels:reports/chapters
-    compute-sanitizer --tool memcheck \
+    compute-sanitizer --tool memcheck --padding=512 --report-api-errors=no --error-exitcode 9 \
         .venv/bin/python experiments/gpu/sanitized_cells.py --cache CACHE --out cells.json
+
+and again with the tools racecheck and initcheck. memcheck sees an access outside of all
+allocations: buffers are allocated at their own size, and the padding keeps them apart. After a
+fault that takes the device ``--first`` goes on behind it.
 
 Every kernel folder, element type and variant is launched at both ends and in the middle of each of
 its axes, on sizes that are no multiple of any block; every result is verified. The first cell of a

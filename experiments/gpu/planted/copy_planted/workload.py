@@ -26,12 +26,7 @@ class CopyPlanted(CopyWorkload):
         """A block takes a tile of block_x · UNROLL elements, and some take one more."""
         n = cell.problem.height * cell.problem.width
         blocks = ceil_div(n, cell["block_x"] * UNROLL)
-        args = (
-            BufferRef("dst"),
-            BufferRef("src"),
-            self.index(cell.problem, n),
-            np.uint32(PERCENT),
-        )
+        args = (BufferRef("dst"), BufferRef("src"), self.index(cell.problem, n), np.uint32(PERCENT))
         return Launch("copy_planted", (blocks, 1, 1), (cell["block_x"], 1, 1), args, tiles=blocks)
 
 

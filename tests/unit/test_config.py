@@ -232,6 +232,8 @@ def test_only_the_named_sweeps_run_and_share_no_cell() -> None:
     ]
     wrong = {**changed("kernels.copy2d", {}), "only": ["tex2d_sum"]}
     assert "no such kernel as 'copy2d'" in sentence(wrong)
+    left_out = {**changed("kernels.stream", None), "only": ["stream"]}
+    assert "leaves the sweep out; write 'stream: {}'" in sentence(left_out)
     assert list(load_config({**with_second(), "only": ["b"]}, ROOT).sweeps) == ["b"]
     other = {**FIRST, "kernel": "dot_square"}
     assert set(load_config(changed("kernels", {"a": FIRST, "b": other}), ROOT).sweeps) == {"a", "b"}

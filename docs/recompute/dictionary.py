@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 from gpushmoo.comparing.compare import ChangedCell, ChangedGroup, Drift
 from gpushmoo.comparing.history import ChangePoint, HistoryRow
+from gpushmoo.core.display import joined
 from gpushmoo.core.schema import GROUP, Cells, Energy, Meaning, Table
 from gpushmoo.interactive.tables import Best
 from gpushmoo.model.stage import ModelledCell
@@ -72,10 +73,8 @@ def values() -> dict[str, Any]:
         if set(again) >= set(GROUPED):
             again = ["the group's columns", *(name for name in again if name not in GROUPED)]
         tables.append({"path": path, "rows": new, "again": ", ".join(again)})
-    declared = [
-        f"`{path}`: `{table.__name__}` in `{table.__module__.replace('.', '/')}.py`"
-        for path, table in OF_CHAPTERS.items()
-    ]
+    modules = dict.fromkeys(table.__module__ for table in OF_CHAPTERS.values())
+    declared = joined(f"`{module.replace('.', '/')}.py`" for module in modules)
     return {"tables": tables, "group": ", ".join(GROUPED), "of_chapters": declared}
 
 

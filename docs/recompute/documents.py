@@ -81,7 +81,9 @@ def document(folder: str, claims: Claims, numbers: Mapping[str, Any]) -> dict[st
         text = str(row.get("tolerance") or row.get("remark") or "")
         return str(Template(text, undefined=StrictUndefined).render(numbers))
 
-    answered = [place for row in told["answers"] for place in places(row["where"])]
+    for row in told["answers"]:
+        places(row["where"])
+    shown = [r["page"] for row in told["answers"] for r in row["where"] if "page" in r]
     chapter: Chapter = import_module(f"{folder}.chapter").CHAPTER
     return {
         "title": chapter.document,
@@ -106,7 +108,7 @@ def document(folder: str, claims: Claims, numbers: Mapping[str, Any]) -> dict[st
             f"{row['item']}, {row['says']}" for row in told["answers"] if row["answer"] == "lost"
         ),
         "claims": len(told["answers"]),
-        "pages": joined(dict.fromkeys(p for p in answered if p.startswith("["))),
+        "pages": joined(dict.fromkeys(f"[{p}]({p})" for p in shown)),
     }
 
 
@@ -179,8 +181,7 @@ def _section(folder: str, heading: str, page: str) -> str:
     text = (ROOT / "docs" / page).read_text("utf-8")
     found = re.search(rf"(?m)^#+ ({re.escape(heading)}.*)$", text)
     _found(found is not None, heading)
-    anchor = re.sub(r"[^\w -]", "", found[1].lower()).replace(" ", "-") if found else ""
-    return f"[{heading}]({page}#{anchor})"
+    return heading
 
 
 def _test(folder: str, name: str, file: str) -> str:

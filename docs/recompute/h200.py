@@ -283,7 +283,7 @@ def textures(record: Record, claims: Claims) -> dict[str, Any]:
     return {
         "rows": rows,
         **_surface_rule(record, claims),
-        **_mappings(record, claims),
+        **_mappings(record),
     }
 
 
@@ -348,8 +348,8 @@ def _surface_rule(record: Record, claims: Claims) -> dict[str, str]:
     }
 
 
-def _mappings(record: Record, claims: Claims) -> dict[str, str]:
-    """What a row mapping costs, and which float4 blocks are best."""
+def _mappings(record: Record) -> dict[str, str]:
+    """What a row mapping costs."""
     lost: dict[str, list[float]] = {}
     rows = {TEXTURE: "row-point-clamp", SURFACE: "row-one"}
     for kernel, size in product(rows, (4096, FAR)):
@@ -359,14 +359,11 @@ def _mappings(record: Record, claims: Claims) -> dict[str, str]:
             share = 100 * (1 - best[dtype, rows[kernel]] / best[dtype, OBVIOUS[kernel]])
             name = f"{kernel} {'wide' if dtype == 'float4' else 'narrow'}"
             lost.setdefault(name, []).append(share)
-    tops = [record.best(k, dtype="float4", variant=v, width=4096) for k, v in OBVIOUS.items()]
-    claims.hold("The best float4 shapes are narrow.", all(top["block_x"] <= 8 for top in tops))
     return {
         "lost_texture": span(lost[f"{TEXTURE} narrow"], " %"),
         "lost_texture_wide": span(lost[f"{TEXTURE} wide"], " %"),
         "lost_surface": span(lost[f"{SURFACE} narrow"], " %"),
         "lost_surface_wide": span(lost[f"{SURFACE} wide"], " %"),
-        "wide": joined(f"{shape(top)} ({significant(top['bandwidth_gbs'])} GB/s)" for top in tops),
     }
 
 
@@ -419,11 +416,9 @@ def _printed(claims: Claims) -> dict[str, Any]:
             more.append(1e6 * (median(row["ours"]) - median(row[here])))
         if row["n"] >= 2**25:
             late.append(abs(math.log(ratio)))
-    met = [g for g in ours if abs(g["median_log"]) <= 0.10 and abs(g["worst_log"]) <= 0.35]
     return {
         "median": span(g["median_log"] for g in ours),
         "worst": span(g["worst_log"] for g in ours),
-        "met": f"{len(met) or 'none'} of {len(ours)}",
         "more": significant(median(more), 2),
         "late": f"{max(late):.2f}",
     }
@@ -517,19 +512,12 @@ def started(record: Record, claims: Claims) -> dict[str, Any]:
     # Blocks of plain accesses 4 wide use half of their sectors.
     slow = covers["variant"].str.endswith("plain") & covers["params"].str.contains("block_x=4 ")
     claims.hold("Blocks start at one rate.", rates[~slow].max() / rates[~slow].min() < 1.04)
-    waves = counted[~counted.index.isin(covers.index)]
-    speed = (waves["bytes_read"] + waves["bytes_written"]) / waves["duration_ns"]
-    best = {}
-    for variant, gbs in speed.groupby(waves["variant"]):
-        x, y = (part.split("=")[1] for part in waves["params"][gbs.idxmax()].split()[:2])
-        best[variant] = f"{x} × {y} ({gbs.max():.0f} GB/s)"
     return {
         "launches": len(counted),
         "rate": span(rates[~slow], digits=3),
         "same": int((~slow).sum()),
         "covers": len(covers),
         "busy": significant(covers[~slow][["dram_percent", "l1_percent"]].to_numpy().max(), 2),
-        "best": best,
     }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from argparse import Action, _SubParsersAction
 from collections.abc import Iterator, Mapping
-from inspect import Signature, signature
 from typing import Any
 
 import gpushmoo
@@ -14,7 +13,17 @@ from gpushmoo.interactive.shell import _parser as command_line
 
 from .record import ROOT
 
-FUNCTIONS = ("sweep", "ab", "compare", "history", "predict", "explore", "export", "open_run")
+FUNCTIONS = (
+    "sweep",
+    "tune",
+    "ab",
+    "compare",
+    "history",
+    "predict",
+    "explore",
+    "export",
+    "open_run",
+)
 SCHEMA = ROOT / "workflow/schemas/config.schema.yaml"
 
 
@@ -31,13 +40,8 @@ def values() -> dict[str, Any]:
 
 
 def _function(name: str) -> list[str]:
-    """The call, with defaults left out, and the first sentence of what it does."""
-    function = getattr(gpushmoo, name)
-    bare = [
-        p.replace(annotation=p.empty, default=p.empty)
-        for p in signature(function).parameters.values()
-    ]
-    return [f"`{name}{Signature(bare)}`", str(function.__doc__).splitlines()[0].rstrip(".")]
+    """The name, and the first sentence of what it does."""
+    return [f"`{name}`", str(getattr(gpushmoo, name).__doc__).splitlines()[0].rstrip(".")]
 
 
 def _keys(properties: Mapping[str, Any], above: str = "") -> Iterator[list[str]]:

@@ -24,11 +24,11 @@ MOST_LINES_BELOW = {
     "workflow/": 36_300,
     "reports/chapters/": 9_990,
     "kernels/": 2_800,
-    "tests/": 31_420,
-    "experiments/": 5_505,
-    "docs/": 2_000,
+    "tests/": 31_355,
+    "experiments/": 4_995,
+    "docs/": 1_990,
 }
-MOST_MODULES, MOST_BYTES_OF_PAGES = 155, 159_000
+MOST_MODULES, MOST_BYTES_OF_PAGES = 155, 150_000
 MOST_BYTES_OF = {"README.md": 7_000, "CHANGELOG.md": 10_000}
 # Tracked files that may be over 2 MB.
 LARGE = {"reports/reference/nvidia-h200/packed.parquet"}

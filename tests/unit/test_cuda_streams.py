@@ -140,36 +140,3 @@ def test_a_failure_is_raised_and_nothing_is_kept(failing: str, fails: int) -> No
         in_turn(driver)[0].run(lambda: None)
     assert driver.count("cuStreamDestroy_v2") == driver.count("cuStreamCreate")
     assert len(driver.memory) == (failing == "cuMemFreeAsync")
-
-
-class CapturedStream:
-    """CuPy's stream; `log` gets each call in order."""
-
-    def __init__(self, name: str, log: list[str]) -> None:
-        self.name, self.log = name, log
-        self.stream = self
-
-    def __getattr__(self, call: str) -> Callable[..., Any]:
-        def called(*args: Any) -> Any:
-            self.log.append(" ".join([self.name, call, *map(str, args)]))
-            return self if call == "end_capture" else f"{self.name}'s"
-
-        return called
-
-    def __str__(self) -> str:
-        return self.name
-
-
-def test_a_graph_begins_in_the_first_stream_and_waits_for_all() -> None:
-    log: list[str] = []
-    first, second = (CapturedStream(name, log) for name in ("first", "second"))
-
-    launch = streams.captured([first, second], lambda: log.append("queue"))
-    forks = ["first begin_capture", "first record", "second wait_event first's"]
-    joins = ["queue", "second record", "first wait_event second's", "first end_capture"]
-    assert log == [*forks, *joins, "first upload first", "first synchronize"]
-    launch()
-    assert log[-1] == "first launch first"
-    with pytest.raises(ZeroDivisionError):
-        streams.captured([first], lambda: log.append(1 // 0))
-    assert log[-1] == "first end_capture"

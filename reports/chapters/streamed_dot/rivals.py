@@ -27,13 +27,14 @@ from gpushmoo.devices.base import Device
 from gpushmoo.devices.streams import Stream
 from gpushmoo.measuring.buffers import FedSpace
 from gpushmoo.measuring.builds import programs_for
+from gpushmoo.measuring.host_pipeline import Feed
 from gpushmoo.workloads.host_fed import HostFedWorkload, StreamSetup
 from gpushmoo.workloads.loader import KernelFolder
 
-# One row a way and round: mean `seconds` of a call by the host's clock. `comparison` is one of
-# LENGTH, SHARE, PARAMETER, BETWEEN and COPY; `way` is unique within comparison, operation, dtype
-# and n. In BETWEEN ways are lengths, with KEPT_STREAMS where the streams are kept, and n is the
-# power of two below them; in COPY n elements of dtype are copied once.
+from .today import GraphFeed, in_place, managed_array
+
+# One row a way and round; `way` is unique within comparison, operation, dtype and n. In BETWEEN ways
+# are lengths, with KEPT_STREAMS where the streams are kept, and n is the power of two below them.
 
 
 class TimedWay(Table):
@@ -174,7 +175,7 @@ class Bench:
         n: int,
         variant: str,
         params: Mapping[str, int],
-        captured: bool = False,
+        kind: type[Feed] = Feed,
         kept: bool = False,
     ) -> Call:
         """A way that streams, verified. Raises DeviceError.
@@ -184,9 +185,8 @@ class Bench:
         cell = _cell(operation, dtype, variant, n, params)
         program = self._programs[operation, dtype, variant]
         feed = space.bind(program, cell)
-        setup = StreamSetup.BEFORE if kept else feed.pipeline.setup
-        pipeline = replace(feed.pipeline, setup=setup)
-        feed = replace(feed, pipeline=pipeline, captured=captured)
+        pipeline = replace(feed.pipeline, setup=StreamSetup.BEFORE) if kept else feed.pipeline
+        feed = kind(feed.pool, program, pipeline, feed.arrays, feed.host_part, feed.total)
         proof = replace(feed, poisoned=True)
         proof.run()
         _hold(cell, space.verdict(cell, proof).message)
@@ -198,15 +198,15 @@ class Bench:
         Verified; with `managed` inputs the host writes them before each run. Raises DeviceError.
         """
         device, workload, inputs = self.device, self.workload(operation), space.arrays[True]
-        blocks = {"streams": 1, "blocks_per_stream": device.info.multiprocessors}
-        cell = _cell(operation, dtype, POOLED, n, {**PRINTED, **blocks})
+        one = {**PRINTED, "streams": 1, "blocks_per_stream": device.info.multiprocessors}
+        cell = _cell(operation, dtype, POOLED, n, one)
         pipeline = workload.pipeline(cell)
         if managed:
-            inputs = {name: device.managed_array(a) for name, a in inputs.items()}
+            inputs = {name: managed_array(device, a) for name, a in inputs.items()}
         unwritten = np.full(pipeline.partials, np.nan, DTYPES[dtype].scalar)
         partials = device.host_array(unwritten, True)
         every = {**inputs, "partials": partials}
-        buffers = {name: device.in_place(array) for name, array in every.items()}
+        buffers = {name: in_place(device, array) for name, array in every.items()}
         program = self._programs[operation, dtype, POOLED]
         launch = device.bind(program, pipeline.pieces[0].launch, buffers)
 
@@ -223,9 +223,7 @@ class Bench:
 
     def on_host(self, space: FedSpace, operation: str, dtype: str, way: str) -> Call:
         """A way of `host_ways`, verified."""
-        workload = self.workload(operation)
-        arrays = space.arrays[False]
-        x, y = workload.factors(arrays)
+        x, y = self.workload(operation).factors(space.arrays[False])
         depth, scalar = summation.sequential_depth(x.size), DTYPES[dtype].scalar
         value = dot_by(way, x, y)
         bound = summation.tolerance(space.known, depth, scalar)
@@ -247,20 +245,10 @@ def _hold(cell: Cell, message: str | None) -> None:
         raise ValueError(f"{cell.key}: {message}")
 
 
-def run_rivals(
-    device: Device,
-    folders: Mapping[str, KernelFolder],
-    rivals: Rivals,
-    others: Callable[[Place], Mapping[str, Call]] = lambda place: {},
-) -> pa.Table:
+def run_rivals(device: Device, folders: Mapping[str, KernelFolder], rivals: Rivals) -> pa.Table:
     """All comparisons, as rows of RIVALS_SCHEMA. Ways that a device refuses are left out.
 
-    `others` gives more ways of a length.
-
-    Raises:
-        DeviceLostError: Nothing more can be computed in this process.
-        BuildError: A kernel does not compile.
-        ValueError: A way gives a wrong number.
+    Raises DeviceLostError, BuildError, and ValueError where a way gives a wrong number.
     """
     bench = Bench(device, folders, rivals.seed)
     rng = np.random.default_rng(rivals.seed)
@@ -280,7 +268,7 @@ def run_rivals(
                 with bench.space(operation, dtype, n) as space:
                     place = (space, operation, dtype, n)
                     if n in rivals.lengths:
-                        timed(LENGTH, *place[1:], {**_length_ways(bench, place), **others(place)})
+                        timed(LENGTH, *place[1:], _length_ways(bench, place))
                     if n in rivals.share_lengths:
                         timed(SHARE, *place[1:], _share_ways(bench, place))
                     # Streams that are kept slow the making of others: what keeps them comes last.
@@ -349,8 +337,9 @@ def _length_ways(bench: Bench, place: Place) -> dict[str, Call]:
     made = {way: partial(bench.on_host, space, operation, dtype, way) for way in WAYS}
     for label, (variant, params) in ON_DEVICE.items():
         made[label] = partial(bench.on_device, *place, variant, params)
-    made |= {way: partial(bench.in_place, *place, way == MANAGED) for way in (MAPPED, MANAGED)}
-    made[GRAPH] = partial(bench.on_device, *place, POOLED, KEPT, captured=True)
+    if hasattr(bench.device, "cupy"):
+        made |= {way: partial(bench.in_place, *place, way == MANAGED) for way in (MAPPED, MANAGED)}
+        made[GRAPH] = partial(bench.on_device, *place, POOLED, KEPT, GraphFeed)
     return _taken(made)
 
 

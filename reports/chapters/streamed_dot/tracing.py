@@ -112,9 +112,8 @@ def trace(
     host_part, notes = partial(workload.host_part, cell), Notes(clock)
     one_engine = pipeline.pinned and device.info.kind == "gpu"
     # A pool opens streams and asks no more of a device where no run is poisoned.
-    traced_device = cast(Device, TracedDevice(device, notes))
     untraced, traced = [], []
-    with Pool(traced_device, tuple(arrays)) as pool:
+    with Pool(cast(Device, TracedDevice(device, notes)), tuple(arrays)) as pool:
         total = partial(workload.total, cell)
         feed = Feed(pool, program, pipeline, arrays, host_part, total)
         for _ in range(WARMUPS):

@@ -34,6 +34,7 @@ from streamed_dot.rivals import (
     in_rounds,
     run_rivals,
 )
+from streamed_dot.today import captured
 from test_figures import assert_readable, note_of
 
 ROUNDS = 12
@@ -220,24 +221,24 @@ def test_ways_without_copies_or_by_a_graph_are_verified_where_the_backend_has_th
 
     flags = pyopencl.mem_flags.READ_WRITE | pyopencl.mem_flags.USE_HOST_PTR
     folders = {"dot_streamed": load_kernel(ROOT / "kernels/dot_streamed")}
-    kind: Any = type(opencl_device)
-    replaced = {
-        "in_place": lambda self, held: pyopencl.Buffer(self._context, flags, hostbuf=held),
-        "managed_array": lambda self, array: self.host_array(array, False),
-        "captured": lambda self, streams, queue: queue,
+    replaced: dict[str, Any] = {
+        "rivals.in_place": lambda d, held: pyopencl.Buffer(d._context, flags, hostbuf=held),
+        "rivals.managed_array": lambda d, array: d.host_array(array, False),
+        "today.captured": lambda streams, queue: queue,
     }
-    for name, method in replaced.items():
-        monkeypatch.setattr(kind, name, method)
+    for name, way in replaced.items():
+        monkeypatch.setattr(f"streamed_dot.{name}", way)
+    monkeypatch.setattr(type(opencl_device), "cupy", None, raising=False)
     rounds = Rivals((5000,), (), (), (), 6, 1)
     found = run_rivals(opencl_device, folders, rounds).to_pandas()
     assert set(found.loc[found["comparison"] == LENGTH, "way"]) == {*WAYS, *DEVICE_WAYS}
     lost = opencl_device.host_array(np.zeros(5000), False)
-    for name, method in {
-        "captured": lambda *_: lambda: None,
-        "managed_array": lambda self, array: np.zeros_like(array),
-        "in_place": lambda self, held: pyopencl.Buffer(self._context, flags, hostbuf=lost),
+    for name, way in {
+        "today.captured": lambda *_: lambda: None,
+        "rivals.managed_array": lambda d, array: np.zeros_like(array),
+        "rivals.in_place": lambda d, held: pyopencl.Buffer(d._context, flags, hostbuf=lost),
     }.items():
-        monkeypatch.setattr(kind, name, method)
+        monkeypatch.setattr(f"streamed_dot.{name}", way)
         with pytest.raises(ValueError, match="is not"):
             run_rivals(opencl_device, folders, rounds)
 
@@ -263,3 +264,36 @@ def test_a_way_that_is_refused_is_left_out_and_one_that_is_wrong_ends_the_study(
     monkeypatch.setattr("streamed_dot.rivals.dot_by", lambda *_: 1.0)
     with pytest.raises(ValueError, match=r"blas-all, x·y, float, n = 64: .* is wrong"):
         run_rivals(opencl_device, folders, rounds)
+
+
+class CapturedStream:
+    """CuPy's stream; `log` gets each call in order."""
+
+    def __init__(self, name: str, log: list[str]) -> None:
+        self.name, self.log = name, log
+        self.stream = self
+
+    def __getattr__(self, call: str) -> Callable[..., Any]:
+        def called(*args: Any) -> Any:
+            self.log.append(" ".join([self.name, call, *map(str, args)]))
+            return self if call == "end_capture" else f"{self.name}'s"
+
+        return called
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def test_a_graph_begins_in_the_first_stream_and_waits_for_all() -> None:
+    log: list[str] = []
+    first, second = (CapturedStream(name, log) for name in ("first", "second"))
+
+    launch = captured([first, second], lambda: log.append("queue"))
+    forks = ["first begin_capture", "first record", "second wait_event first's"]
+    joins = ["queue", "second record", "first wait_event second's", "first end_capture"]
+    assert log == [*forks, *joins, "first upload first", "first synchronize"]
+    launch()
+    assert log[-1] == "first launch first"
+    with pytest.raises(ZeroDivisionError):
+        captured([first], lambda: log.append(1 // 0))
+    assert log[-1] == "first end_capture"

@@ -404,18 +404,6 @@ class Device(ABC):
         """An array of this length and type, of undefined content."""
         return np.empty_like(flat)
 
-    def managed_array(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """A flat copy in pages that move to host or device, whichever touches them; or refused."""
-        raise LaunchRefusedError("There is no memory of which host and device share the pages.")
-
-    def in_place(self, held: npt.NDArray[Any]) -> Any:
-        """The buffer by which kernels access the host's array itself. Raises LaunchRefusedError."""
-        raise LaunchRefusedError("No kernel accesses the host's memory in place.")
-
-    def captured(self, streams: Sequence[Stream], queue: Callable[[], None]) -> Callable[[], None]:
-        """Queues what `queue` put into the streams, as one graph. Raises LaunchRefusedError."""
-        raise LaunchRefusedError("There are no graphs of copies and launches.")
-
     def reading(self) -> Reading | None:
         """Clocks, temperature, power and throttle reasons now; None without a sensor."""
         return None

@@ -96,7 +96,7 @@ class Feed:
     `arrays` are flat inputs of one length and type. `host_part` computes the host's part of the
     result, `total` the result from the device's partial results and that. `value` is the last
     result, NaN before. A `poisoned` run begins with ones in all memory, so that a missing or late
-    copy or write shows. In a pool, copies and launches that are `captured` run as one graph.
+    copy or write shows.
     """
 
     pool: Pool
@@ -107,12 +107,9 @@ class Feed:
     total: Callable[[Array, Any], float]
     clock: Callable[[], float] = time.perf_counter
     poisoned: bool = False
-    captured: bool = False
     value: float = math.nan
 
     def __post_init__(self) -> None:
-        # The graph, and the lanes whose memory it names.
-        self._graph: tuple[Callable[[], None], Sequence[StreamRoom]] | None = None
         dtype = next(iter(self.arrays.values())).dtype
         self._partials = np.zeros(self.pipeline.partials, dtype)
         p = self.pipeline
@@ -189,22 +186,11 @@ class Feed:
                 buffers = {**lane.room, "partials": pool.partials}
                 lane.stream.launch(self.program, piece.launch, buffers)
 
-    def _replay(self, pool: Pool) -> None:
-        lanes = pool.lanes
-        if self._graph is None or self._graph[1] is not lanes:
-            streams = [lane.stream for lane in lanes[: len(self._rooms)]]
-            graph = pool.device.captured(streams, lambda: self._queue(pool))
-            self._graph = graph, lanes
-        self._graph[0]()
-
     def _compute(self, pool: Pool) -> float:
         p = self.pipeline
         if self.poisoned:
             self._poison(pool)
-        if self.captured and p.pieces:
-            self._replay(pool)
-        else:
-            self._queue(pool)
+        self._queue(pool)
         of_host = self._own_part()
         for lane in pool.lanes[: len(self._rooms)]:
             lane.stream.wait()

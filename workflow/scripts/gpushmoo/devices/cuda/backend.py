@@ -21,7 +21,6 @@ from ...core.errors import (
     DeviceError,
     LaunchRefusedError,
     NoDeviceError,
-    OutOfDeviceMemoryError,
     TypedError,
 )
 from ...core.schema import Status
@@ -64,7 +63,7 @@ from .runtime import (
     lock_clocks,
     open_sensor,
 )
-from .streams import CudaInTurn, CudaStream, Enqueue, InTurnLoops, captured, driver_loops
+from .streams import CudaInTurn, CudaStream, Enqueue, InTurnLoops, driver_loops
 from .timing import (
     SPIN_SOURCE,
     CudaLaunch,
@@ -169,7 +168,6 @@ class CudaDevice(CudaBuffers):
         cupy.cuda.Device(index).use()
         attributes = cupy.cuda.Device(index).attributes
         self._most_shared = int(attributes["MaxSharedMemoryPerBlockOptin"])
-        self._pages_move = bool(attributes["ConcurrentManagedAccess"])
         own = self._own_module(_OWN_KERNELS)
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.timer = EventTimer(
@@ -317,39 +315,6 @@ class CudaDevice(CudaBuffers):
         """Memory that cudaHostAlloc gives."""
         memory = self.cupy.cuda.alloc_pinned_memory(flat.nbytes)
         return np.frombuffer(memory, flat.dtype, flat.size)
-
-    def managed_array(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """By cudaMallocManaged; at most half of the free memory, so that no page is evicted."""
-        if not self._pages_move:
-            raise LaunchRefusedError("No page of managed memory moves when it is touched.")
-        flat, cuda = np.ascontiguousarray(array).reshape(-1), self.cupy.cuda
-        with self.translated():
-            if 2 * flat.nbytes > cuda.Device().mem_info[0]:
-                raise OutOfDeviceMemoryError("Managed memory would take over half of the device.")
-            memory = cuda.malloc_managed(max(4, flat.nbytes))
-        room: Any = (ctypes.c_char * flat.nbytes).from_address(memory.ptr)
-        # The array holds `room`, which holds the memory.
-        room.memory = memory
-        held: npt.NDArray[Any] = np.frombuffer(room, flat.dtype)
-        held[:] = flat
-        return held
-
-    def in_place(self, held: npt.NDArray[Any]) -> Any:
-        """At its address on the host, which under unified addressing is that on the device."""
-        cuda = self.cupy.cuda
-        memory = cuda.UnownedMemory(held.ctypes.data, held.nbytes, held, cuda.Device().id)
-        return self.cupy.ndarray(held.nbytes // 4, np.uint32, cuda.MemoryPointer(memory, 0))
-
-    def captured(self, streams: Sequence[Any], queue: Callable[[], None]) -> Callable[[], None]:
-        """Capture what `queue` queues on `streams` as one CUDA graph; the result launches it."""
-        with self.translated():
-            launch = captured(streams, queue)
-
-        def replay() -> None:
-            with self.translated():
-                launch()
-
-        return replay
 
     def sample_all(self, samples: Sequence[Sample]) -> Sequence[float | TypedError]:
         """All behind one spin, except isolated ones."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -92,25 +91,6 @@ class CudaStream:
         """By cudaStreamSynchronize."""
         with self._translated():
             self.stream.synchronize()
-
-
-def captured(streams: Sequence[CudaStream], queue: Callable[[], None]) -> Callable[[], None]:
-    """See `Device.captured`. The other streams branch off the first one and join it again."""
-    first, *others = (stream.stream for stream in streams)
-    first.begin_capture()
-    try:
-        begin = first.record()
-        for other in others:
-            other.wait_event(begin)
-        queue()
-        for other in others:
-            first.wait_event(other.record())
-    finally:
-        graph = first.end_capture()
-    # Else the first launch would.
-    graph.upload(first)
-    first.synchronize()
-    return partial(graph.launch, first)
 
 
 T = TypeVar("T")

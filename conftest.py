@@ -16,7 +16,7 @@ from gpushmoo.core.errors import NoDeviceError
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.select import DeviceChoice, open_device, probe, resolve
 from gpushmoo.planning.config import default_config
-from gpushmoo.storage.packed import unpacked
+from gpushmoo.storage.store import unpacked
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 from matplotlib.figure import Figure

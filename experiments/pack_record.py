@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow/scripts"))
 
-from gpushmoo.storage.packed import (
+from gpushmoo.storage.store import (
     DERIVED,
     KEY,
     MOMENTS,
@@ -29,10 +29,10 @@ from gpushmoo.storage.packed import (
     PROVENANCE,
     SHARD,
     UNPACKED,
+    read_shard,
     restored,
     unpack,
 )
-from gpushmoo.storage.store import read_shard
 from gpushmoo.storage.wholefile import whole_file
 
 # One page for each column, whatever its length: neighbours help to compress.

@@ -16,8 +16,7 @@ from gpushmoo.analysis.fastest import fastest
 from gpushmoo.analysis.peak import PeakRow, peak_rows
 from gpushmoo.analysis.run_quality import dataset_provenance
 from gpushmoo.storage.dataset import read_medians
-from gpushmoo.storage.packed import unpacked
-from gpushmoo.storage.store import open_shard
+from gpushmoo.storage.store import open_shard, unpacked
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "reports" / "reference"

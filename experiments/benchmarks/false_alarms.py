@@ -56,7 +56,7 @@ from gpushmoo.comparing.runs import (
 )
 from gpushmoo.core.schema import GROUP, Status
 from gpushmoo.storage.dataset import read_cells
-from gpushmoo.storage.packed import unpacked
+from gpushmoo.storage.store import unpacked
 from scipy.stats import mannwhitneyu
 
 PLANTED_KERNEL = "copy_planted"

@@ -59,7 +59,7 @@ from gpushmoo.model.fit import fit_device, training
 from gpushmoo.model.form import FIRST, Model, first_values
 from gpushmoo.model.launches import Describer, DeviceFacts, Launches, code_paths, device_facts
 from gpushmoo.storage.dataset import partitions, read_medians
-from gpushmoo.storage.packed import unpacked
+from gpushmoo.storage.store import unpacked
 from gpushmoo.storage.wholefile import write_json
 from gpushmoo.workloads.contract import Workload
 from gpushmoo.workloads.loader import load_kernel

@@ -42,7 +42,7 @@ from gpushmoo.exporting.formats import cache_text
 from gpushmoo.search.guided import planner_for
 from gpushmoo.search.planner import Candidate, SearchMode, SearchSettings
 from gpushmoo.storage.dataset import read_cells
-from gpushmoo.storage.packed import unpacked
+from gpushmoo.storage.store import unpacked
 from gpushmoo.storage.wholefile import write_json
 from gpushmoo.workloads.contract import Workload
 from gpushmoo.workloads.loader import load_kernel

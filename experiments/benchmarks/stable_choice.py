@@ -31,8 +31,7 @@ from gpushmoo.core.space import shard_name
 from gpushmoo.exporting.choices import CONDITIONS, TARGET, Choice, choices, groups_of
 from gpushmoo.exporting.formats import t4_metadata
 from gpushmoo.storage.dataset import SAMPLES, partitions, read_cells
-from gpushmoo.storage.packed import unpacked
-from gpushmoo.storage.store import open_shard, write_parquet
+from gpushmoo.storage.store import open_shard, unpacked, write_parquet
 
 RULES = ("fastest", "smallest of the tied", "shipped")
 

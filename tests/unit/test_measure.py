@@ -48,7 +48,7 @@ from gpushmoo.measuring.outputs import _hint
 from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
 from gpushmoo.measuring.supervise import FAULTS_PER_VARIANT
 from gpushmoo.workloads.contract import Launch
-from gpushmoo.workloads.versions import versions_of
+from gpushmoo.workloads.loader import versions_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 

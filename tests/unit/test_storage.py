@@ -27,14 +27,15 @@ from gpushmoo.measuring.events import CellRun, ShardResult
 from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.storage import store
 from gpushmoo.storage.joblog import job_log
-from gpushmoo.storage.packed import PACKED, unpacked
 from gpushmoo.storage.store import (
+    PACKED,
     BadParquetError,
     NotWrittenError,
     check_table,
     is_whole,
     read_shard,
     read_table,
+    unpacked,
     write_parquet,
 )
 from gpushmoo.storage.wholefile import (
@@ -542,7 +543,7 @@ def test_a_folder_within_a_record_is_found(shards: Path, record: Path) -> None:
 def test_a_record_unpacks_once(shards: Path, record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = unpacked(record)
     with monkeypatch.context() as patched:
-        patched.setattr("gpushmoo.storage.packed.unpack", None)
+        patched.setattr("gpushmoo.storage.store.unpack", None)
         assert unpacked(record) == first
     (shards / PATHS[1]).unlink()
     pack(shards)

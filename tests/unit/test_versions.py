@@ -15,8 +15,7 @@ from gpushmoo.measuring.events import planned
 from gpushmoo.planning.config import default_config, load_config, merged
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.plan import build_params
-from gpushmoo.workloads.loader import KernelFolder, load_kernel
-from gpushmoo.workloads.versions import versions_of
+from gpushmoo.workloads.loader import KernelFolder, load_kernel, versions_of
 
 RAW = default_config()
 # Each block turns a tile of TILE elements round in shared memory, whose size the launch says.

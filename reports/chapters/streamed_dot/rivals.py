@@ -33,8 +33,8 @@ from gpushmoo.workloads.loader import KernelFolder
 
 from .today import GraphFeed, in_place, managed_array
 
-# One row a way and round; `way` is unique within comparison, operation, dtype and n. In BETWEEN ways
-# are lengths, with KEPT_STREAMS where the streams are kept, and n is the power of two below them.
+# A row for a way and round; `way` is unique within comparison, operation, dtype and n. In BETWEEN
+# it is a length, with KEPT_STREAMS where streams are kept, and n the power of two below.
 
 
 class TimedWay(Table):

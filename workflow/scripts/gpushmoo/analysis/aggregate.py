@@ -34,8 +34,7 @@ from ..core.run_plan import PLAN_FILE, RunPlan, fully_sampled
 from ..core.schema import cell_schema
 from ..core.space import TYPICAL, asks_the_device, expand_axis, first_repeat_of, space_of
 from ..storage.dataset import PARTITION, PROVENANCE, finished_dataset, with_axes_noted
-from ..storage.packed import unpacked
-from ..storage.store import BadParquetError, Shard, open_shard, read_shard
+from ..storage.store import BadParquetError, Shard, open_shard, read_shard, unpacked
 from ..storage.wholefile import DamagedFileError, UnusableFilesError, read_json, replaced_folder
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolderError, load_kernel

@@ -32,8 +32,7 @@ from ..core.run_plan import fully_sampled, plain
 from ..core.schema import MOST_THREADS, cell_schema
 from ..core.space import Cell, CellGroup, Problem
 from ..devices.base import DeviceInfo, identity
-from ..storage.packed import DERIVED, restored
-from ..storage.store import BadParquetError, read_shard
+from ..storage.store import DERIVED, BadParquetError, read_shard, restored
 from ..workloads.contract import Workload
 from .events import CellRun, Opened, ShardResult
 

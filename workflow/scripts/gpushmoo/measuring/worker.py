@@ -39,8 +39,7 @@ from ..devices.builds import KernelBuild, read_build
 from ..devices.select import open_device, open_for_job
 from ..storage.joblog import end_with_parent
 from ..storage.wholefile import DamagedFileError
-from ..workloads.loader import KernelFolder, load_kernel
-from ..workloads.versions import misfit, versions_of
+from ..workloads.loader import KernelFolder, load_kernel, misfit, versions_of
 from .builds import Builds, plan_cells, programs_for
 from .events import (
     Against,

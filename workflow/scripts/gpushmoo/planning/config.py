@@ -24,11 +24,9 @@ from ..core.paths import DEFAULTS, RESULTS, ROOT, NoOtavaError, find_otava
 from ..core.readable import UnreadableError, refuse_braces
 from ..core.schema import FAULTS, Status, axis_fault
 from ..storage.dataset import finished_runs, runs_in
-from ..storage.packed import unpacked
-from ..storage.store import BadParquetError
-from ..workloads.loader import KernelFolder, KernelFolderError, find_kernels
+from ..storage.store import BadParquetError, unpacked
+from ..workloads.loader import KernelFolder, KernelFolderError, find_kernels, misfit
 from ..workloads.user_code import blamed
-from ..workloads.versions import misfit
 from .config_schema import (
     ConfigError,
     check_schema,

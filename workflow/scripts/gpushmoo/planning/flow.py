@@ -14,7 +14,7 @@ from ..core.backends import AUTO, BACKENDS, Backend, source_suffix
 from ..core.paths import RESULTS, ROOT, cache_folder
 from ..core.run_plan import PLAN_FILE, RunPlan
 from ..devices.select import DeviceChoice, resolve
-from ..storage.packed import unpacked
+from ..storage.store import unpacked
 from ..workloads.contract import Workload
 from ..workloads.host_fed import HostFedWorkload
 from .config import SWEPT_STUDIES, RunConfig, check_memory, load_config

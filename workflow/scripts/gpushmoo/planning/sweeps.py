@@ -28,8 +28,7 @@ from ..core.space import (
     most_values,
 )
 from ..workloads.host_fed import HostFedWorkload
-from ..workloads.loader import KernelFolder, load_kernel
-from ..workloads.versions import misfit, refusal, versions_of
+from ..workloads.loader import KernelFolder, load_kernel, misfit, refusal, versions_of
 from .config_schema import ConfigError, did_you_mean, named, refuse_unknown, within
 
 

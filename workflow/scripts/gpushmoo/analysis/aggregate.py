@@ -1,4 +1,4 @@
-"""Shards into one hive-partitioned dataset, in bounded memory.
+"""Shards into one hive-partitioned dataset; the rows of one kernel and type are in memory at once.
 
 Only shards count that were measured for this run and hold the cells of its plan: one may be left
 over from another configuration or copied from another run. So parameters are compared with the
@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,10 +19,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from .. import __name__ as library
@@ -41,19 +38,8 @@ from ..workloads.loader import KernelFolderError, load_kernel
 from .repeats import merged, shard_spread
 from .statistics import Replicated, Spreads, run_spreads
 
-# Rows that are sorted at once, in bytes of Arrow memory. Sorting takes their copy, writing Parquet
-# about as much again.
-RUN_BYTES = 128 * 2**20
-# Keys are hashes, so that equal ranges of them hold about equally many rows. So many digits make
-# 4,096 ranges, enough for 256 GiB of rows in a partition.
-_KEY_DIGITS = 3
-_MOST_RANGES = 16**_KEY_DIGITS
-# Rows of a range that are written to disk together; so many of each range are in memory.
-_LEAST_ROWS = 100
-# While rows are sorted: the number of the shard of each, and the range of its key. An axis, whose
-# name is an argument's of a kernel, cannot be called so.
+# While rows are sorted: the number of the shard of each. No axis can be called so.
 _SHARD = pa.field("#shard", pa.int32(), nullable=False)
-_RANGE = pa.field("#range", pa.int32(), nullable=False)
 _ORDER = [("cell_key", "ascending"), (_SHARD.name, "ascending")]
 
 
@@ -73,7 +59,6 @@ class ShardFile:
     axes: tuple[str, ...]
     partition: tuple[str, str]
     host_fed: bool
-    n_bytes: int
 
     @property
     def path(self) -> Path:
@@ -93,7 +78,6 @@ def aggregate(
     paths: Sequence[Path],
     out: Path,
     one_model: bool = False,
-    run_bytes: int = RUN_BYTES,
     plan: RunPlan | None = None,
 ) -> None:
     """Write the dataset ``out/kernel=…/dtype=…/part-0.parquet`` from shards.
@@ -101,8 +85,8 @@ def aggregate(
     Every file has all columns, null where a kernel has no such axis; rows are sorted by key. The
     repeats of a shard become one row a cell, whose interval includes how far the run's repeats lie
     apart; host-fed kernels count for themselves, as the host does not drift as the device does.
-    Each shard must hold what `plan` says, or its own parameters. About `run_bytes` of the rows are
-    in memory at once. Raises AggregateError, naming each bad shard; the old dataset then stays.
+    Each shard must hold what `plan` says, or its own parameters. Raises AggregateError, naming each
+    bad shard; the old dataset then stays.
     """
     bad: list[tuple[Path, str]] = []
     shards = _opened(paths, plan, bad)
@@ -136,9 +120,9 @@ def aggregate(
                 for number, shard in enumerate(members)
                 for batch in _rows(shard, spreads[shard.host_fed], lines)
             )
-            parts = min(_MOST_RANGES, -(-2 * sum(s.n_bytes for s in members) // run_bytes))
-            ranges = _sorted(rows, schema.append(_SHARD), fresh / ".ranges", parts)
-            _write(ranges, members, schema, fresh, partition)
+            table = pa.Table.from_batches(rows, schema=schema.append(_SHARD)).sort_by(_ORDER)
+            _refuse_doubles(table, members)
+            _write(table, schema, fresh, partition)
 
 
 def _opened(
@@ -166,8 +150,7 @@ def _opened(
             fault = f"'{repeats[0].path}' has repeats {present}; there must be 1 to {expected[-1]}."
             bad += [(file.path, fault) for file in repeats]
         joined = tuple(file.path for file in repeats)
-        n_bytes = sum(file.n_bytes for file in repeats)
-        shards.append(replace(repeats[0], paths=joined, n_bytes=n_bytes))
+        shards.append(replace(repeats[0], paths=joined))
     return sorted(shards, key=lambda s: (s.partition, s.path))
 
 
@@ -180,7 +163,6 @@ def _described(shard: Shard) -> tuple[int, ShardFile]:
         axes=tuple(shard.metadata["axes"]),
         partition=(str(Path(params["folder"]).name), str(params["dtype"])),
         host_fed=is_host_fed(params["folder"]),
-        n_bytes=shard.n_bytes,
     )
     return int(params["repeat"]), file
 
@@ -236,49 +218,8 @@ def _widened(batch: pa.RecordBatch, schema: pa.Schema, number: int) -> pa.Record
     return pa.record_batch([*columns, numbers], schema=schema.append(_SHARD))
 
 
-def _sorted(
-    rows: Iterable[pa.RecordBatch], schema: pa.Schema, folder: Path, parts: int
-) -> Iterator[pa.Table]:
-    """All rows by _ORDER, in `parts` equal ranges of keys, which wait in `folder`."""
-    if parts <= 2:
-        yield pa.Table.from_batches(rows, schema=schema).sort_by(_ORDER)
-        return
-    ranged = schema.append(_RANGE)
-    batches = (
-        pa.record_batch([*batch.columns, _ranges(batch, parts)], schema=ranged) for batch in rows
-    )
-    file_format = ds.IpcFileFormat()
-    ds.write_dataset(
-        pa.RecordBatchReader.from_batches(ranged, batches),
-        folder,
-        format=file_format,
-        file_options=file_format.make_write_options(compression="lz4"),
-        partitioning=ds.partitioning(pa.schema([_RANGE])),
-        max_partitions=_MOST_RANGES,
-        min_rows_per_group=_LEAST_ROWS,
-        use_threads=False,
-    )
-    for part in range(parts):
-        if (place := folder / str(part)).is_dir():
-            yield ds.dataset(place, schema, format="ipc").to_table().sort_by(_ORDER)
-    shutil.rmtree(folder)
-
-
-def _ranges(batch: pa.RecordBatch, parts: int) -> pa.Array:
-    """For each row the number of the range, out of `parts`, that its key lies in."""
-    digits = pc.utf8_slice_codeunits(batch.column("cell_key"), 0, _KEY_DIGITS).dictionary_encode()
-    places = [int(text, 16) * parts // _MOST_RANGES for text in digits.dictionary.to_pylist()]
-    return pa.array(np.array(places, np.int32)[digits.indices.to_numpy()])
-
-
-def _write(
-    tables: Iterable[pa.Table],
-    shards: Sequence[ShardFile],
-    schema: pa.Schema,
-    dataset: Path,
-    partition: tuple[str, str],
-) -> None:
-    """Write the rows of a partition, a range of keys as a row group."""
+def _write(table: pa.Table, schema: pa.Schema, dataset: Path, partition: tuple[str, str]) -> None:
+    """Write the rows of a partition."""
     kernel, dtype = partition
     folder = dataset / f"kernel={kernel}" / f"dtype={dtype}"
     folder.mkdir(parents=True)
@@ -286,9 +227,7 @@ def _write(
     with pq.ParquetWriter(
         folder / "part-0.parquet", in_file, compression="zstd", write_page_checksum=True
     ) as writer:
-        for table in tables:
-            _refuse_doubles(table, shards)
-            writer.write_table(table.select(in_file.names).cast(in_file))
+        writer.write_table(table.select(in_file.names).cast(in_file))
 
 
 def _refuse_doubles(table: pa.Table, shards: Sequence[ShardFile]) -> None:

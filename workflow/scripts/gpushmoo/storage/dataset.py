@@ -98,14 +98,7 @@ def read_medians(dataset: Path, where: Mapping[str, Any] | None = None) -> pd.Da
         source = _open(dataset)
         fields = {n: pc.field(n) for n in source.schema.names if n not in SAMPLES}
         fields[SAMPLE_COUNT] = pc.list_value_length(pc.field(SAMPLES[0]))
-        # A few row groups at a time: more that are read ahead would take most of the memory.
-        scanner = source.scanner(
-            columns=fields,
-            filter=_filter(where, source.schema),
-            batch_readahead=2,
-            fragment_readahead=1,
-        )
-        return as_frame(scanner.to_table())
+        return as_frame(source.to_table(columns=fields, filter=_filter(where, source.schema)))
 
 
 def partitions(dataset: Path) -> Iterator[dict[str, str]]:

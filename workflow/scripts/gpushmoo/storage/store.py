@@ -33,8 +33,6 @@ from ..core.space import Cell, Problem
 from .wholefile import DamagedFileError, whole_file
 
 MAGIC = b"PAR1"
-# Bytes of a text in memory, with its offset: most are names, the longest are UUIDs.
-_TEXT_BYTES = 32
 
 
 class NotWrittenError(UserError, OSError):
@@ -86,8 +84,6 @@ class Shard:
     path: Path
     schema: pa.Schema
     metadata: dict[str, Any]
-    # The estimated size in memory.
-    n_bytes: int
 
     def table(self) -> pa.Table:
         """Read the cells and check them. Raises BadParquetError, also for a doubled cell."""
@@ -102,8 +98,7 @@ class Shard:
 def open_shard(path: Path) -> Shard:
     """Check a shard's provenance and columns. Raises BadParquetError."""
     with checked_file(path) as file:
-        schema, n_bytes = file.schema_arrow, _bytes_in_memory(file.metadata)
-        raw = _metadata_text(path, file)
+        schema, raw = file.schema_arrow, _metadata_text(path, file)
     try:
         metadata = json.loads(raw)
         version = metadata["schema_version"]
@@ -116,7 +111,7 @@ def open_shard(path: Path) -> Shard:
         )
     if schema.names != expected.names:
         raise BadParquetError(path, "has other columns than its schema version says.")
-    return Shard(path, expected.with_metadata(schema.metadata), metadata, n_bytes)
+    return Shard(path, expected.with_metadata(schema.metadata), metadata)
 
 
 def read_shard(path: Path) -> tuple[pa.Table, dict[str, Any]]:
@@ -166,15 +161,6 @@ def _metadata_text(path: Path, file: pq.ParquetFile) -> bytes:
     if raw is None:
         raise BadParquetError(path, "carries no gpushmoo provenance; it is not ours.")
     return raw
-
-
-def _bytes_in_memory(metadata: pq.FileMetaData) -> int:
-    """An estimate from the numbers of values: sizes in the file depend on encodings."""
-    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
-    columns = (group.column(i) for group in groups for i in range(group.num_columns))
-    return sum(
-        c.num_values * (_TEXT_BYTES if c.physical_type == "BYTE_ARRAY" else 8) for c in columns
-    )
 
 
 # Packed records

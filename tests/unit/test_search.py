@@ -16,7 +16,6 @@ from gpushmoo.search.guided import (
     _sectors,
     features_of,
     improvement,
-    minimised,
     normal,
     planner_for,
 )
@@ -321,14 +320,6 @@ def test_the_process_has_its_gradient_and_knows_more_after_a_measurement() -> No
     assert np.array_equal(after.mean, before.mean)
     assert after.variance[5] < before.variance[5]
     assert (after.variance <= before.variance + 1e-12).all()
-
-
-def test_bfgs_finds_the_least_of_a_curved_valley() -> None:
-    def loss(t: np.ndarray) -> tuple[float, np.ndarray]:
-        slope = 2.0 * np.array([1.0, 10.0]) * (t - np.array([1.0, -2.0]))
-        return float((t[0] - 1.0) ** 2 + 10.0 * (t[1] + 2.0) ** 2), slope
-
-    assert minimised(loss, np.zeros(2)) == pytest.approx([1.0, -2.0], abs=0.02)
 
 
 def test_expected_improvement_and_the_normal_distribution_are_scipy_s() -> None:

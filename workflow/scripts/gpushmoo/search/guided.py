@@ -1,12 +1,12 @@
 """A guided search: a model of the times so far chooses the next cells, and when to end.
 
-The model is a Gaussian process over features of launches, by NumPy alone.
+The model is a Gaussian process over features of launches.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -152,7 +152,12 @@ class Process:
         """Take the hyperparameters that explain these values, with these standard errors, best."""
         y, _, unit = _standard(values)
         x, known = self._features[places], (errors / unit) ** 2 + JITTER
-        self._theta = minimised(lambda theta: self._loss(theta, x, y, known), self._theta)
+        # Other measuring processes do without SciPy, which takes long to import.
+        from scipy.optimize import minimize
+
+        options = {"maxiter": STEPS, "ftol": 1e-4}
+        arguments = {"jac": True, "method": "L-BFGS-B", "options": options}
+        self._theta = minimize(self._loss, self._theta, (x, y, known), **arguments).x
 
     def _loss(self, theta: Floats, x: Floats, y: Floats, known: Floats) -> tuple[float, Floats]:
         """The negative log posterior density and its gradient."""
@@ -226,36 +231,6 @@ def _matern(squared: Floats) -> tuple[Floats, Floats]:
     fall = np.exp(-far)
     slope = (5.0 / 3.0) * (1.0 + far) * fall
     return (1.0 + far) * fall + (5.0 / 3.0) * squared * fall, slope
-
-
-def minimised(loss: Callable[[Floats], tuple[float, Floats]], start: Floats) -> Floats:
-    """Where `loss`, which gives its value and gradient, is least near `start`.
-
-    BFGS with steps that are halved until they lead down (Nocedal and Wright 2006, algorithm 6.1).
-    """
-    theta, (value, gradient) = start, loss(start)
-    hessian = np.eye(len(start)) * 0.1
-    for _ in range(STEPS):
-        step = -hessian @ gradient
-        step *= min(1.0, 1.0 / max(1e-12, float(np.abs(step).max())))
-        slope = float(step @ gradient)
-        for _ in range(8):
-            further, slope_further = loss(theta + step)
-            if further <= value + 1e-4 * slope:
-                break
-            step, slope = step / 2.0, slope / 2.0
-        else:
-            break
-        change = slope_further - gradient
-        curve = float(step @ change)
-        if curve > 1e-10:
-            turn = np.eye(len(start)) - np.outer(step, change) / curve
-            hessian = turn @ hessian @ turn.T + np.outer(step, step) / curve
-        gained = value - further
-        theta, value, gradient = theta + step, further, slope_further
-        if gained < 1e-3:
-            break
-    return theta
 
 
 # By how much a cell is slower than twice the fastest time carries no information.

@@ -19,8 +19,8 @@ from covering import crossed
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import BuildError, LaunchFailedError, NoDeviceError
 from gpushmoo.core.space import Cell, Problem
-from gpushmoo.devices.buffers import check_sizes
-from gpushmoo.devices.cuda.buffers import limits_source
+from gpushmoo.devices.buffers import check_sizes, limits_source
+from gpushmoo.devices.cuda import buffers
 from gpushmoo.devices.machine_code.cubins import (
     Unit,
     build_options,
@@ -217,5 +217,5 @@ def test_kernels_compile_with_wide_indices_as_well(folder: KernelFolder) -> None
 
 @pytest.mark.parametrize("width", [1, 2, 4, 8])
 def test_the_comparison_within_a_limit_compiles_for_each_width(width: int) -> None:
-    unit = Unit(limits_source(width), "limits")
+    unit = Unit(buffers._WORDS + buffers._LIMITS + limits_source(width), "limits")
     assert "limits" in parameter_sizes(compile_cubin(unit, "sm_90").code)

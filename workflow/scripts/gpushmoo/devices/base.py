@@ -208,7 +208,7 @@ class Device(ABC):
 
     @abstractmethod
     def _queue_differing(self, buffer: Any, expected: Any, found: Any) -> None:
-        """Queue a kernel that adds the number of different words to `found`, of 64 bits."""
+        """Queue a kernel that adds to the two words of `found` what `deviation` reads."""
 
     def _queue_limits(self, buffer: Any, bounds: KeyBounds, found: Any) -> None:
         """Queue the kernel of `buffers.LIMITS` for this width; it writes to two words."""

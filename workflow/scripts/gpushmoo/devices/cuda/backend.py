@@ -57,10 +57,7 @@ from .runtime import (
     Translate,
     architecture,
     describe,
-    free_clocks,
-    list_devices,
     load_cupy,
-    lock_clocks,
     open_sensor,
 )
 from .streams import CudaInTurn, CudaStream, Enqueue, InTurnLoops, driver_loops
@@ -377,14 +374,8 @@ class CudaDevice(CudaBuffers):
 
 
 __all__ = [
-    "compile_version",
-    "count_devices",
-    "free_clocks",
-    "list_devices",
-    "lock_clocks",
-    "open_device",
-    "recorded",
-    "targets",
+    *("compile_version", "count_devices", "free_clocks", "list_devices", "lock_clocks"),
+    *("open_device", "recorded", "targets"),
 ]
 
 

@@ -15,30 +15,16 @@ from ...workloads.contract import TextureRef, ceil_div
 from ..base import Device
 from ..buffers import (
     KERNELS,
-    LIMITS,
     STRIDE,
     Image,
     KeyBounds,
     WordPairs,
     guard_word,
+    limits_source,
     padded_words,
     zone_bytes,
 )
 
-# CuPy's own reduction to a scalar runs in one block: half a second instead of milliseconds.
-_COMPARE = """
-extern "C" __global__ void compare(const unsigned int *a, const unsigned int *b,
-                                   unsigned long long n, unsigned long long *differing)
-{
-    unsigned long long mine = 0;
-    const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
-    for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < n;
-         i += step)
-        mine += a[i] != b[i];
-    if (mine)
-        atomicAdd(differing, mine);
-}
-"""
 # CuPy would compile a kernel for it at run time.
 _PAINT = """
 extern "C" __global__ void paint(unsigned int *words, unsigned long long n, unsigned int value)
@@ -59,14 +45,8 @@ _WORDS = """
 #define STEP ((LONG)gridDim.x * blockDim.x)
 #define ADD atomicAdd
 """
-SOURCE = _COMPARE + _PAINT + _WORDS + KERNELS
-# An element with a limit, by its bytes, and the type of its value.
-_ELEMENTS = {
-    1: ("unsigned char", "float"),
-    2: ("unsigned short", "float"),
-    4: ("unsigned int", "float"),
-    8: ("unsigned long long", "double"),
-}
+# CuPy's own reduction to a scalar runs in one block: half a second instead of milliseconds.
+SOURCE = _PAINT + _WORDS + KERNELS
 _LIMITS = """
 #define FUNCTION static __device__
 #define VOLATILE
@@ -74,12 +54,6 @@ _LIMITS = """
 #define MAX atomicMax
 #define BITS __float_as_uint
 """
-
-
-def limits_source(width: int) -> str:
-    """The kernel `limits` for elements of so many bytes."""
-    element, real = _ELEMENTS[width]
-    return f"#define ELEM {element}\n#define REAL {real}\n" + _WORDS + _LIMITS + LIMITS
 
 
 _THREADS = 512
@@ -149,7 +123,7 @@ class CudaBuffers(Device):
     def _queue_limits(self, buffer: Any, bounds: KeyBounds, found: Any) -> None:
         form = bounds.form
         if form.width not in self._limits:
-            module = self._own_module(limits_source(form.width))
+            module = self._own_module(_WORDS + _LIMITS + limits_source(form.width))
             self._limits[form.width] = module.get_function("limits")
         args = (buffer, bounds.low, bounds.high, *bounds.numbers, found)
         self._launch(self._limits[form.width], args)

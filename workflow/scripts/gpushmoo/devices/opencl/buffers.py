@@ -14,27 +14,16 @@ from ...workloads.contract import ceil_div
 from ..base import Device
 from ..buffers import (
     KERNELS,
-    LIMITS,
     STRIDE,
     Image,
     KeyBounds,
     WordPairs,
     guard_word,
+    limits_source,
     padded_words,
     zone_bytes,
 )
 
-_COMPARE = """
-__kernel void compare(__global const uint *a, __global const uint *b, const ulong n,
-                      volatile __global uint *differing)
-{
-    uint mine = 0;
-    for (ulong i = FIRST(n); i < END(n); i += STEP)
-        mine += a[i] != b[i];
-    if (mine)
-        atomic_add(differing, mine);
-}
-"""
 _WORDS = """
 #define KERNEL __kernel
 #define GLOBAL __global
@@ -54,13 +43,6 @@ _RANGE = """
 #define END(n) ((n) * (get_global_id(0) + 1) / get_global_size(0))
 #define STEP 1
 """
-# An element with a limit, by its bytes, and the type of its value.
-_ELEMENTS = {
-    1: ("uchar", "float"),
-    2: ("ushort", "float"),
-    4: ("uint", "float"),
-    8: ("ulong", "double"),
-}
 _LIMITS = """
 #define FUNCTION
 #define VOLATILE volatile
@@ -87,7 +69,7 @@ class OpenCLBuffers(Device):
         cpu = device.type & cl.device_type.CPU
         self._sizes = ((8 * device.max_compute_units,), (1,)) if cpu else ((4096,), (64,))
         self._order = _RANGE if cpu else _STRIDE
-        program = cl.Program(context, self._order + _COMPARE + _WORDS + KERNELS).build()
+        program = cl.Program(context, self._order + _WORDS + KERNELS).build()
         self._compare, self._strays_of, self._checksum = (
             cl.Kernel(program, name) for name in ("compare", "strays", "checksum")
         )
@@ -133,16 +115,13 @@ class OpenCLBuffers(Device):
         return found
 
     def _queue_differing(self, buffer: Any, expected: Any, found: Any) -> None:
-        """32 bits of the number, which count the words of 16 GiB."""
         words = np.uint64(buffer.size // 4)
         self._compare(self._queue, *self._sizes, buffer, expected, words, found)
 
     def _queue_limits(self, buffer: Any, bounds: KeyBounds, found: Any) -> None:
         form = bounds.form
         if form.width not in self._limits:
-            element, real = _ELEMENTS[form.width]
-            types = f"#define ELEM {element}\n#define REAL {real}\n"
-            source = types + self._order + _WORDS + _LIMITS + LIMITS
+            source = self._order + _WORDS + _LIMITS + limits_source(form.width)
             program = self._cl.Program(self._context, source).build()
             self._limits[form.width] = self._cl.Kernel(program, "limits")
         args = (buffer, bounds.low, bounds.high, *bounds.numbers, found)

@@ -58,7 +58,7 @@ class Launches:
 
     `resident` blocks fit on a multiprocessor; `in_a_sample` launches are timed together; `flushed`
     ones find nothing of their own in L2. `turns`, `waits`, `instructions` and `turn_instructions`
-    are those of one thread (see core.code_path), `loads_a_wait` of its loads are out at once.
+    are those of one thread (see `CodePath`), `loads_a_wait` of its loads are out at once.
     Lines, sectors and bytes are those of a block over all its turns; `part_bytes` are in sectors
     that a warp uses in part. `texel_loads` and `texel_stores` say whether these go to an image,
     `access_bytes` how many bytes an access moves, `apart` how many warps lie between two rows of a

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 from gpushmoo.core.space import Cell
-from gpushmoo.workloads.contract import BufferRef, Launch, NothingMovedWorkload
+from gpushmoo.workloads.contract import BufferRef, Launch
+from nothing_moved import NothingMovedWorkload
 
 # What the last block of a proof stores, as in the kernels.
 DONE = 0x600DB10C

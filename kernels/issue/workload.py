@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.space import Cell
-from gpushmoo.workloads.contract import BufferRef, Launch, NothingMovedWorkload, ceil_div
+from gpushmoo.workloads.contract import BufferRef, Launch, ceil_div
+from nothing_moved import NothingMovedWorkload
 
 # As in the kernels: what the last thread of a proof stores, and the multiply-adds of a step.
 DONE = 0x600D1550

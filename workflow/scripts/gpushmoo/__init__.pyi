@@ -38,7 +38,6 @@ from .workloads.contract import Curve as Curve
 from .workloads.contract import HeatMap as HeatMap
 from .workloads.contract import Launch as Launch
 from .workloads.contract import LibraryCall as LibraryCall
-from .workloads.contract import NothingMovedWorkload as NothingMovedWorkload
 from .workloads.contract import NullRef as NullRef
 from .workloads.contract import ReducingWorkload as ReducingWorkload
 from .workloads.contract import SharedMemory as SharedMemory

@@ -6,7 +6,7 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from gpushmoo.devices.cuda.runtime import open_sensor
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.storage.store import read_metadata, read_table
 from gpushmoo.studies import cells, energy
-from gpushmoo.studies.cells import device_facts
 from gpushmoo.studies.energy import (
     CounterStep,
     CounterSteps,
@@ -242,7 +241,7 @@ def written(folder: Path, device: PoweredDevice, cells: Sequence[ChosenCell]) ->
     task = task_of_tiny(cells, folder)
     state = Reading(1980, 3201, 60, 500.0, ("hw_thermal_slowdown",))
     found = measured(device, cells, state)
-    energy.write_energy(folder / "e.parquet", task, device_facts(device), found)
+    energy.write_energy(folder / "e.parquet", task, asdict(device.info), found)
     return read_table(folder / "e.parquet", ENERGY_SCHEMA).to_pylist()[0]
 
 

@@ -369,18 +369,11 @@ def to_plain(chosen: Sequence[ChosenCell]) -> dict[str, Any]:
 
 
 def from_plain(content: Mapping[str, Any]) -> list[ChosenCell]:
-    """The cells that `to_plain` gave. Raises ValueError, one sentence, where they are none."""
-    try:
-        return [_chosen(values) for values in content["cells"]]
-    except (KeyError, TypeError, AttributeError) as err:
-        raise ValueError(
-            f"the file of cells is not as it should be ({type(err).__name__}: {err}); it holds "
-            "'cells', a list of objects with kernel, dtype, variant, problem {height, width}, "
-            "params {axis: value}, cache_state and role."
-        ) from err
-
-
-def _chosen(values: Mapping[str, Any]) -> ChosenCell:
-    rest = {k: v for k, v in values.items() if k not in ("role", "problem", "params")}
-    problem, params = Problem(**values["problem"]), tuple(sorted(values["params"].items()))
-    return ChosenCell(Cell(**rest, problem=problem, params=params), values.get("role", "named"))
+    """The cells that `to_plain` gave."""
+    found = []
+    for values in content["cells"]:
+        named = dict(values)
+        role, problem, params = map(named.pop, ("role", "problem", "params"))
+        cell = Cell(**named, problem=Problem(**problem), params=tuple(sorted(params.items())))
+        found.append(ChosenCell(cell, role))
+    return found

@@ -100,7 +100,10 @@ class Space(ABC):
 
     words = 1
     copy: PreparedLaunch
+    _device: Device
     _watch: BufferWatch
+    # All that a launch writes before it reads it.
+    _written: Sequence[Any] = ()
 
     @abstractmethod
     def bind(self, program: Program, cell: Cell) -> PreparedLaunch:
@@ -110,9 +113,10 @@ class Space(ABC):
         """The launch of `cell` that is verified, if it is not the one that is timed."""
         return None
 
-    @abstractmethod
     def poison(self) -> None:
         """Overwrite the output with words that no verified output holds."""
+        for buffer in self._written:
+            self._device.poison(buffer)
 
     @abstractmethod
     def answer(self) -> None:
@@ -417,11 +421,6 @@ class ReducedSpace(Space):
             return self._device.bind_library(call, self.buffers)
         return self._device.bind(program, self._workload.launch(cell), self.buffers)
 
-    def poison(self) -> None:
-        """Overwrite all that a launch writes before it reads it with ones."""
-        for buffer in self._written:
-            self._device.poison(buffer)
-
     def answer(self) -> None:
         """Do nothing: the launch before has left its number."""
 
@@ -495,9 +494,6 @@ class FedSpace(Space):
     def bind_proof(self, program: Program, cell: Cell) -> Feed:
         """The cell's pipeline in memory that is poisoned before."""
         return replace(self.bind(program, cell), poisoned=True)
-
-    def poison(self) -> None:
-        """Do nothing: the proof allocates and poisons its own memory."""
 
     def answer(self) -> None:
         """Do nothing: memory is the pipeline's own."""

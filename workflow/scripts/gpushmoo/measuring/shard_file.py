@@ -49,7 +49,7 @@ def provenance(info: DeviceInfo, kernel_digest: str, builds: Mapping[str, str]) 
     return {
         "gpushmoo": __version__,
         "protocol_version": PROTOCOL_VERSION,
-        "device": {**asdict(info), "extra": dict(info.extra)},
+        "device": asdict(info),
         "host": {
             "name": socket.gethostname(),
             "system": f"{platform.system()} {platform.release()}",
@@ -231,7 +231,7 @@ class Earlier:
         In a later repeat `launches` has the launches in a sample of the first one, which must be
         the same. With `whole` only complete groups are taken, as a search needs them.
         """
-        device = plain({**asdict(opened.info), "extra": dict(opened.info.extra)})
+        device = plain(asdict(opened.info))
         versions = {cell.key: workload.version(cell).name for cell in opened.cells}
         found: dict[str, tuple[Path, int]] = {}
         refused: dict[str, str] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -138,11 +138,6 @@ def cell_columns(cell: Cell, folders: Folders) -> dict[str, Any]:
     read, written = folders[cell.kernel].workload.bytes_moved(cell)
     params = " ".join(f"{name}={value}" for name, value in cell.params)
     return cell.columns() | {"params": params, "bytes_read": read, "bytes_written": written}
-
-
-def device_facts(device: Device) -> dict[str, Any]:
-    """The device as a study's file describes it."""
-    return {**asdict(device.info), "extra": dict(device.info.extra)}
 
 
 WARM, FLUSHED = CACHE_STATES

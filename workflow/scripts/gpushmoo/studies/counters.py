@@ -18,7 +18,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,6 @@ from .cells import (
     ReadyCell,
     cell_columns,
     cell_fault,
-    device_facts,
     explained_cells,
     locked_device,
     ready_cells,
@@ -473,7 +472,7 @@ def main(request_file: str) -> int:
         folders = {name: load_kernel(Path(path)) for name, path in request["folders"].items()}
         with locked_device(params, Path(request["cache"]), log.info) as device:
             launched = launch_cells(device, folders, from_plain(request), params["seed"], recorded)
-            answer: dict[str, Any] = {"device": device_facts(device), "launched": launched}
+            answer: dict[str, Any] = {"device": asdict(device.info), "launched": launched}
     except DeviceError as err:
         answer = {"why": str(err)}
     write_json(Path(request["answer"]), answer)

@@ -34,7 +34,6 @@ from .cells import (
     cell_columns,
     cell_fault,
     data_of,
-    device_facts,
     locked_device,
     ready_cells,
     write_study,
@@ -349,7 +348,7 @@ def measure_energy(task: EnergyTask, out: Path, say: Say) -> None:
     facts: dict[str, Any] = {}
     try:
         with locked_device(task.device, task.cache, say) as device:
-            facts = device_facts(device)
+            facts = asdict(device.info)
             if device.energy_mj() is None:
                 name, backend = device.info.name, device.info.backend
                 raise NoEnergyError(f"nothing counts that of {name} (backend {backend}).")

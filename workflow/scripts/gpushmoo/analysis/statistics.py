@@ -92,11 +92,9 @@ def replicated(
     """Separate shared drift from own variance; blocks have the shape (cells, replicates).
 
     Within a block all columns measure the same. `sharing` says which cells drift together, by
-    default those of a class. Raises ValueError where no block has two columns.
+    default those of a class. Some block has two columns.
     """
     df = float(sum(block.shape[1] - 1 for block in blocks))
-    if not df:
-        raise ValueError("one replicate has no deviations")
     places = _places(classes if sharing is None else sharing)
     own = np.zeros(len(classes))
     shared: dict[Hashable, float] = {}
@@ -125,11 +123,8 @@ def usual_by_moments(variances: Floats, df: float, few_df: float | None = None) 
     """The usual variance, from `variances` of many cells, each of `df` degrees of freedom.
 
     By the moments of their logarithms (Smyth, section 6.2). Of fewer than FEWEST, or where most are
-    zero, their mean, which counts as much as one of them, or for `few_df` degrees. Raises
-    ValueError of none.
+    zero, their mean, which counts as much as one of them, or for `few_df` degrees.
     """
-    if not len(variances):
-        raise ValueError("the usual variance of no cells")
     middle = float(np.median(variances))
     if len(variances) < FEWEST or not middle > 0.0:
         return UsualVariance(float(variances.mean()), df if few_df is None else few_df)

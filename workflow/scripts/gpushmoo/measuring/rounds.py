@@ -144,10 +144,8 @@ def launches_of_group(launches_s: Sequence[float], met: Condition = USUAL) -> in
     have one number: 1 if the fastest launch takes at least 50 µs, else the power of two with which
     the sample lasts as long, up to the maximum of the condition. A sample of a stream or a graph
     has at least 4 launches, and should last a millisecond. With powers of two, two runs rarely
-    choose differently. Raises ValueError without cells.
+    choose differently.
     """
-    if not len(launches_s):
-        raise ValueError("launches of no cells")
     least, most, lasting_s = 1, MAX_LAUNCHES, SHORT_S
     if met.flushed:
         most = MAX_FLUSHED

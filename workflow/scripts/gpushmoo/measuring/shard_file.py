@@ -84,13 +84,11 @@ def _row(
     run: CellRun, copy_s: float | None, workload: Workload, info: DeviceInfo, now: datetime
 ) -> dict[str, Any]:
     cell, launch = run.cell, run.launch
-    if run.status is None:
-        raise ValueError(f"cell {cell.key} was never ended")
     read, written, copied = _bytes(workload, cell)
     work = _work(workload, cell)
     return {
         **cell.columns(),
-        "status": run.status.value,
+        "status": run.status,
         "message": run.message,
         "samples_s": run.samples_s,
         "sampled_at_s": run.sampled_at_s,

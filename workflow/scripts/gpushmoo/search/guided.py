@@ -368,13 +368,8 @@ def planner_for(
 
     `rule_samples` are the fewest and the most samples of a cell that may be the fastest; between
     them it is full where half of the 95 % interval is at most the share `half_width` of its median.
-    Of equal arguments and equal samples equal questions follow. Raises ValueError for the mode
-    `all`, in which nothing is planned, and where there are no candidates.
+    Of equal arguments and equal samples equal questions follow.
     """
-    if not candidates:
-        raise ValueError("a search among no candidates")
-    if settings.mode == SearchMode.ALL:
-        raise ValueError(f"nothing is planned in the mode '{settings.mode}'")
     rule = (*rule_samples, half_width)
     if settings.mode == SearchMode.RACE or len(candidates) < FEWEST_GUIDED:
         return RacePlanner(len(candidates), settings, rule)

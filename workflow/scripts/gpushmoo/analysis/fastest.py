@@ -147,10 +147,6 @@ def _quotient(above: Speeds, below: Speeds) -> Ratio:
     return Ratio(above.value / below.value, above.low / below.high, above.high / below.low)
 
 
-def _per_second(cell: Mapping[str, Any]) -> Speeds:
-    return Speeds(1 / cell["median_s"], 1 / cell["median_high_s"], 1 / cell["median_low_s"])
-
-
 def steps(cells: pd.DataFrame) -> list[Step]:
     """The largest loss from one number of blocks to the next, for each dtype, if worth naming."""
     losses = []
@@ -159,7 +155,8 @@ def steps(cells: pd.DataFrame) -> list[Step]:
         # Of launches with as many blocks that differ in another axis, the fastest stands for them.
         ranked = group.sort_values("median_s", ascending=False)
         by_blocks = {int(row["blocks"]): row for _, row in ranked.iterrows()}
-        speeds = {n: _per_second(row) for n, row in by_blocks.items()}
+        times = ("median_s", "median_high_s", "median_low_s")
+        speeds = {n: Speeds(*(1 / row[t] for t in times)) for n, row in by_blocks.items()}
         pairs = [(n, _quotient(speeds[n + 1], speeds[n])) for n in speeds if n + 1 in speeds]
         if not pairs:
             continue

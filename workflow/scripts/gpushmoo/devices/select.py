@@ -120,17 +120,15 @@ def resolve(
 
 def _meant(choice: DeviceChoice) -> Iterator[DeviceChoice]:
     """The candidates for ``auto``, in the registry's order; backends without a device last."""
-    names = sorted(BACKENDS, key=_seems_absent) if choice.backend == AUTO else [choice.backend]
-    for name in names:
+
+    def seems_absent(name: str) -> bool:
+        backend = BACKENDS[name]
+        return backend.claims_gpu and functions_of(backend).count_devices() == 0
+
+    for name in sorted(BACKENDS, key=seems_absent) if choice.backend == AUTO else [choice.backend]:
         runtimes = BACKENDS[name].runtimes if choice.runtime == AUTO else ()
         for runtime in runtimes or (choice.runtime,):
             yield replace(choice, backend=name, runtime=runtime)
-
-
-def _seems_absent(name: str) -> bool:
-    """Whether a process here seems to see none of the backend's devices."""
-    backend = BACKENDS[name]
-    return backend.claims_gpu and functions_of(backend).count_devices() == 0
 
 
 def main(argv: list[str]) -> int:

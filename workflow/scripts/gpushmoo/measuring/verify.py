@@ -84,16 +84,13 @@ class CellSteps:
             limit = min(limit, self.settings.thread_limit)
         if run.launch.threads > limit:
             run.end(Status.TOO_MANY_THREADS, f"{run.launch.threads} threads a block; limit {limit}")
-        elif (refusal := self._image_refusal(run.cell)) is not None:
+        elif self.folder.workload.images_of(run.cell.variant) and (
+            refusal := self.device.image_refusal(run.cell.problem, DTYPES[run.cell.dtype])
+        ):
             run.end(Status.RESOURCES, refusal)
         elif (name := self.version(run.cell)) in self.builds.failures:
             failure = self.builds.failures[name]
             run.end(status_of(failure), str(failure))
-
-    def _image_refusal(self, cell: Cell) -> str | None:
-        if not self.folder.workload.images_of(cell.variant):
-            return None
-        return self.device.image_refusal(cell.problem, DTYPES[cell.dtype])
 
     def begin(self, runs: Sequence[CellRun]) -> None:
         """Begin to count the work of these cells, which will run."""
@@ -195,7 +192,9 @@ class CellSteps:
         for some in self._growing([run for run in runs if run.status is None]):
             if self.settings.verifies_before:
                 self._judge_all(some, space, True)
-            self._look_around([run for run in some if run.status is None], space)
+            # Timed launches that are not the verified ones may write outside of the output.
+            apart = [run for run in some if run.status is None and run.proof is not run.bound]
+            self._judge_all(apart, space, False)
             self._time([run for run in some if run.status is None and run.launch_s is None])
             for run in some:
                 self.step(run)
@@ -222,10 +221,6 @@ class CellSteps:
         run.launch = fitted(launch, program, self.device.info)
         run.registers = program.registers(launch.entry)
         run.resident_blocks = program.resident_blocks(launch)
-
-    def _look_around(self, runs: Sequence[CellRun], space: Space) -> None:
-        """Check timed launches that are not the verified ones for writes outside of the output."""
-        self._judge_all([run for run in runs if run.proof is not run.bound], space, False)
 
     def _judge_all(self, runs: Sequence[CellRun], space: Space, compared: bool) -> None:
         """Judge runs that are launched without a wait between them; faulty ones again alone."""

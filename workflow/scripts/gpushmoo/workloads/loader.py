@@ -287,7 +287,8 @@ def _workload_of(module: ModuleType, folder: str) -> Workload:
     """The WORKLOAD of a loaded ``workload.py``. Raises KernelFolderError where it is not one."""
     workload = getattr(module, "WORKLOAD", None)
     if not isinstance(workload, Workload):
-        own = (name for name, value in vars(module).items() if _is_own_class(value, module))
+        classes = ((n, v) for n, v in vars(module).items() if isinstance(v, type))
+        own = (n for n, v in classes if issubclass(v, Workload) and v.__module__ == module.__name__)
         line = f"WORKLOAD = {next(own, 'TheClass')}()"
         said = "no WORKLOAD" if workload is None else f"WORKLOAD as {one_line(repr(workload), 60)}"
         if isinstance(workload, type):
@@ -305,12 +306,6 @@ def _workload_of(module: ModuleType, folder: str) -> Workload:
             f"Kernel '{folder}': its name must consist of letters, digits and '_'."
         )
     return workload
-
-
-def _is_own_class(value: Any, module: ModuleType) -> bool:
-    """Whether `value` is a class of workloads that `module` itself defines."""
-    derived = isinstance(value, type) and issubclass(value, Workload)
-    return derived and value.__module__ == module.__name__
 
 
 _NEEDED = ("name", "title", "pattern", "dtypes", "variants", "axes")

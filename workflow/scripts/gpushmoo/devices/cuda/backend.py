@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import cache, cached_property
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ from .runtime import (
     load_cupy,
     open_sensor,
 )
-from .streams import CudaInTurn, CudaStream, Enqueue, InTurnLoops, driver_loops
+from .streams import CudaInTurn, CudaStream, Enqueue, driver_loops
 from .timing import (
     SPIN_SOURCE,
     CudaLaunch,
@@ -302,11 +302,7 @@ class CudaDevice(CudaBuffers):
     def bind_in_turn(self, fed: FedInTurn) -> CudaInTurn:
         """By the driver's calls in a compiled loop. Raises LaunchRefusedError or BuildError."""
         with self.translated():
-            return CudaInTurn(self.cupy, self.translated, self._checked, fed, self._in_turn_loops)
-
-    @cached_property
-    def _in_turn_loops(self) -> InTurnLoops:
-        return driver_loops()
+            return CudaInTurn(self.cupy, self.translated, self._checked, fed, driver_loops())
 
     def _pinned_like(self, flat: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Memory that cudaHostAlloc gives."""

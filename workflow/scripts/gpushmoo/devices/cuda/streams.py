@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -119,6 +120,7 @@ class InTurnLoops(NamedTuple):
     drain: Callable[..., int]
 
 
+@cache
 def driver_loops() -> InTurnLoops:
     """`in_turn_loops` by the CUDA driver of this machine."""
     library = ctypes.CDLL("libcuda.so.1")

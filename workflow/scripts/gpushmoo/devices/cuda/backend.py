@@ -57,7 +57,10 @@ from .runtime import (
     Translate,
     architecture,
     describe,
+    free_clocks,
+    list_devices,
     load_cupy,
+    lock_clocks,
     open_sensor,
 )
 from .streams import CudaInTurn, CudaStream, Enqueue, driver_loops
@@ -369,10 +372,8 @@ class CudaDevice(CudaBuffers):
         return self._sensor.energy_mj() if self._sensor is not None else None
 
 
-__all__ = [
-    *("compile_version", "count_devices", "free_clocks", "list_devices", "lock_clocks"),
-    *("open_device", "recorded", "targets"),
-]
+__all__ = ["compile_version", "count_devices", "free_clocks", "list_devices", "lock_clocks"]
+__all__ += ["open_device", "recorded", "targets"]
 
 
 def open_device(index: int, runtime: str, cache: Path) -> Device:

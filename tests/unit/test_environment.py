@@ -44,10 +44,10 @@ def bound(requirement: Requirement) -> str:
     return str(requirement.specifier)
 
 
-def wanted(extras: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str]]:
+def wanted(extras: tuple[str, ...], of: list[str] = RUN) -> tuple[dict[str, str], dict[str, str]]:
     """What pyproject.toml with `extras` asks of conda and of pip: packages and bounds."""
     conda, pip = {"python": PROJECT["requires-python"], "pip": ""}, {}
-    for line in [*RUN, *(line for extra in extras for line in EXTRAS[extra])]:
+    for line in [*of, *(line for extra in extras for line in EXTRAS[extra])]:
         r = Requirement(line)
         if r.name in WITH_CUPY:
             continue
@@ -71,6 +71,10 @@ def offered(file: str) -> tuple[dict[str, str], dict[str, str]]:
 def test_environments_and_locks_ask_for_what_the_project_does() -> None:
     assert offered("environment.yml") == wanted(())
     assert offered("environment-cuda.yml") == wanted(("cuda12", "cuda13"))
+    recipe = yaml.safe_load((ROOT / "requirements/recipe.yaml").read_text())
+    assert recipe["context"]["version"] == gpushmoo.__version__
+    needs = {r.name: bound(r) for r in map(Requirement, recipe["requirements"]["run"])}
+    assert needs | {"pip": ""} == wanted((), PROJECT["dependencies"])[0]
     run, s3 = (locked((ROOT / f"requirements/{n}.lock").read_text()) for n in ("run", "s3"))
     changed = [name for name, (version, _) in run.items() if s3[name][0] != version]
     assert changed == ["python-dateutil"]

@@ -424,6 +424,14 @@ def test_a_signal_ends_the_job_and_not_the_server(jobs: Jobs) -> None:
     assert jobs.server.poll() is None
 
 
+def test_a_server_ends_with_a_run_that_ends_while_it_starts() -> None:
+    hooks = "gpushmoo.planning.snakemake_hooks"
+    run = f"import os, {hooks}; {hooks}.start_servers(1); os._exit(0)"
+    # The server has the pipe, too.
+    how: dict[str, Any] = {"capture_output": True, "env": environment(), "check": True}
+    subprocess.run([sys.executable, "-c", run], timeout=DEADLINE_S, **how)
+
+
 def test_a_client_that_is_killed_ends_its_job(jobs: Jobs) -> None:
     (jobs.folder / "wait").touch()
     job = jobs.start("good")

@@ -27,11 +27,11 @@ from gpushmoo.measuring.supervise import (
     FAULTS_PER_VARIANT,
     MOST_UNEXPLAINED,
     STRIKES_ALONE,
-    STRIKES_FORGIVEN,
     STRIKES_OF_NOBODY,
     Suspects,
     WorkerFailure,
 )
+from gpushmoo.storage.joblog import STRIKES_FORGIVEN
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

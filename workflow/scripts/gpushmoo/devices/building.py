@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,7 +27,7 @@ from ..core.errors import BuildError, DeviceError, NoDeviceError, WorkloadError
 from ..core.paths import ROOT, child_environment
 from ..core.schema import Status
 from ..core.space import Version
-from ..storage.joblog import END_SIGNALS, end_with_parent
+from ..storage.joblog import END_SIGNALS, STRIKES_FORGIVEN, end_with_parent
 from ..workloads.loader import KernelFolder, load_kernel
 from .base import functions_of
 from .builds import BuildRequest, KernelBuild, VersionBuild, read_build, write_build
@@ -212,10 +213,10 @@ def run_isolated(
 
     Processes are forked: no device's runtime may have been initialised in this one. An exception of
     a task is raised here, once all processes have been stopped. A task whose process was ended from
-    outside is run once more.
+    outside is run again, twice at most.
     """
     results: dict[K, V | TaskEnded] = {}
-    struck: set[K] = set()
+    struck: Counter[K] = Counter()
     names = list(tasks)
     shares = ({n: tasks[n] for n in names[i::processes]} for i in range(processes))
     children = [_Child(share, limit_s) for share in shares if share]
@@ -234,8 +235,8 @@ def run_isolated(
                 how, is_struck = child.end(kill=is_late)
                 if child.left:
                     culprit = next(iter(child.left))
-                    if is_struck and not is_late and culprit not in struck:
-                        struck.add(culprit)
+                    if is_struck and not is_late and struck[culprit] < STRIKES_FORGIVEN:
+                        struck[culprit] += 1
                     else:
                         late = f"did not end within {limit_s:g} s"
                         results[culprit] = TaskEnded(late if is_late else how)

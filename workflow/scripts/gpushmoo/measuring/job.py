@@ -1,9 +1,9 @@
 """The measuring job: measures a shard or pairs on a locked device, and writes the shard's file.
 
-``python -m gpushmoo.measuring.job FD`` serves the clients (`client`) of the listening socket FD
-until its parent ends. It keeps the measuring process with its open device from one job of a repeat
-to the next, since a start costs more than most shards take. Without FD it does the one job on its
-standard input.
+``python -m gpushmoo.measuring.job FD PARENT`` serves the clients (`client`) of the listening socket
+FD until its parent ends. It keeps the measuring process with its open device from one job of a
+repeat to the next, since a start costs more than most shards take. Without FD it does the one job
+on its standard input.
 """
 
 from __future__ import annotations
@@ -374,7 +374,7 @@ def _signals_of(client: socket.socket) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    end_with_parent()
+    end_with_parent(*map(int, sys.argv[2:]))
     if len(sys.argv) > 1:
         serve(socket.socket(fileno=int(sys.argv[1])))
     else:

@@ -15,6 +15,7 @@ from typing import Any, Generic
 
 from ..core.errors import DeviceError, DeviceLostError
 from ..core.schema import Status
+from ..storage.joblog import STRIKES_FORGIVEN
 from .events import (
     Began,
     Copied,
@@ -45,9 +46,6 @@ from .settings import TOGETHER
 
 log = logging.getLogger(__name__)
 
-# So many ends by a signal from outside cast no suspicion in a shard: all open cells are measured
-# again. No kernel sends such signals, but people do, and a system short of memory.
-STRIKES_FORGIVEN = 2
 # So many of them while a suspect runs alone blame it: most likely it takes all memory.
 STRIKES_ALONE = 3
 # From so many unexplained ends on, suspects come first: a variant may hang in every cell.

@@ -249,7 +249,7 @@ def start_servers(number: int) -> list[subprocess.Popen[bytes]]:
         fd = listening.fileno()
         servers = [
             subprocess.Popen(
-                [sys.executable, "-m", MEASURING, str(fd)],
+                [sys.executable, "-m", MEASURING, str(fd), str(os.getpid())],
                 pass_fds=(fd,),
                 stdin=subprocess.DEVNULL,
                 env=child_environment(),

@@ -20,12 +20,20 @@ from .wholefile import UnusableFilesError, set_aside
 _PR_SET_PDEATHSIG = 1
 # What persons, schedulers and closed terminals send to end a job.
 END_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+# So many ends by a signal from outside cast no suspicion on what a measuring process or a compiler
+# was at, which is done again: people send such signals, and a system short of memory.
+STRIKES_FORGIVEN = 2
 
 
-def end_with_parent() -> None:
-    """Have the kernel kill this process when the one that started it ends (Linux only)."""
+def end_with_parent(parent: int | None = None) -> None:
+    """Have the kernel kill this process when the one that started it ends (Linux only).
+
+    End it here if that was `parent` and has ended while this one began.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if parent is not None and os.getppid() != parent:
+        sys.exit()
 
 
 class JobSignalledError(BaseException):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 from bench import Bench
 from gpushmoo.core.space import Problem
 from gpushmoo.devices.select import DeviceChoice
+from gpushmoo.measuring.events import Began, Clocked
+from gpushmoo.measuring.trial import CLOCKINGS, OuterClock
 from gpushmoo.workloads.loader import load_kernel
 
 N = 2**15
@@ -83,6 +86,20 @@ class Mine(CopyWorkload):
         return Launch(cell.variant, (512 // block, 1, 1), (block, 1, 1), args, 1)
 
 WORKLOAD = Mine()
+"""
+# What a workload may do to the clocks of the process that loads it: a hundredth of each time.
+STOPS = """
+import time
+import pyopencl as cl
+
+true = time.monotonic, cl.Event.profile.fget
+
+class Slowed:
+    def __init__(self, profile):
+        self.start, self.end = profile.start, profile.start + (profile.end - profile.start) // 100
+
+cl.Event.profile = property(lambda event: Slowed(true[1](event)))
+time.monotonic = time.perf_counter = lambda: true[0]() / 100
 """
 # The host's part is computed once.
 REMEMBERS = """
@@ -194,8 +211,36 @@ def test_a_kernel_that_knows_its_answer_is_caught(
     assert rows["message"].fillna("").str.contains(said).all()
 
 
+def test_a_workload_that_stops_the_clock_is_caught(
+    measure: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cl = pytest.importorskip("pyopencl")
+    # The job loads the workload in this process, where all is as before in the end.
+    for owner, name in ((time, "monotonic"), (time, "perf_counter"), (cl.Event, "profile")):
+        monkeypatch.setattr(owner, name, getattr(owner, name))
+    rows = measure("honest", STOPS + WORKLOAD)
+    assert set(rows["status"]) == {"false_time"}, set(rows["message"])
+    assert rows["message"].str.match("the clock of its process is wrong: ").all()
+
+
 def test_a_host_that_remembers_its_part_is_caught(measure: Measured) -> None:
     assert set(measure("sums", REMEMBERS)["status"]) == {"ok"}
     rows = measure("remembers", REMEMBERS)
     assert set(rows["status"]) == {"wrong_result"}
     assert rows["message"].str.contains("on other inputs: ").all()
+
+
+def test_one_pause_is_no_wrong_clock() -> None:
+    now = 0.0
+    clock = OuterClock(lambda: now)
+    pauses = [5.0] * (CLOCKINGS - 1)
+    for took_s in (*pauses, 0.004, *pauses):
+        assert clock.fault(Began(("a",))) is None
+        now += 0.001
+        assert clock.fault(Clocked("a", 8, 1e-5, True)) is None
+        now += took_s
+        assert clock.fault(Clocked("a", 8, 0.003, False)) is None
+    now += 5.0
+    assert "8 launches took 0.003 s by it and 5 s" in (
+        clock.fault(Clocked("a", 8, 0.003, False)) or ""
+    )

@@ -67,8 +67,7 @@ def draw(view: HeatMap, data: FigureData, svg: Path) -> None:
 
 def over_words(view: HeatMap) -> str:
     """A name for the two axes of a view together."""
-    axes = "the block's shape" if view.is_block_shape() else f"{view.x} and {view.y}"
-    return view.over or axes
+    return "the block's shape" if view.is_block_shape() else f"{view.x} and {view.y}"
 
 
 def fastest_variants(

@@ -83,10 +83,10 @@ class DeviceFit:
         return self.model.seconds(Launches.of(described))
 
 
-def training(described: pd.DataFrame, points: pd.DataFrame, share: float = SHARE) -> Bools:
+def training(described: pd.DataFrame, points: pd.DataFrame) -> Bools:
     """Which cells to fit to, chosen without a look at any time.
 
-    Of each group at least FEWEST and a `share`, far apart in the logarithms of the launch
+    Of each group at least FEWEST and a SHARE, far apart in the logarithms of the launch
     parameters `points` (a column each, rows as in `described`): the first is the cell nearest to
     the middle, each next one the farthest from all before. Cells of persistent blocks that are
     NEAR_FULL are never taken.
@@ -99,7 +99,7 @@ def training(described: pd.DataFrame, points: pd.DataFrame, share: float = SHARE
     groups = described.groupby(list(GROUP), sort=False, observed=True).indices
     for rows in groups.values():
         mine = np.asarray(rows)[allowed[rows]]
-        count = min(len(mine), max(FEWEST, round(share * len(rows))))
+        count = min(len(mine), max(FEWEST, round(SHARE * len(rows))))
         chosen[mine[_far_apart(places[mine], count)]] = True
     return chosen
 

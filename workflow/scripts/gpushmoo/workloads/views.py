@@ -120,15 +120,13 @@ class HeatMap(View):
     """Bandwidth over two axes, one panel for each dtype, of its fastest variant.
 
     With a model of the device, as many maps of the limits of the launches follow. `x_unit` and
-    `y_unit` are the plural of what the axes count, and `over` is what both make up: "the tile's
-    shape". Axes of a block count threads and make up its shape.
+    `y_unit` are the plural of what the axes count; axes of a block count threads.
     """
 
     x: str
     y: str
     x_unit: str | None = None
     y_unit: str | None = None
-    over: str | None = None
 
     kind = "heatmap"
     needs = ("cells", "device")

@@ -139,7 +139,6 @@ def test_a_build_file_holds_what_was_written_and_failures_refuse_the_target(tmp_
     path = tmp_path / "copy" / "float.json"
     write_build(path, HELD)
     assert read_build(path) == HELD
-    assert path.read_text().count("f0VMRg==") == 1
     before = path.read_bytes()
     write_build(path, HELD)
     assert path.read_bytes() == before

@@ -1,7 +1,6 @@
 """The build file of a kernel and dtype: requests to a backend's compiler, and its results.
 
-JSON with a checksum (see `storage.wholefile`). Machine code is in Base64 under its SHA-256 sum, so
-that versions share it.
+JSON with a checksum (see `storage.wholefile`); machine code is in Base64.
 """
 
 from __future__ import annotations
@@ -107,36 +106,28 @@ class KernelBuild:
 
 def write_build(path: Path, build: KernelBuild) -> None:
     """Write the build file `path`, whole or not at all."""
-    blobs: dict[str, str] = {}
-
-    def kept(code: bytes | None) -> str | None:
-        if code is None:
-            return None
-        name = hashlib.sha256(code).hexdigest()
-        blobs[name] = b64encode(code).decode()
-        return name
-
     targets = {
-        target: {name: asdict(v) | {"code": kept(v.code)} for name, v in variants.items()}
-        for target, variants in build.targets.items()
+        target: {
+            name: asdict(v) | {"code": v.code and b64encode(v.code).decode()}
+            for name, v in versions.items()
+        }
+        for target, versions in build.targets.items()
     }
-    content = {"kernel_digest": build.kernel_digest, "builds": targets}
-    write_json(path, content | {"code": blobs})
+    write_json(path, {"kernel_digest": build.kernel_digest, "builds": targets})
 
 
 def read_build(path: Path) -> KernelBuild:
     """The build in a file that `write_build` wrote. Raises DamagedFileError."""
     content = read_json(path)
-    blobs = {name: b64decode(text) for name, text in content["code"].items()}
 
-    def variant(values: dict[str, Any]) -> VersionBuild:
-        status = values["status"] and Status(values["status"])
-        code, facts = blobs.get(values["code"]), _facts(values["facts"])
-        return VersionBuild(**{**values, "status": status, "code": code, "facts": facts})
+    def version(values: dict[str, Any]) -> VersionBuild:
+        status, code = values["status"], values["code"]
+        made = {"status": status and Status(status), "code": code and b64decode(code)}
+        return VersionBuild(**{**values, **made, "facts": _facts(values["facts"])})
 
     targets = {
-        target: {name: variant(values) for name, values in variants.items()}
-        for target, variants in content["builds"].items()
+        target: {name: version(values) for name, values in versions.items()}
+        for target, versions in content["builds"].items()
     }
     return KernelBuild(content["kernel_digest"], targets)
 

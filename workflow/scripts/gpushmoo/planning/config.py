@@ -26,7 +26,6 @@ from ..core.schema import FAULTS, Status, axis_fault
 from ..storage.dataset import finished_runs, runs_in
 from ..storage.store import BadParquetError, unpacked
 from ..workloads.loader import KernelFolder, KernelFolderError, find_kernels, misfit
-from ..workloads.user_code import blamed
 from .config_schema import (
     ConfigError,
     check_schema,
@@ -90,17 +89,9 @@ def plan_chapters(
 
 def _plan(folder: ChapterFolder, options: Mapping[str, Any], run: ChapterRun) -> ChapterPlan:
     try:
-        plan = folder.chapter.plan(options, run)
+        return folder.chapter.plan(options, run)
     except ChapterError as err:
         raise ConfigError(f"{err}.") from err
-    except Exception as err:
-        where = blamed(folder.path / "chapter.py", "plan", err)
-        raise ConfigError(f"Chapter '{folder.name}': it cannot be planned ({where}).") from err
-    if not isinstance(plan, ChapterPlan):
-        raise ConfigError(
-            f"Chapter '{folder.name}': plan returns {type(plan).__name__}, not a ChapterPlan."
-        )
-    return plan
 
 
 def _options(

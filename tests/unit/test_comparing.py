@@ -82,9 +82,10 @@ def test_what_the_machine_did_is_no_verdict_and_is_told_apart() -> None:
     assert set(found.groups["verdict"]) == {"undecided"}
     assert not CHANGED & set(verdicts(found, "whole_verdict").values())
     assert found.groups["change"].median() == pytest.approx(np.expm1(0.2), abs=0.02)
-    assert found.groups["beside_copy"].abs().max() < 0.02
+    assert found.groups["change_vs_memcpy"].abs().max() < 0.02
     assert found.drift["change"].tolist() == pytest.approx([np.expm1(0.2)], abs=0.01)
     assert "The machine itself changed" in found.markdown()
+    assert found.headline.startswith("Undecided: 6 of 6 groups; changes below ")
 
 
 def test_copies_tell_what_the_machine_did() -> None:
@@ -99,7 +100,7 @@ def test_copies_tell_what_the_machine_did() -> None:
         run.cells["memcpy_gbs"] = np.nan
     found = compare_runs(runs[:1], runs[1:2], runs[2:])
     assert found.slower["variant"].tolist() == ["v1"]
-    assert found.cells["beside_copy"].isna().all()
+    assert found.cells["change_vs_memcpy"].isna().all()
     assert "No copy of the runtime was timed" in found.markdown()
     # As of kernels that read more than they write.
     machine = Machine(7)
@@ -283,11 +284,11 @@ def test_other_protocols_are_refused_and_other_settings_told() -> None:
     other, every = replace(second, cells=cells), list(second.cells["cell_key"])
     for words, sides in (
         ("different protocols", ([first], [machine.run("b", protocol_version=2)])),
-        ("A was measured on Made and B on Other", ([first], [other])),
-        ("the runs of the same thing on Other", ([first], [first], [other, other])),
-        ("A has 1 runs and B 2", ([first], [first, first])),
+        ("'a' on Made, 'b' on Other", ([first], [other])),
+        ("'a' on Made, 'b' on Other", ([first], [first], [other, other])),
+        ("1 runs before and 2 after", ([first], [first, first])),
         ("name two or more", ([first], [first], [first])),
-        ("no verified cell in common", ([first], [failed(second, every)])),
+        ("a and b have no verified cell in common", ([first], [failed(second, every)])),
         ("noise runs have no verified", ([first], [second], [first, failed(second, every)])),
     ):
         with pytest.raises(CompareError, match=words):
@@ -316,7 +317,7 @@ def test_what_is_saved_has_the_columns_of_the_schemas_and_guards(tmp_path: Path)
         assert pq.read_schema(tmp_path / f"{name}.parquet").equals(schema)
     text = read_summed(tmp_path / "summary.md").decode()
     assert text == found.markdown()
-    assert text.startswith("## b against a\n")
+    assert text.startswith("## A: a → B: b\n")
     with pytest.raises(SlowerError, match=r"1 of 6 groups' bests surely got slower: made.*v1"):
         regression(tmp_path / "groups.parquet", tmp_path / "regression.txt")
     assert not (tmp_path / "regression.txt").exists()
@@ -385,7 +386,7 @@ def test_a_guard_ends_with_1_where_a_group_got_slower(shell: Any, tmp_path: Path
     several = ["--before", "r00", "r01", "--after", "slow", "slow"]
     status, text = shell("--fail-on-regression", *several, *SAME)
     assert status == 1
-    assert "slow, slow against r00, r01" in text
+    assert "A: r00, r01 → B: slow, slow" in text
     status, text = shell("--fail-on-regression", "--noise-runs", "r00", "r01", "r02", "r03")
     assert status == 0
     assert "0 of 2" in text
@@ -400,9 +401,9 @@ def test_a_guard_ends_with_1_where_a_group_got_slower(shell: Any, tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["r00"], "compare takes two runs, not 1"),
-        (["r00", "r01", "--before", "r02"], "either by --before and --after or without an option"),
-        (["--before", "r00"], "A has 1 runs and B 0"),
+        (["r00"], "compare takes two runs, or several"),
+        (["r00", "r01", "--before", "r02"], "compare takes two runs, or several"),
+        (["--before", "r00"], "1 runs before and 0 after"),
         (["--noise-runs", "r00"], "name two or more"),
         (["r00", "r01", "--threshold", "2"], "between 0 and 1"),
     ],

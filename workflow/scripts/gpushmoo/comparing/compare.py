@@ -59,9 +59,9 @@ class ChangedCell(Group):
     change: Number | None  # time in B over time in A, minus one
     change_low: Number | None  # lower end of its 95 % interval; null where nothing tells it
     change_high: Number | None  # upper end of its 95 % interval; null where nothing tells it
-    beside_copy: Number | None  # the change of the time in multiples of the memcpy baseline
-    beside_copy_low: Number | None  # lower end of its 95 % interval
-    beside_copy_high: Number | None  # upper end of its 95 % interval
+    change_vs_memcpy: Number | None  # the change of the time in multiples of the memcpy baseline
+    change_vs_memcpy_low: Number | None  # lower end of its 95 % interval
+    change_vs_memcpy_high: Number | None  # upper end of its 95 % interval
     p_value: Number  # [0 to 1] of no change, by the less sure of both; for this row alone
     verdict: Text  # slower, faster, same or undecided, corrected for the number of rows
 
@@ -78,9 +78,9 @@ class ChangedGroup(Group):
     change: Number | None
     change_low: Number | None
     change_high: Number | None
-    beside_copy: Number | None
-    beside_copy_low: Number | None
-    beside_copy_high: Number | None
+    change_vs_memcpy: Number | None
+    change_vs_memcpy_low: Number | None
+    change_vs_memcpy_high: Number | None
     p_value: Number
     verdict: Text
     alarm: Flag  # whether the best surely got slower by more than delta
@@ -122,7 +122,7 @@ HEADS = (
     "group",
     "best of A → B in GB/s",
     "change",
-    "vs memcpy",
+    "less the copy's",
     "verdict",
     "A's best in B",
     "all its cells",
@@ -201,7 +201,7 @@ class Comparison:
     @property
     def title(self) -> str:
         """Which runs are compared."""
-        return f"{', '.join(self.b)} against {', '.join(self.a)}"
+        return f"A: {', '.join(self.a)} → B: {', '.join(self.b)}"
 
     @property
     def headline(self) -> str:
@@ -211,7 +211,14 @@ class Comparison:
         if slow:
             whose = "group's best" if n == 1 else "groups' bests"
             return f"{slow} of {n} {whose} got slower by more than {bound}."
-        return f"Of {number_of(n, 'group')} no best surely got slower by more than {bound}."
+        left = self.groups[self.groups["verdict"] == ChangeVerdict.UNDECIDED]
+        seen = ((left["change_high"] - left["change_low"]) / 2.0).median()
+        rest = f"; changes below {percent(seen, sign=False)} cannot be seen"
+        rest = f"{len(left)} of {number_of(n, 'group')}{rest if pd.notna(seen) else ''}."
+        if len(left) == n:
+            return f"Undecided: {rest}"
+        none = f"Of {number_of(n, 'group')} no best surely got slower by more than {bound}."
+        return f"{none} Undecided: {rest}" if len(left) else none
 
     def counts(self) -> list[tuple[str, list[int]]]:
         """How many groups' bests, groups and cells have each of VERDICTS."""
@@ -226,7 +233,7 @@ class Comparison:
 
     def method(self, mark: str = "") -> str:
         """On what intervals rest and what the words mean; words are put between `mark`s."""
-        words = {"copy": f"{mark}vs memcpy{mark}", "same": f"{mark}Same{mark}"}
+        words = {"copy": f"{mark}less the copy's{mark}", "same": f"{mark}Same{mark}"}
         return f"{self.rests} {_METHOD.format(**words, delta=percent(self.delta, sign=False))}"
 
     def _changed_table(self) -> str:
@@ -249,16 +256,15 @@ class Comparison:
         row = drift.loc[drift["change"].abs().idxmax()].to_dict()
         size = f"{row['height']} × {row['width']}"
         place = f"{row['kernel']}, {row['dtype']}, {size}, {row['cache_state']}"
-        places = f"{len(drift)} places" if len(drift) > 1 else "one place"
-        lines = [
-            "The machine itself: the time of the memcpy baseline changed by "
-            f"{percent(drift['change'].median())}, the median of {places}, and by {change(row)} at "
-            f"most ({place})."
-        ]
+        told = f"{change(row)} ({place})"
+        if len(drift) > 1:
+            typical = percent(drift["change"].median())
+            told = f"{typical}, the median of {len(drift)} places, and at most by {told}"
+        lines = [f"The machine itself: the time of the memcpy baseline changed by {told}."]
         if (drift["change"].abs() > self.delta).mean() > 0.5:
             lines.append(
                 "The machine itself changed by more than what is asked for; judge by the changes "
-                "relative to memcpy, and measure again."
+                "less the copy's, and measure again."
             )
         return lines
 
@@ -332,8 +338,8 @@ def compare_runs(
     """As `compare`, of runs that were read; `usual` takes the place of `same`, once for many."""
     if len(first) != len(second) or not first:
         raise CompareError(
-            f"A has {len(first)} runs and B {len(second)}; they are compared in pairs, so give "
-            "equally many."
+            f"There are {len(first)} runs before and {len(second)} after; they are compared in "
+            "pairs, so give equally many."
         )
     if len(same) == 1:
         raise CompareError("One run does not tell how far runs lie apart; name two or more.")
@@ -342,7 +348,8 @@ def compare_runs(
     runs = [*first, *second]
     found = {name: changes_of(level, usual, by_repeats) for name, level in levels_of(runs).items()}
     if found[CELL].first.empty:
-        raise CompareError("A and B have no verified cell in common.")
+        names = " and ".join(run.name for run in runs)
+        raise CompareError(f"{names} have no verified cell in common.")
     cells = _cell_table(found[CELL], delta)
     missing, copies = _missing_cells(first, second), found[COPY]
     places = copies.first.index.to_frame(index=False, name=PLACE)
@@ -408,7 +415,7 @@ def _shares(of: ChangeEstimate, name: str) -> dict[str, Any]:
 
 def _with_changes(found: LevelChanges) -> pd.DataFrame:
     rows = found.first[list(GROUP)].reset_index(drop=True)
-    shares = _shares(found.raw, "change") | _shares(found.vs_memcpy, "beside_copy")
+    shares = _shares(found.raw, "change") | _shares(found.vs_memcpy, "change_vs_memcpy")
     return rows.assign(**shares, p_value=found.p)
 
 
@@ -528,7 +535,7 @@ def changed_rows(groups: pd.DataFrame, mark: str = "") -> list[list[str]]:
             group_words(row),
             _speeds(row),
             change(row),
-            change(row, "beside_copy"),
+            change(row, "change_vs_memcpy"),
             f"{mark}{row['verdict']}{mark}" if row["alarm"] else row["verdict"],
             _winner_words(row),
             f"{row['whole_verdict']}: {change(row, 'whole')}",

@@ -216,11 +216,9 @@ def refuse_unlike(sides: Sequence[Sequence[RunCells]]) -> None:
         raise CompareError(f"The runs were measured by different protocols ({told}).")
     names = [{name for run in side for name in run.cells["device_name"]} for side in sides]
     if not set.intersection(*names):
-        models = [", ".join(sorted(side)) for side in names]
-        same = f", the runs of the same thing on {models[2]}" if models[2:] else ""
-        raise CompareError(
-            f"A was measured on {models[0]} and B on {models[1]}{same}; compare one model."
-        )
+        models = {run.name: ", ".join(sorted({*run.cells["device_name"]})) for run in runs}
+        told = ", ".join(f"'{name}' on {model}" for name, model in models.items())
+        raise CompareError(f"The runs were measured on different models ({told}); compare one.")
 
 
 def differences(

@@ -164,7 +164,7 @@ def draw_changes(groups: pd.DataFrame, names: Sequence[str], delta: float) -> Fi
     axes.axvline(0.0, color="#aaaaaa", lw=0.6)
     for place, row in enumerate(rows.to_dict("records")):
         colour = _COLOURS.get(row["verdict"], _OTHER)
-        for name, offset, face in (("change", 0.14, colour), ("beside_copy", -0.16, "white")):
+        for name, offset, face in (("change", 0.14, colour), ("change_vs_memcpy", -0.16, "white")):
             if pd.isna(row[name]):
                 continue
             ends = [100 * row[f"{name}_{end}"] for end in ("low", "high")]

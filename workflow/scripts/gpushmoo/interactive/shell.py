@@ -399,13 +399,9 @@ def _compare(
         text = alarms.markdown()
         rows = pd.concat([c.groups.assign(run_a=a, run_b=b) for a, b, c in alarms.pairs])
     else:
-        if runs and (before or after):
+        if len(runs) != (0 if before or after else 2):
             raise CompareError(
-                "Name runs either by --before and --after or without an option, not both ways."
-            )
-        if not (before or after) and len(runs) != 2:
-            raise CompareError(
-                f"compare takes two runs, not {len(runs)}; several by --before and --after."
+                "compare takes two runs, or several of both by --before and --after."
             )
         found = compare(before or runs[:1], after or runs[1:], noise_runs=noise_runs, **threshold)
         if out is not None:

@@ -50,7 +50,7 @@ function figures(seen, row) {
     ["Spread between repeats", numbers.percent(at("between_spread"))],
     ["Repeats", repeats.map(numbers.seconds).join(", ") || numbers.MISSING],
     ["Launches a sample", count("launches_per_sample")],
-    ["Over memcpy", Number.isFinite(at("vs_memcpy")) ? `${numbers.significant(at("vs_memcpy"))} ×` : numbers.MISSING],
+    ["Of the copy", Number.isFinite(at("vs_memcpy")) ? `${numbers.significant(at("vs_memcpy"))} ×` : numbers.MISSING],
     ["The copy", numbers.gbs(at("memcpy_gbs"))],
     ["The copy in each repeat", copies.map(numbers.gbs).join(", ") || numbers.MISSING],
     ["Read", numbers.bytes(at("bytes_read"))],

@@ -41,7 +41,7 @@ export const QUANTITIES = {
     bare: (v) => numbers.significant(100 * v, 3),
   },
   copy: {
-    label: "Over the runtime’s own copy",
+    label: "Of the runtime’s copy",
     unit: "×",
     fromHalf: true,
     of: (seen) => seen.part.numbers("vs_memcpy"),

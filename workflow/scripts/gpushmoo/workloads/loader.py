@@ -296,11 +296,8 @@ def _workload_of(module: ModuleType, folder: str) -> Workload:
         raise KernelFolderError(
             f"Kernel '{folder}': workload.py defines {said}; end it by the line: {line}."
         )
-    name = getattr(workload, "name", None)
-    if name is not None and name != folder:
-        raise KernelFolderError(
-            f"Kernel '{folder}': its WORKLOAD calls itself '{name}'; folder and name must agree."
-        )
+    # Of a copied folder, too, which is another kernel.
+    object.__setattr__(workload, "name", folder)
     if not re.fullmatch("[A-Za-z0-9_]+", folder):
         raise KernelFolderError(
             f"Kernel '{folder}': its name must consist of letters, digits and '_'."

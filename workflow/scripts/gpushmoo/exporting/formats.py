@@ -370,12 +370,10 @@ def _comment(choice: Choice) -> list[str]:
         )
     for margin in choice.margins:
         launch = ", ".join(f"{axis}={value}" for axis, value in margin.launch)
-        tied = "" if margin.low > 0 or margin.high < 0 else "; they are statistically tied"
-        lines.append(
-            f"{margin.than[0].upper()}{margin.than[1:]} ({launch}) takes {percent(margin.slower)} "
-            f"longer ({percent(margin.low)} to {percent(margin.high)}, "
-            f"{percent(margin.confidence)} sure{tied})."
-        )
+        sure = f"{percent(margin.low)} to {percent(margin.high)}, {percent(margin.confidence)} sure"
+        longer = f"takes {percent(margin.slower)} longer ({sure})"
+        takes = "is statistically tied with it" if margin.low <= 0 <= margin.high else longer
+        lines.append(f"{margin.than[0].upper()}{margin.than[1:]} ({launch}) {takes}.")
     for group in choice.not_tied[:_NAMED]:
         lost = group.contest.slower(choice.point)
         lines.append(

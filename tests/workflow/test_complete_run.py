@@ -136,7 +136,9 @@ def test_a_run_tells_its_shards_its_launches_to_use_and_where_the_report_is(
     second = finished.snakemake()
     assert (second.status, second.jobs) == (0, {})
     assert "Nothing to be done" in second.text
-    assert "the report is" not in second.text
+    # The same again, and of the first run no job's number.
+    assert found[0] in second.text
+    assert "Finished jobid" not in text
 
 
 def test_snakemakes_own_report_has_each_figure_with_heading_and_caption(

@@ -8,7 +8,7 @@ try:
         job_python,
         limit_gpus,
         load_flow,
-        tell_lost_jobs,
+        tell_what_matters,
     )
 
     flow = load_flow(config, workflow)
@@ -31,7 +31,7 @@ lend_imports(c.folder.path.parent.resolve() for c in flow.config.chapters.values
 # What compiles for a device or opens it; all else needs no CuPy.
 device_environment = str(ROOT / (flow.backend.environment if flow.backend else "environment.yml"))
 limit_gpus(flow, workflow)
-tell_lost_jobs(workflow)
+tell_what_matters(flow, workflow)
 
 
 wildcard_constraints:

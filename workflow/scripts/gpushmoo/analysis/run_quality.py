@@ -110,8 +110,9 @@ def write_verdict(
     strict: bool,
     sweeps: Mapping[str, Mapping[str, Any]],
     terminal: TextIO,
+    closing: Sequence[str] = (),
 ) -> None:
-    """Say on `terminal` and in the file `out` whether cells ended in a fault.
+    """Say on `terminal` and in the file `out`, below `closing`, whether cells ended in a fault.
 
     `sweeps` are what `cells_of` takes, by name. Instead of writing the file raises
     FailedSweepError when one of them has no cell but failed ones, and StrictError when there are
@@ -127,7 +128,7 @@ def write_verdict(
         if failed:
             raise FailedSweepError(" ".join(failed))
     line = sentence or f"All {len(cells)} cells ended as they may."
-    write_summed(out, f"{line}\n".encode())
+    write_summed(out, "\n".join([*closing, line, ""]).encode())
 
 
 # The reason that NVML gives for an idle device, whose clock is not that of the cells.

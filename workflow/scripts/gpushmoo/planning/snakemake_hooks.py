@@ -7,6 +7,7 @@ interface for plugins, so pyproject.toml bounds its version, and runs in tests/w
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import shutil
 import socket
@@ -19,9 +20,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from snakemake.common import NOTHING_TO_BE_DONE_MSG
 from snakemake.common.configfile import load_configfile
 from snakemake.path_modifier import PathModifier
 from snakemake.settings.types import DeploymentMethod, Quietness
+from snakemake_interface_logger_plugins.common import LogEvent
 
 from ..core.backends import AUTO, BACKENDS
 from ..core.errors import NoDeviceError
@@ -118,15 +121,33 @@ def limit_gpus(flow: Flow, workflow: Any) -> None:
         workflow.register_resource("gpu", 2 * _devices(flow))
 
 
-def tell_lost_jobs(workflow: Any) -> None:
-    """Have Snakemake print on a cluster which job was lost and why.
+def tell_what_matters(flow: Flow, workflow: Any) -> None:
+    """Leave jobs' numbers and most steps to the log file, as measuring jobs print what matters.
 
-    The default profile silences the rules, since measuring jobs print what is worth reading. A job
-    that the scheduler has ended prints nothing.
+    On a cluster all is told: a job that the scheduler has ended prints nothing. Where nothing is to
+    be done, the last run's closing lines are printed again.
     """
-    quiet: set[Quietness] | None = workflow.output_settings.quiet
-    if _on_cluster(workflow) and quiet is not None:
+    quiet: set[Quietness] = workflow.output_settings.quiet or set()
+    if Quietness.RULES not in quiet or _on_cluster(workflow):
         quiet.discard(Quietness.RULES)
+        return
+    closing = Path(flow.path("summary", "verdict.txt"))
+
+    def matters(record: logging.LogRecord) -> bool:
+        told: dict[str, Any] = vars(record)
+        if (event := told.get("event")) == LogEvent.PROGRESS:
+            # Twenty of all steps.
+            done, total = 20 * told["done"], told["total"]
+            return bool(done // total > (done - 20) // total)
+        if record.msg == NOTHING_TO_BE_DONE_MSG and closing.exists():
+            asked = str(closing) in (str(file) for job in workflow.dag.jobs for file in job.output)
+            record.msg += f"\n{read_summed(closing).decode().rstrip()}" if asked else ""
+        of_job = event in (LogEvent.JOB_STARTED, LogEvent.JOB_FINISHED)
+        return not of_job and record.msg != "Select jobs to execute..."
+
+    for handler in workflow.logger_manager.logger.handlers:
+        if not isinstance(handler, logging.FileHandler):
+            handler.addFilter(matters)
 
 
 def _plans_jobs(workflow: Any) -> bool:

@@ -14,7 +14,7 @@ from ..analysis.best import DEFAULT_BLOCKS, Advice, Cost
 from ..analysis.fastest import INSIDE, OUTSIDE
 from ..analysis.peak import PeakRow
 from ..analysis.run_quality import COLUMNS, write_verdict
-from ..core.display import kind_words, percent, percent_range, significant, size_words
+from ..core.display import kind_words, number_of, percent, percent_range, significant, size_words
 from ..core.merit import (
     BANDWIDTH,
     SEVERAL,
@@ -244,13 +244,14 @@ def verdict(
     terminal: TextIO,
 ) -> None:
     """Name the launches to use and, also in `out`, the cells that failed (`write_verdict`)."""
-    page = read_json(facts)["first_page"]
-    print(*closing_lines(page, str(report)), sep="\n", file=terminal, flush=True)
-    write_verdict(read_cells(dataset, columns=COLUMNS), out, strict, sweeps, terminal)
+    lines = closing_lines(read_json(facts), str(report))
+    print(*lines, sep="\n", file=terminal, flush=True)
+    write_verdict(read_cells(dataset, columns=COLUMNS), out, strict, sweeps, terminal, lines)
 
 
-def closing_lines(page: Json, report: str) -> list[str]:
-    """The last lines of a run on a terminal: where the `report` is, and the page's launches."""
+def closing_lines(facts: Json, report: str) -> list[str]:
+    """The last lines of a run on a terminal: where the `report` is, and its launches to use."""
+    page = facts["first_page"]
     unit = "" if page["heading"] == SEVERAL else f" {page['heading']}"
     rows = [
         (
@@ -266,8 +267,13 @@ def closing_lines(page: Json, report: str) -> list[str]:
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     head = f"gpushmoo: the report is {report}" + ("; the launches to use:" if rows else ".")
-    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
-    return [head, *(f"  {line}" for line in lines)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    named = {row[0].split(", ")[0] for row in rows}
+    rest = [kernel["name"] for kernel in facts["kernels"] if kernel["name"] not in named]
+    if rows and rest:
+        lines.append(f"and {number_of(len(rest), 'more kernel')} in the report: {', '.join(rest)}")
+    last = "gpushmoo: the machine was not steady: GB/s of different kernels or runs do not compare."
+    return [head, *(f"  {line}" for line in lines), *([last] if facts["unsteady"] else [])]
 
 
 def _row(a: Advice, heading: str) -> Json:

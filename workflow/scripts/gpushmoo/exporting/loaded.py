@@ -63,12 +63,8 @@ def vllm_tables(groups: Sequence[ExportGroup]) -> list[LoadedTable]:
     for members in kinds.values():
         for size, axis, some in _by_size(members):
             key, conditions = some[0].key, some[0].conditions
-            names = [
-                key["kernel"],
-                key["variant"],
-                *size,
-                *(c for c in conditions if c not in USUAL),
-            ]
+            names = [key["kernel"], key["variant"], *size]
+            names += [condition for condition in conditions if condition not in USUAL]
             names += [f"device_name={key['device_name']}", f"dtype={key['dtype']}"]
             entries = [(group, chosen(group)) for group in some]
             sizes = sorted((int(group.key[axis]), point) for group, point in entries)

@@ -109,8 +109,7 @@ def _refuse_foreign(out: Path) -> None:
     """Raise ExportError unless `out` may be replaced: not there, empty, or an export."""
     if out.exists() and not out.is_dir():
         raise ExportError(f"'{out}' is a file; name a folder.")
-    ours = {name for names in _OURS.values() for name in names}
-    others = sorted({path.name for path in out.glob("*")} - ours - _BESIDE)
+    others = sorted({path.name for path in out.glob("*")} - _BESIDE.union(*_OURS.values()))
     if others:
         raise ExportError(
             f"'{out}' holds '{others[0]}', which is of no export; name a folder that is new or "

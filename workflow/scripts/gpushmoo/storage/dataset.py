@@ -48,10 +48,7 @@ def finished_dataset(run: Path) -> Path | None:
 
 
 def place_of_products(run: Path) -> Path:
-    """Where what is made of a run lies: in its folder, or a saved sweep's; else here.
-
-    Into folders that others recorded nothing is written.
-    """
+    """A run's folder or a saved sweep's; else this one, not a folder that others recorded."""
     named = any((run / name).is_file() for name in (PLAN_FILE, SAVED))
     return run if named or finished_dataset(run) else Path()
 

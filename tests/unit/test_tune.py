@@ -193,6 +193,7 @@ __kernel void scale(__global float *y, __global const float *x, const int n)
     assert result.winner["BY"] == 0.5
     assert result.winner["STEP"] == "get_global_size(0)"
     assert set(result.best["BY"]) == {0.5}
+    assert "no GB/s, since `moved` is not given" in repr(result)
     again = tuned(
         source,
         "scale",
@@ -225,6 +226,10 @@ def test_a_call_becomes_a_folder_that_is_swept_as_any_other(tmp_path: Path) -> N
         ({"axes": {"blockx": [32]}}, "block: it is not given, nor is an axis block_x"),
         ({"axes": {"KIND": []}}, "axes: 'KIND' has no values"),
         ({"grid": "ceil(n / "}, r"grid: 'ceil\(n / ' is no expression"),
+        ({"grid": "ceil(m / 64)"}, "grid: there is no 'm'; there are: size, n, width, KIND"),
+        ({"valid": ["n > 0", lambda cell: cell["KINDD"]]}, "valid: there is no 'KINDD'"),
+        ({"name": "prats"}, "name: the source has no kernel 'prats'; it has: parts"),
+        ({"arguments": [X, X]}, r"'parts' takes 3 \(y, x, n\), not 2"),
         ({"source": "kernel.txt"}, "source: 'kernel.txt' ends in none of"),
         ({"source": "kernel.cl"}, "source: 'kernel.cl' cannot be read"),
     ],
@@ -233,7 +238,17 @@ def test_a_mistake_in_a_call_is_one_sentence(changed: Mapping[str, Any], said: s
     asked = {"source": f"#define T float\n{PARTS}", "arguments": [X, X, np.int32(N)]}
     asked |= {"axes": {"KIND": [0]}, "expect": X, **changed}
     with pytest.raises(gpushmoo.ConfigError, match=said):
-        tuned(asked.pop("source"), "parts", asked.pop("arguments"), **asked)
+        tuned(asked.pop("source"), asked.pop("name", "parts"), asked.pop("arguments"), **asked)
+
+
+def test_an_error_in_an_expression_names_the_callers_argument() -> None:
+    x, axes = X, {"KIND": [0], "block_x": [64]}
+    source = f"#define T float\n{PARTS}"
+    with pytest.warns(UserWarning, match="Tuned of parts: 1 workload_failed: grid: ZeroDivision"):
+        result = tuned(source, "parts", [x, x, np.int32(N)], axes=axes, grid="n // KIND", expect=x)
+    assert set(result.cells["message"]) == {
+        "grid: ZeroDivisionError: integer division or modulo by zero"
+    }
 
 
 @pytest.mark.parametrize(

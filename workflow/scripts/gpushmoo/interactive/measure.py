@@ -13,13 +13,14 @@ import re
 import shutil
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import yaml
 
@@ -27,6 +28,7 @@ from .. import __name__ as library
 from ..core.backends import AUTO, BACKENDS
 from ..core.paths import KERNELS
 from ..core.run_plan import FEWEST_OF_MANY, SAVED, TELLING_REPEATS
+from ..core.schema import FAULTS, Status
 from ..core.space import Condition, Problem, shard_name
 from ..devices.base import DeviceInfo
 from ..devices.building import build_apart
@@ -119,7 +121,7 @@ def sweep(
             texts = {BACKENDS[device_of(values, log_file)[0].backend].source_suffix: texts}
         return write_folder(kernel, texts or {}, work / "kernels")
 
-    return Sweep(*measured(folder, asked, progress))
+    return Sweep(*measured(folder, asked, progress)).warned()
 
 
 def measured(
@@ -344,6 +346,18 @@ class Sweep(Run):
         cells, provenance = read_cells(dataset).copy(), dataset_provenance(dataset)
         super().__init__(folder.name, cells, provenance, limits=limits)
         self.log = self._path(LOG).read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def fault(self) -> str:
+        """What a cell that did not work says; one that ended in a fault before others."""
+        told = self.cells.sort_values("status", key=lambda s: ~s.isin(FAULTS))["message"]
+        return next(iter(told.dropna()), "none was measured")
+
+    def warned(self) -> Self:
+        """Itself; where no cell is ok, with a warning to the caller of who calls this."""
+        if Status.OK not in self.statuses:
+            warnings.warn(f"{str(self).strip('<>')}: {self.fault}", stacklevel=3)
+        return self
 
     def _path(self, name: str) -> Path:
         return Path(self._place.name) / name

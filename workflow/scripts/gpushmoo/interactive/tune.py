@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ..core.backends import AUTO, BACKENDS
 from ..core.dtypes import TRITON_OPTIONS, dtype_name
-from ..core.schema import FAULTS, axis_fault
+from ..core.schema import Status, axis_fault
 from ..core.space import BLOCK_AXES, TYPICAL, expand_axis
 from ..planning.config_schema import ConfigError
 from ..workloads.call import ArrayArgument, Call, Expression, called, compiled
@@ -123,10 +123,11 @@ def tune(
     """
     data, suffix, backend, file = _source(source, backend)
     # Axes are no macros of ready machine code.
-    text = "" if suffix == ".cubin" else data.decode(errors="replace")
+    text = "" if suffix == ".cubin" else _COMMENT.sub(" ", data.decode(errors="replace"))
     kernel = re.sub(r"\W+", "_", name).strip("_")[:64]
     parameters = _parameters(text, name)
     given = _named(arguments, parameters)
+    _refuse_other(text, name, parameters, given.values())
     limit = Limit(ulp, rtol, atol) if ulp is not None or rtol or np.any(atol) else EXACT
     arrays = {key: value for key, value in given.items() if isinstance(value, np.ndarray)}
     expected = _expected(expect, given, parameters)
@@ -138,11 +139,9 @@ def tune(
         if key not in arrays:
             what = "expect, in_place, unchecked"
             raise ConfigError(f"{what}: '{key}' is no array among the arguments.")
-        if key in reads and key in expected and _same(arrays[key], expected[key]):
-            raise ConfigError(
-                f"expect: '{key}' already holds what is expected; a kernel that does nothing would "
-                "pass."
-            )
+        if key in reads and key in expected and arrays[key].tobytes() == expected[key].tobytes():
+            does = "already holds what is expected; a kernel that does nothing would pass"
+            raise ConfigError(f"expect: '{key}' {does}.")
     placed, labels = _axes(axes)
     named = " ".join([name, *(str(value) for values in labels.values() for value in values)])
     if suffix == ".triton.py":
@@ -154,17 +153,19 @@ def tune(
         tuple(map(int, size if isinstance(size, Sequence) else [size])),
         labels,
         defined,
-        _checked("block", block),
-        _checked("grid", grid),
-        [_checked("valid", one) for one in (valid if isinstance(valid, list | tuple) else [valid])],
-        _checked("shared", shared),
-        _checked("work", work),
-        _checked("moved", moved),
+        block,
+        grid,
+        valid if isinstance(valid, list | tuple) else [valid],
+        shared,
+        work,
+        moved,
         resets,
         tuple(options),
         check,
         {key: np.asarray(value) for key, value in (constants or {}).items()},
     )
+    if fault := call.fault({a: labels.get(a, values)[0] for a, values in placed.items()}):
+        raise ConfigError(fault)
     if block is None and suffix != ".triton.py" and not {*BLOCK_AXES} & {*axes}:
         raise ConfigError("block: it is not given, nor is an axis block_x, block_y or block_z.")
     main = next(iter(expected or arrays), None)
@@ -187,7 +188,7 @@ def tune(
         return made
 
     asked = {"backend": backend, "repeats": repeats, "budget": budget, **sweep}
-    return Tuned(*measured(folder, asked, progress), labels)
+    return Tuned(*measured(folder, asked, progress), labels).warned()
 
 
 class Tuned(Sweep):
@@ -206,12 +207,14 @@ class Tuned(Sweep):
     def winner(self) -> dict[str, Any]:
         """The values of the combination to use, of `choices`. Raises ConfigError without one."""
         if self.choices.empty:
-            told = self.cells.sort_values("status", key=lambda s: ~s.isin(FAULTS))["message"]
-            said = next(iter(told.dropna()), "none was measured")
-            raise ConfigError(f"winner: no combination worked ({said}).")
-        chosen = self.choices.iloc[0]
-        axes = self._request.sweep.axes
-        return {axis: _plain(chosen[axis]) for axis in axes}
+            raise ConfigError(f"winner: no combination worked ({self.fault}).")
+        return {axis: _plain(self.choices[axis].iloc[0]) for axis in self._request.sweep.axes}
+
+    def __repr__(self) -> str:
+        """Also why no cell has a bandwidth."""
+        text = super().__repr__()
+        untold = Status.OK in self.statuses and self.cells["bandwidth_gbs"].isna().all()
+        return f"{text[:-1]}; no GB/s, since `moved` is not given>" if untold else text
 
     def to_folder(self, folder: str | Path) -> Path:
         """Write the kernel's folder into `folder`, empty or new, for runs by configurations.
@@ -291,10 +294,30 @@ def _named(
 def _parameters(text: str, name: str) -> list[str]:
     """The declarations of a kernel's parameters, as far as its text tells them."""
     function = re.escape(re.split("[<(]", name)[0].strip())
-    found = re.search(rf"\b{function}\s*\(([^{{;]*?)\)\s*\{{", _COMMENT.sub(" ", text))
+    found = re.search(rf"\b{function}\s*\(([^{{;]*?)\)\s*\{{", text)
     parts = found[1].split(",") if found else []
     plain = [re.split(r"[=\[]", part)[0] for part in parts]
     return plain if all(re.search(_WORD, part) for part in plain) else []
+
+
+def _refuse_other(text: str, name: str, parameters: Sequence[str], given: Collection[Any]) -> None:
+    """Raise ConfigError where the text surely has no such kernel, or one of other parameters."""
+    marks = "|".join(mark for b in BACKENDS.values() for mark in b.marks)
+    heads = rf"\b(?:{marks}|def)\b[^;{{]*?({_WORD})\s*\([^(){{;]*\)\s*[{{:]"
+    kernels = ", ".join(re.findall(heads, text))
+    entry = re.split("[<(]", name)[0].split("::")[-1].strip()
+    is_hidden = re.search(rf'\b{re.escape(entry)}\b|##|#\s*include\s*"', text)
+    if kernels and not is_hidden:
+        raise ConfigError(f"name: the source has no kernel '{name}'; it has: {kernels}.")
+    # A macro may be several, or make one of several.
+    is_plain = all(re.fullmatch(r"[\w\s*&]*\w[\s*&]+\w+\s*", one) for one in parameters)
+    # Not of each backend is shared memory an argument.
+    is_plain &= not any(isinstance(one, SharedMemory) for one in given)
+    if parameters and is_plain and len(given) != len(parameters):
+        words = ", ".join(re.findall(_WORD, one)[-1] for one in parameters)
+        raise ConfigError(
+            f"arguments: '{name}' takes {len(parameters)} ({words}), not {len(given)}."
+        )
 
 
 def _is_const(key: str, parameters: Sequence[str]) -> bool:
@@ -332,18 +355,17 @@ def _argument(
 ) -> ArrayArgument | SharedMemory | np.generic:
     if not isinstance(value, np.ndarray):
         return value
-    is_output = key in expected
     # Whole numbers have no rounding.
     own = limit if np.issubdtype(value.dtype, np.inexact) or value.dtype.kind == "V" else EXACT
     own = limit if limit.ulp is None and not limit.rtol else own
-    content = not is_output or key in reads
-    own_limit = own if is_output else None
+    content, own_limit = key not in expected or key in reads, own if key in expected else None
     return ArrayArgument(key, value.dtype, value.shape, content, own_limit, key not in free)
 
 
 def _expected(expect: Any, given: Mapping[str, Any], parameters: Sequence[str]) -> dict[str, Array]:
     """What is expected of each output, by name."""
     names, found = list(given), expect
+    how = "give one for each argument, None for inputs, or a mapping by name"
     if callable(expect):
         found = expect(*(np.copy(v) if isinstance(v, np.ndarray) else v for v in given.values()))
     if found is None:
@@ -355,17 +377,11 @@ def _expected(expect: Any, given: Mapping[str, Any], parameters: Sequence[str]) 
         if len(fits) > 1:  # what is not written is no output
             fits = [k for k in fits if not _is_const(k, parameters)]
         if len(fits) != 1:
-            raise ConfigError(
-                "expect: it does not tell which argument it is; give one for each argument, None "
-                "for inputs, or a mapping by name."
-            )
+            raise ConfigError(f"expect: it does not tell which argument it is; {how}.")
         found = {fits[0]: array}
     elif not isinstance(found, Mapping):
         if len(found) != len(names):
-            raise ConfigError(
-                f"expect: {len(found)} entries for {len(names)} arguments; give one for each, None "
-                "for inputs."
-            )
+            raise ConfigError(f"expect: {len(found)} entries for {len(names)} arguments; {how}.")
         found = {k: v for k, v in zip(names, found, strict=True) if v is not None}
     arrays = {}
     for key, value in found.items():
@@ -390,10 +406,6 @@ def _place(key: str | int, names: Sequence[str], what: str) -> str:
     return str(key)
 
 
-def _same(content: Array, expected: Array) -> bool:
-    return content.tobytes() == expected.tobytes()
-
-
 def _axes(axes: Mapping[str, Any]) -> tuple[dict[str, list[int]], dict[str, tuple[Any, ...]]]:
     """Axes as whole numbers, and the values of those that are swept by their places."""
     fault = axis_fault(axes)
@@ -402,8 +414,9 @@ def _axes(axes: Mapping[str, Any]) -> tuple[dict[str, list[int]], dict[str, tupl
     placed, labels = {}, {}
     for axis, given in axes.items():
         one = isinstance(given, str) or not isinstance(given, Sequence | np.ndarray)
-        parts = (_part(part) for part in ([given] if one else given))
-        values = list(dict.fromkeys(value for part in parts for value in part))
+        parts = [given] if one else given
+        every = (expand_axis(p, TYPICAL) if isinstance(p, Mapping) else [_plain(p)] for p in parts)
+        values = list(dict.fromkeys(value for part in every for value in part))
         if not values:
             raise ConfigError(f"axes: '{axis}' has no values.")
         if all(isinstance(v, int) and v >= 0 for v in values):
@@ -411,11 +424,6 @@ def _axes(axes: Mapping[str, Any]) -> tuple[dict[str, list[int]], dict[str, tupl
         else:
             placed[axis], labels[axis] = list(range(len(values))), tuple(values)
     return placed, labels
-
-
-def _part(part: Any) -> list[Any]:
-    """The values of a part of an axis: one, or those of a range."""
-    return expand_axis(part, TYPICAL) if isinstance(part, Mapping) else [_plain(part)]
 
 
 def _plain(value: Any) -> Any:
@@ -427,19 +435,8 @@ def _plain(value: Any) -> Any:
 
 def _defined(text: str, named: str, axes: Mapping[str, Any]) -> tuple[str, ...]:
     """The axes that the source has as a word, or a template's instance or an axis's value does."""
-    words = {*re.findall(_WORD, _COMMENT.sub(" ", text) + " " + named)}
+    words = {*re.findall(_WORD, f"{text} {named}")}
     return tuple(sorted(axis for axis in axes if axis in words))
-
-
-def _checked(what: str, expression: Any) -> Any:
-    """The expression, or several. Raises ConfigError for a text that is none."""
-    for one in expression if isinstance(expression, list | tuple) else [expression]:
-        if isinstance(one, str):
-            try:
-                compiled(one)
-            except SyntaxError as err:
-                raise ConfigError(f"{what}: '{one}' is no expression ({err.msg}).") from err
-    return expression
 
 
 def _labelled(frame: pd.DataFrame, labels: Mapping[str, Sequence[Any]]) -> pd.DataFrame:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.dtypes import triton_type
-from ..core.errors import LaunchRefusedError
+from ..core.errors import LaunchRefusedError, WorkloadError
 from ..core.space import BLOCK_AXES, Cell, Problem, Version
 from .contract import Access, Array, BufferRef, Launch, Roofline, SharedMemory, Workload
 from .limits import Limit
@@ -42,13 +42,16 @@ def compiled(text: str) -> CodeType:
     return compile(text.strip(), "<expression>", "eval")
 
 
-def evaluated(expression: Expression, values: Mapping[str, Any]) -> Any:
-    """The value of an expression; what it raises comes out as it is."""
-    if callable(expression):
-        return expression(dict(values))
-    if isinstance(expression, str):
-        # The caller's own text, in the caller's own process or its child.
-        return eval(compiled(expression), {**_FUNCTIONS, **values})  # noqa: S307
+def evaluated(what: str, expression: Expression | None, values: Mapping[str, Any]) -> Any:
+    """The value of an expression that is the argument `what`. Raises WorkloadError."""
+    try:
+        if callable(expression):
+            return expression(dict(values))
+        if isinstance(expression, str):
+            # The caller's own text, in the caller's own process or its child.
+            return eval(compiled(expression), {**_FUNCTIONS, **values})  # noqa: S307
+    except Exception as err:
+        raise WorkloadError(f"{what}: {type(err).__name__}: {err}") from err
     return expression
 
 
@@ -96,6 +99,36 @@ class Call:
     check: Callable[..., Any] | None = None
     constants: Mapping[str, Array] = field(default_factory=dict)
 
+    @property
+    def expressions(self) -> list[tuple[str, Expression]]:
+        """Each with the name of its argument."""
+        told = {n: getattr(self, n) for n in ("block", "grid", "valid", "shared", "work", "moved")}
+        parts = {n: t if isinstance(t, list | tuple) else [t] for n, t in told.items()}
+        return [(name, one) for name, several in parts.items() for one in several]
+
+    def values(self, axes: Mapping[str, Any]) -> dict[str, Any]:
+        """What expressions may name."""
+        size = self.size
+        named = dict(zip(("width", "height", "depth"), reversed(size), strict=False))
+        return {"size": size[0] if len(size) == 1 else size, "n": math.prod(size), **named, **axes}
+
+    def fault(self, axes: Mapping[str, Any]) -> str | None:
+        """What is wrong with a text that is no expression, or names what is not there."""
+        known = self.values(axes)
+        for what, one in self.expressions:
+            try:
+                evaluated(what, one, known)
+            except WorkloadError as err:
+                why = err.__cause__
+                if isinstance(why, SyntaxError):
+                    return f"{what}: '{one}' is no expression ({why.msg})."
+                # Another error may be of these values alone.
+                if isinstance(why, NameError | KeyError):
+                    name = str(getattr(why, "name", why.args[0]))
+                    if name.isidentifier() and name not in known:
+                        return f"{what}: there is no '{name}'; there are: {', '.join(known)}."
+        return None
+
 
 class CallWorkload(Workload):
     """The workload of a `Call`; its folder holds the arrays, as `save` writes them."""
@@ -109,10 +142,8 @@ class CallWorkload(Workload):
     @property
     def functions(self) -> list[Callable[..., Any]]:
         """The caller's functions, which are sent to the measuring process."""
-        call = self.call
-        said = [call.block, call.grid, call.shared, call.work, call.moved, call.check, *call.valid]
-        parts = [p for one in said for p in (one if isinstance(one, list | tuple) else [one])]
-        return [p for p in parts if callable(p)]
+        said = [self.call.check, *(one for _, one in self.call.expressions)]
+        return [one for one in said if callable(one)]
 
     @staticmethod
     def save(folder: Path, arrays: Mapping[str, Array], expected: Mapping[str, Array]) -> None:
@@ -124,10 +155,7 @@ class CallWorkload(Workload):
 
     def values(self, cell: Cell) -> dict[str, Any]:
         """The values that expressions of `cell` may name."""
-        size = self.call.size
-        named = dict(zip(("width", "height", "depth"), reversed(size), strict=False))
-        values = {"size": size[0] if len(size) == 1 else size, "n": math.prod(size), **named}
-        return values | {axis: self.label(axis, value) for axis, value in cell.params}
+        return self.call.values({axis: self.label(axis, value) for axis, value in cell.params})
 
     def label(self, axis: str, value: int) -> Any:
         """The value of an axis that a cell has, or has the place of."""
@@ -136,10 +164,8 @@ class CallWorkload(Workload):
     def valid(self, cell: Cell) -> str | None:
         """The first condition that does not hold."""
         values = self.values(cell)
-        for condition in self.call.valid:
-            if not evaluated(condition, values):
-                return condition if isinstance(condition, str) else "its caller's condition"
-        return None
+        broken = (one for one in self.call.valid if not evaluated("valid", one, values))
+        return next((b if isinstance(b, str) else "its caller's condition" for b in broken), None)
 
     def macros(self, dtype: str, version: Version) -> dict[str, str]:
         """The axes that the source names."""
@@ -192,10 +218,10 @@ class CallWorkload(Workload):
 
     def check(self, cell: Cell, arrays: Mapping[str, Array]) -> str | None:
         """By the caller's function of all arguments."""
-        assert self.call.check is not None
-        found = self.call.check(
-            *(arrays[a.name] if isinstance(a, ArrayArgument) else a for a in self.call.arguments)
-        )
+        check, given = self.call.check, self.call.arguments
+        assert check is not None
+        values = [arrays[a.name] if isinstance(a, ArrayArgument) else a for a in given]
+        found = evaluated("check", lambda _: check(*values), {})
         return found if isinstance(found, str) else None if found else "its caller's check fails"
 
     def launch(self, cell: Cell) -> Launch:
@@ -209,37 +235,33 @@ class CallWorkload(Workload):
             sides = [*reversed(call.size), 1, 1][:3]
             grid = [math.ceil(side / n) for side, n in zip(sides, block, strict=True)]
         args = [BufferRef(a.name) if isinstance(a, ArrayArgument) else a for a in call.arguments]
-        shared = int(evaluated(call.shared, values))
+        shared = int(evaluated("shared", call.shared, values))
         if shared:
             args.append(SharedMemory(shared))
         (x, y, z), (bx, by, bz) = grid, block
         launch = Launch(call.entry, (x, y, z), (bx, by, bz), tuple(args), x * y * z)
-        return replace(launch, **self._attributes(values))
-
-    def _attributes(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of a launch: the axes cluster_x to cluster_z, cooperative and carveout."""
-        found: dict[str, Any] = {}
-        if not values.keys().isdisjoint(_CLUSTER_AXES):
-            found["cluster"] = tuple(int(values.get(axis, 1)) for axis in _CLUSTER_AXES)
+        # The attributes of a launch that axes have the names of.
         kinds = (("cooperative", bool), ("carveout", int))
-        return found | {axis: kind(values[axis]) for axis, kind in kinds if axis in values}
+        named: dict[str, Any] = {axis: kind(values[axis]) for axis, kind in kinds if axis in values}
+        if not values.keys().isdisjoint(_CLUSTER_AXES):
+            named["cluster"] = tuple(int(values.get(axis, 1)) for axis in _CLUSTER_AXES)
+        return replace(launch, **named)
 
     def _three(self, what: str, asked: Any, values: dict[str, Any]) -> list[int]:
         """x, y and z of what may be one expression, up to three, or one function of all."""
         if asked is None:
             return [1, 1, 1]
-        found = asked if isinstance(asked, list | tuple) else evaluated(asked, values)
+        found = asked if isinstance(asked, list | tuple) else evaluated(what, asked, values)
         each = found if isinstance(found, list | tuple) else [found]
-        numbers = [int(evaluated(one, values)) for one in each]
+        numbers = [int(evaluated(what, one, values)) for one in each]
         if min(numbers, default=0) < 1 or len(numbers) > 3:
             raise LaunchRefusedError(f"the {what} is {numbers}")
         return [*numbers, 1, 1][:3]
 
     def work(self, cell: Cell) -> float | None:
         """The caller's number for the cell."""
-        if self.call.work is None:
-            return None
-        return float(evaluated(self.call.work, self.values(cell)))
+        work = evaluated("work", self.call.work, self.values(cell))
+        return None if work is None else float(work)
 
     def bytes_read(self, problem: Problem, dtype: str) -> int:
         """0: what is known, `bytes_moved` says."""
@@ -251,7 +273,7 @@ class CallWorkload(Workload):
 
     def bytes_moved(self, cell: Cell) -> tuple[int, int]:
         """The caller's number, as if all were read; 0 without one."""
-        return int(evaluated(self.call.moved or 0, self.values(cell))), 0
+        return int(evaluated("moved", self.call.moved or 0, self.values(cell))), 0
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
         """(): outputs are compared, and nothing is known of the code."""

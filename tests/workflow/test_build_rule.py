@@ -55,7 +55,7 @@ def test_facts_of_every_entry_are_recorded_and_code_that_is_not_timed_is_named(
     outcome = bare.snakemake("build", config=config)
     assert outcome.status != 0
     _, named, ended = [x for x in outcome.text.splitlines() if x.startswith("gpushmoo: ")]
-    where = "kernels/copy2d_coalesced, float4, variant element"
+    where = "copy2d_coalesced, float4, variant element"
     assert named.startswith(f"gpushmoo: {where}: what is to be timed is not run: ")
     assert fault in named
     log = "results/checked/logs/build/copy2d_coalesced-float4.log"

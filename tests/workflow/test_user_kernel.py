@@ -296,7 +296,7 @@ def test_broken_kernels_are_rows_and_named_and_the_run_ends_with_an_error_after_
         assert re.search(message, mine["message"].iloc[1])
     # The terminal names the first error with its log and every sweep that failed.
     own = [x for x in outcome.text.splitlines() if x.startswith("gpushmoo: ")]
-    (build,) = (x for x in own if "own/unbuilt" in x and ": error: " in x)
+    (build,) = (x for x in own if "unbuilt, " in x and ": error: " in x)
     log = "results/tiny/logs/build/unbuilt-float.log"
     assert build.endswith(f"(whole message: {log})")
     assert "this" in (project.root / log).read_text()

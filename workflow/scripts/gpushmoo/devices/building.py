@@ -35,6 +35,8 @@ from .select import DeviceChoice, resolve
 
 log = logging.getLogger(__name__)
 
+# Where the log of a call is told to be; its own file goes with the result.
+LOG_OF_A_CALL = "`log` of the result, log.txt in --out"
 # Seconds that a compiler may take for one variant.
 _LIMIT_S = 600.0
 _FROM_OUTSIDE = (*END_SIGNALS, signal.SIGKILL)
@@ -74,7 +76,7 @@ def build_kernel(
                 log.error("%s, variant %s: %s\n%s", target, name, made.failure, made.log)
         failures = {name: made.failure for name, made in versions.items() if made.failure}
         for sentence in failure_sentences(failures):
-            where = f"{spec['folder']}, {spec['dtype']}"
+            where = f"{folder.name}, {spec['dtype']}"
             terminal.write(f"gpushmoo: {where}, {sentence} (whole message: {log_file})\n")
     write_build(out, build)
 
@@ -299,7 +301,7 @@ def _main(params: str, cache: str, out: str) -> int:
         asked = json.loads(params)
         try:
             cores = os.cpu_count() or 1
-            build_kernel(asked, Path(cache), Path(out), pipe, "the sweep's log", cores)
+            build_kernel(asked, Path(cache), Path(out), pipe, LOG_OF_A_CALL, cores)
         except DeviceError as err:
             print(err, file=pipe)
             return _REFUSED

@@ -30,7 +30,7 @@ from ..core.errors import UserError
 from ..core.paths import ROOT
 from ..core.schema import FAULTS, Status
 from ..core.space import asks_the_device
-from ..devices.building import failure_sentences
+from ..devices.building import LOG_OF_A_CALL, failure_sentences
 from ..search.planner import SearchMode
 from ..storage.joblog import JobSignalledError, end_with_parent, job_log, raises_signals
 from ..storage.store import write_parquet
@@ -76,7 +76,7 @@ class ShardTask:
     cache: Path
     first: Path | None = None
     build: Path | None = None
-    log_file: str = "the log"
+    log_file: str = LOG_OF_A_CALL
     earlier: Earlier | None = None
     worker_log: Path | None = None
     live: Path | None = None
@@ -204,7 +204,7 @@ def _say_of_source(task: ShardTask, folder: KernelFolder, opened: Opened, termin
     params = task.params
     if task.first is not None or params["shard"][0] != 0:
         return
-    where = f"{params['folder']}, {params['dtype']}"
+    where = f"{folder.name}, {params['dtype']}"
     for reason in dict.fromkeys(opened.compiled_here.values()):
         terminal.write(f"gpushmoo: {where}: compiled by the measuring job: {reason}\n")
     for sentence in failure_sentences(opened.failures) if task.build is None else ():

@@ -210,7 +210,10 @@ def test_where_all_launches_are_tied_none_of_them_stands_out() -> None:
     assert {cost["text"] for cost in undecided["defaults"].values()} == {"none", "—"}
     assert (decided["rank"], undecided["rank"], decided["worst"]) == (0, 1, "9.00 ×")
     facts = {"first_page": page, "kernels": [{"name": n} for n in "kl"], "unsteady": "No."}
-    [_, *lines, rest, unsteady] = closing_lines(facts, "report.pdf")
+    for repeats, ending in ((1, "(another run may lie outside ±):"), (3, "use:")):
+        facts["method"] = {"repeats": repeats}
+        [head, *lines, rest, unsteady] = closing_lines(facts, "report.pdf")
+        assert head.endswith(ending)
     assert [line.endswith("4 of 4 tied: no difference shown") for line in lines] == [False, True]
     assert rest == "  and 1 more kernel in the report: l"
     assert "not steady" in unsteady

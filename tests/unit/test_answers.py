@@ -169,7 +169,7 @@ def test_of_a_run_snakemakes_own_words_go_to_stderr_and_its_status_is_kept(told:
     ("words", "raised", "status", "sentence"),
     [
         ("sweep any", DeviceLostError("It is gone."), 3, "It is gone."),
-        ("sweep any", KeyboardInterrupt(), 3, "stopped."),
+        ("sweep any", KeyboardInterrupt(), 3, "stopped; only `run` keeps"),
         ("sweep any", ZeroDivisionError("of our own"), 3, "ZeroDivisionError: of our own"),
         ("sweep any --colour red", None, 2, "unrecognized arguments: --colour red; --help"),
         ("sweep", None, 2, "the following arguments are required: KERNEL"),

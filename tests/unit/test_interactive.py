@@ -210,9 +210,22 @@ def test_the_shell_prints_the_best_in_a_table(
     )
     said = capsys.readouterr()
     assert said.out.startswith("Sweep of mine: 2 ok.\n\nfloat, plain, 64 x 64, warm, ")
-    assert " PER_THREAD  block_x" in said.out
+    assert "\nPER_THREAD  block_x" in said.out
     assert "shard 1/1 mine float: 2 ok in " in said.err
     assert said.out.endswith(f"run {shlex.quote(str(tmp_path / 'a b' / 'report.yaml'))}\n")
+
+
+def test_the_table_tells_how_many_more_are_tied_and_an_unsteady_copy(
+    swept: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(swept, "best", pd.concat([swept.best.head(1)] * 8))
+    for seconds, ending in (([1.0, 1.01], "  of the copy"), ([1.0, 1.5], "  of the copy ± 20 %")):
+        for shard in swept.provenance:
+            monkeypatch.setitem(shard["controls"][0], "seconds", seconds * 9)
+        lines = shell.report(swept).splitlines()
+        assert "and 3 more" in lines
+        [heading] = (line for line in lines if line.startswith("PER_THREAD  block_x  "))
+        assert heading.endswith(ending)
 
 
 def test_a_table_is_printed_for_programs_and_nothing_else(

@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..core.schema import is_axis
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -51,8 +53,12 @@ class Run:
 
         kept = self.folder and self.folder / "summary" / "best.parquet"
         if kept and kept.is_file():
-            return pd.read_parquet(kept)
-        return as_frame(best_table(self.cells, limits=self.limits or ANY))
+            found = pd.read_parquet(kept)
+        else:
+            found = as_frame(best_table(self.cells, limits=self.limits or ANY))
+        # A terminal shows the first and the last of many columns.
+        last = ("median_s", "bandwidth_gbs", "vs_memcpy")
+        return found[sorted(found.columns, key=lambda name: (name in last) - is_axis(name))]
 
     @cached_property
     def choices(self) -> pd.DataFrame:

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
@@ -35,6 +36,7 @@ from .. import __version__
 from ..comparing import CompareError
 from ..core.display import kind_words, number_of, tied_words
 from ..core.errors import DeviceError, UserError
+from ..core.median import median_interval
 from ..core.paths import ROOT
 from ..core.run_plan import SAVED
 from ..core.schema import FAULTS, GROUP, Status, is_axis
@@ -48,6 +50,8 @@ from .tables import COMMANDS, CSV, ERROR, JSON, Answer
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+# The copy's own half width from which the table says it.
+_UNSTEADY = 0.1
 # Rows of each group in the table; the rest is in what --out keeps.
 _MOST_ROWS = 5
 # Exit statuses besides 0.
@@ -81,6 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     form = next((form for form in (JSON, CSV) if f"--{form}" in words), None)
     began = time.monotonic()
+    # A table says by itself that no cell worked.
+    warnings.filterwarnings("ignore", module=__name__)
     try:
         command = _asked(words, options, form)
         with _on_stderr() if form else nullcontext():
@@ -90,7 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as err:
         sentence, status = str(err), _NOT_MEASURED if isinstance(err, DeviceError) else _REFUSED
     except KeyboardInterrupt:
-        sentence, status = "stopped.", _NOT_MEASURED
+        kept = "; only `run` keeps what it measured" if words[0] in ("sweep", "tune") else ""
+        sentence, status = f"stopped{kept}.", _NOT_MEASURED
     except Exception as err:
         traceback.print_exc()
         # Python's own status would be that of a verdict.
@@ -312,7 +319,7 @@ def report(result: Sweep) -> str:
             f"{top['cache_state']}, {kind}{top['device_name']}: "
             f"{tied_words(top['tied'], top['candidates'])}"
         )
-        parts.append(_table(group.head(_MOST_ROWS), alone))
+        parts.append(_table(group, alone, _unsteady(result, top)))
     if best.empty:
         parts += dict.fromkeys(result.cells["message"].dropna())
     else:
@@ -328,21 +335,31 @@ def report(result: Sweep) -> str:
     return "\n".join(parts)
 
 
-def _table(group: DataFrame, alone: bool) -> str:
+def _unsteady(result: Sweep, of: Mapping[str, Any]) -> str:
+    """How far from its median the copy beside a group may be, where that is a lot."""
+    keys = ("height", "width", "cache_state", "timing_mode")
+    shards = [s for s in result.provenance if s["params"]["dtype"] == of["dtype"]]
+    copies = (c for s in shards for c in s["controls"] if all(c[k] == of[k] for k in keys))
+    seconds = [second for copy in copies for second in copy["seconds"]]
+    half = median_interval(seconds).relative_half_width if seconds else 0.0
+    return f" ± {100 * half:.0f} %" * (half >= _UNSTEADY)
+
+
+def _table(group: DataFrame, alone: bool, unsteady: str) -> str:
     from ..core.merit import merit_of
 
-    place = list(group.columns).index("threads_per_block")
-    shown = group[list(group.columns)[len(GROUP) : place]].copy()
-    merit = merit_of(group)
-    values, lows, highs = merit.of(group)
+    top, merit = group.head(_MOST_ROWS), merit_of(group)
+    shown = top[[*filter(is_axis, top.columns)]].copy()
+    values, lows, highs = merit.of(top)
     shown[merit.unit] = [f"{value:.4g}" for value in values]
     heading = "95 %, this run" if alone else "95 % interval"
     shown[heading] = [f"{low:.4g} to {high:.4g}" for low, high in zip(lows, highs, strict=True)]
     if group["vs_memcpy"].notna().any():
-        shown["of the copy"] = [
-            f"{100 * share:.0f} %" if share == share else "" for share in group["vs_memcpy"]
+        shown[f"of the copy{unsteady}"] = [
+            f"{100 * share:.0f} %" if share == share else "" for share in top["vs_memcpy"]
         ]
-    return str(shown.to_string(index=False))
+    more = len(group) - len(shown)
+    return tables.aligned(shown, str.rjust) + (f"\nand {more} more" if more else "")
 
 
 def _ab(

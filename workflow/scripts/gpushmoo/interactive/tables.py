@@ -179,11 +179,11 @@ class SweepProgress(Table):
     bandwidth_gbs: Number | None
 
 
-def aligned(rows: DataFrame) -> str:
-    """Texts in columns that begin below each other."""
+def aligned(rows: DataFrame, justify: Callable[[str, int], str] = str.ljust) -> str:
+    """Texts in columns, by default such that begin below each other."""
     words = [[*rows], *rows.map(_joined).fillna("").astype(str).to_numpy().tolist()]
     widths = [max(map(len, column)) for column in zip(*words, strict=True)]
-    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in words)
+    lines = ("  ".join(map(justify, row, widths)).rstrip() for row in words)
     return "\n".join(lines)
 
 

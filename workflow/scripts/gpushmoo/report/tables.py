@@ -266,7 +266,8 @@ def closing_lines(facts: Json, report: str) -> list[str]:
         for row in kernel["rows"]
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    head = f"gpushmoo: the report is {report}" + ("; the launches to use:" if rows else ".")
+    alone = " (another run may lie outside ±)" if facts["method"]["repeats"] == 1 else ""
+    head = f"gpushmoo: the report is {report}" + (f"; the launches to use{alone}:" if rows else ".")
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     named = {row[0].split(", ")[0] for row in rows}
     rest = [kernel["name"] for kernel in facts["kernels"] if kernel["name"] not in named]

@@ -3,6 +3,8 @@
 Bytes moved: each index, and each gathered row in and out. Threads of a row take neighbouring packs.
 """
 
+import sys
+
 import gpushmoo
 import numpy as np
 
@@ -42,4 +44,7 @@ PEERS = {
 }
 
 if __name__ == "__main__":
-    print(gpushmoo.tune(**CALL).best)
+    try:
+        print(gpushmoo.tune(**CALL).best)
+    except gpushmoo.DeviceError as err:
+        sys.exit(str(err))

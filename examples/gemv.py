@@ -4,6 +4,8 @@ Bytes moved: the matrix once; the vector comes from the cache. Threads of a row 
 packs of halves.
 """
 
+import sys
+
 import gpushmoo
 import numpy as np
 
@@ -53,4 +55,7 @@ CALL = {
 PEERS = {"PyTorch": "a @ x", "CuPy": "a @ x"}
 
 if __name__ == "__main__":
-    print(gpushmoo.tune(**CALL).best)
+    try:
+        print(gpushmoo.tune(**CALL).best)
+    except gpushmoo.DeviceError as err:
+        sys.exit(str(err))

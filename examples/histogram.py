@@ -4,6 +4,8 @@ Bytes moved: each byte once. Threads take neighbouring packs of 16 bytes and add
 copies of their block; each block adds its bins to the result, which is read and written in place.
 """
 
+import sys
+
 import gpushmoo
 import numpy as np
 
@@ -51,4 +53,7 @@ CALL = {
 PEERS = {"PyTorch": "torch.bincount(x, minlength=256)", "CuPy": "cupy.bincount(x, minlength=256)"}
 
 if __name__ == "__main__":
-    print(gpushmoo.tune(**CALL).best)
+    try:
+        print(gpushmoo.tune(**CALL).best)
+    except gpushmoo.DeviceError as err:
+        sys.exit(str(err))

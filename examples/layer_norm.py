@@ -4,6 +4,8 @@ Bytes moved: each element once in, once out; weights and biases come from the ca
 block take neighbouring packs of a row.
 """
 
+import sys
+
 import gpushmoo
 import numpy as np
 
@@ -75,4 +77,7 @@ CALL = {
 PEERS = {"PyTorch": "torch.nn.functional.layer_norm(x, x.shape[1:], weight, bias, 1e-5)"}
 
 if __name__ == "__main__":
-    print(gpushmoo.tune(**CALL).best)
+    try:
+        print(gpushmoo.tune(**CALL).best)
+    except gpushmoo.DeviceError as err:
+        sys.exit(str(err))

@@ -4,6 +4,8 @@ Bytes moved: each element and each segment's end once. Threads of a segment take
 elements.
 """
 
+import sys
+
 import gpushmoo
 import numpy as np
 
@@ -51,4 +53,7 @@ PEERS = {
 }
 
 if __name__ == "__main__":
-    print(gpushmoo.tune(**CALL).best)
+    try:
+        print(gpushmoo.tune(**CALL).best)
+    except gpushmoo.DeviceError as err:
+        sys.exit(str(err))

@@ -4,6 +4,8 @@ Bytes moved: each element once in, once out. Threads of a block take neighbourin
 and keep them in registers between the three steps.
 """
 
+import sys
+
 import gpushmoo
 import numpy as np
 
@@ -70,4 +72,7 @@ CALL = {
 PEERS = {"PyTorch": "torch.softmax(x, 1)", "CuPy": "softmax_of_scipy(x, axis=1)"}
 
 if __name__ == "__main__":
-    print(gpushmoo.tune(**CALL).best)
+    try:
+        print(gpushmoo.tune(**CALL).best)
+    except gpushmoo.DeviceError as err:
+        sys.exit(str(err))

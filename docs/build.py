@@ -5,8 +5,6 @@
 A page is refused when a sentence of it is no longer so; all such sentences are named.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Mapping, Sequence

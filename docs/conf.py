@@ -3,8 +3,6 @@
 make site
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

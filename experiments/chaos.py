@@ -10,8 +10,6 @@ and code of its own compares the data set with the configuration. A round with f
 terminals and logs. Figures go to ``results/chaos/chaos.json``.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import itertools

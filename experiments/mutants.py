@@ -10,8 +10,6 @@ Lines that no result depends on (texts of errors, type hints, docstrings) are no
 mutant that survives, and the share killed.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json

@@ -6,8 +6,6 @@ Writes ``packed.parquet`` beside the shards, unpacks it, compares every cell bit
 ``sampled_at_s``, which is left out, and only then removes the shards.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import json

@@ -1,7 +1,5 @@
 """The columns of every Parquet file that a run writes, from the schemas themselves."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from typing import Any

@@ -5,8 +5,6 @@ with its variant, axis or a word of its source; a function; a slip; a row of the
 numbers; a heading of a page; a test; a file.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """The README's table: the launch to use of a copy, how sure it is, and what usual blocks cost."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gpushmoo.analysis.best import Advice, advice, best_table

@@ -1,7 +1,5 @@
 """The recorded sweeps of an H200: peaks, gaps, cliffs, shapes, dot products, steadiness."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable

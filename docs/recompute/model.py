@@ -1,7 +1,5 @@
 """One model for a device: its parameters, and what its judges wrote."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

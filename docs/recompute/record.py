@@ -1,7 +1,5 @@
 """The record of a device as the pages read it: cells, provenance, readings, benchmarks."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from functools import cached_property

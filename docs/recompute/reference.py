@@ -1,7 +1,5 @@
 """The configuration's keys from their schema, and the command line from its parser."""
 
-from __future__ import annotations
-
 import json
 from argparse import Action, _SubParsersAction
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The simulated Tesla C1060 and its open questions, and the simulated H200 beside its record."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs held against each other, energy, timing modes, and the gallery."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from statistics import median
 from typing import Any

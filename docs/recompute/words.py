@@ -1,7 +1,5 @@
 """How the pages write numbers, and the sentences whose truth depends on the data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 PYTHONPATH=workflow/scripts python experiments/benchmarks/budget_curve.py OUT.json
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from pathlib import Path

@@ -25,8 +25,6 @@ Beside ours, the rules by which other tools call a cell slower, written anew fro
   on; no correction for the number of benchmarks.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile

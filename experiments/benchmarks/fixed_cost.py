@@ -8,8 +8,6 @@ of the same in a new Python, with its imports, and of a second call; and the pro
 compiles, does not count. ``--answers`` leaves Snakemake out.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import resource

@@ -10,8 +10,6 @@ and those of resampled blocks. On made-up samples whose truth is known, ``simula
 the truly fastest is among the tied. Needs no device.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json

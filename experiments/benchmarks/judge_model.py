@@ -35,8 +35,6 @@ A residual is log(measured / predicted); a band of half-width b says that the me
 between predicted · exp(−b) and predicted · exp(b).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable, Mapping

@@ -8,8 +8,6 @@ files, and its own simulation mode looks the medians up there. Nothing is told i
 know: its axes, which cells are valid.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

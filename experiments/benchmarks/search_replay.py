@@ -15,8 +15,6 @@ in random order; and strategies of Kernel Tuner in its own simulation mode
 (`kernel_tuner_replay.py`), where an interpreter that has Kernel Tuner is named.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

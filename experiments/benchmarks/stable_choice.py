@@ -10,8 +10,6 @@ judged on the largest size of the class. What a launch loses there is told by th
 typical time beside the least typical one. Needs no device.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile

@@ -11,8 +11,6 @@ Floats are compared to six digits: a fit ends elsewhere on another processor. Th
 numbers are held by `make test-documents`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

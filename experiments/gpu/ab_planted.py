@@ -7,8 +7,6 @@ beside the one with 0, again and again; a row for each group says what was plant
 needs CUDA with CuPy and NVRTC; ``--backend opencl --size 512`` tries it on another device.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

@@ -14,8 +14,6 @@ the device's, over launches that follow each other; our figure is that of the me
 Needs a CUDA device and CuPy. Exit status 1 when the device slowed itself down.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import platform

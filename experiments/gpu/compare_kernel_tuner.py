@@ -13,8 +13,6 @@ goes before, so that neither pays for cold files.
 Needs a CUDA device, CuPy and kernel_tuner.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -7,8 +7,6 @@ held to the same limit, and its calls are timed by CUDA events behind a wait of 
 hides the host. Times are medians of rounds with their extremes.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import sys

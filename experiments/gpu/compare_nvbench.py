@@ -15,8 +15,6 @@ Needs a CUDA device, CuPy and cuda-bench 0.3 or newer. Exit status 1 when a pair
 than 1 % in the median of the rounds.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

@@ -13,8 +13,6 @@ Needs a CUDA device, CuPy and nvcc. Exit status 1 where, within this process, th
 ratios over all lengths is over 0.10 or the largest over 0.35.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import json

@@ -3,8 +3,6 @@
 docs/model.md says what they decide. Needs an NVIDIA GPU with CuPy, and Nsight Compute.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from itertools import product

@@ -15,8 +15,6 @@ By default it hands all parameters to the compiler, so that every configuration 
 In the last two a kernel that no axis is compiled into is compiled once: ``defines={}``.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import platform

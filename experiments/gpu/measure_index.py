@@ -13,8 +13,6 @@ recorded data set, the chapter of the kernel's document shows it.
 Needs a CUDA device and CuPy.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from datetime import UTC, datetime

@@ -13,8 +13,6 @@ else. What is written are the shards that a run of the configuration would write
 With ``plan --backend opencl`` it is for this machine's own OpenCL device.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import json

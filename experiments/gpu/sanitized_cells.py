@@ -13,8 +13,6 @@ its axes, on sizes that are no multiple of any block; every result is verified. 
 size is also sampled as it is measured: from a graph, and with the cache flushed before.
 """
 
-from __future__ import annotations
-
 import argparse
 import faulthandler
 import itertools

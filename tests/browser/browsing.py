@@ -1,7 +1,5 @@
 """A Chromium without a window, for the tests of the explorer and for its benchmark."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager

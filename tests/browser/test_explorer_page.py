@@ -1,7 +1,5 @@
 """The explorer in a browser: real clicks and keys, and the same answers as the analysis."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

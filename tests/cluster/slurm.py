@@ -5,8 +5,6 @@ it is the link /etc/slurm/slurm.conf: the plugin's job step drops SLURM_CONF fro
 its inner ``srun``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

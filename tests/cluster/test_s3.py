@@ -3,8 +3,6 @@
 Skipped where they are not installed: ``make s3``, and ``moto[server]`` beside it for the server.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import socket

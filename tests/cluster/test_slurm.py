@@ -1,7 +1,5 @@
 """Sweeps on a real Slurm of several virtual nodes, and what strikes them there."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

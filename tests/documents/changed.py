@@ -4,8 +4,6 @@ python tests/documents/changed.py            # what `make test` adds to its test
 python tests/documents/changed.py --passed   # what `make test-documents` says when they pass
 """
 
-from __future__ import annotations
-
 import hashlib
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What one does with the data: the dictionary of columns, the notebook."""
 
-from __future__ import annotations
-
 import json
 import re
 

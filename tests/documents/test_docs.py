@@ -1,7 +1,5 @@
 """docs/: pages are what the record says, and their links lead somewhere."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Cells on a real device: a shard measured by the real job, or one cell verified here."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from pathlib import Path

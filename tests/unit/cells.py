@@ -1,7 +1,5 @@
 """Cells of a data set, and runs of them, made of numbers: for tests of what reads them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Some of many builds or cells, in which every two values meet; data and faults of dot products."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Launches of the project's kernels as the model of a device sees them; none was measured."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """Tables of energy that no device measured."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

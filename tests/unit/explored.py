@@ -1,7 +1,5 @@
 """A data set for the explorer's tests: maps, curves, slices, a single cell, faults, ties."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Runs that make a history, and a program that stands for otava."""
 
-from __future__ import annotations
-
 import stat
 import sys
 from pathlib import Path

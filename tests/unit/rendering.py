@@ -1,7 +1,5 @@
 """All stages from shards to the report, for the tests of the report."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Shards that no device measured: a GPU with a 60 MiB cache, made of formulas."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from io import BytesIO

@@ -1,7 +1,5 @@
 """Two versions measured alternately: on a device of arrays, and from Python and the shell."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Which launch the report tells to use, what others cost, and what is said of it first."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Shards into one data set: which are admitted, what becomes of repeats, what readers find."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

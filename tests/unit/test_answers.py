@@ -1,7 +1,5 @@
 """What every command prints for programs: one object, as its schema says, also of an error."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """An axis may be called what its author likes: no column inside has its name."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

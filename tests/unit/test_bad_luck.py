@@ -1,7 +1,5 @@
 """Without a device, a fitting driver, CuPy or a compiler that knows the device: one sentence."""
 
-from __future__ import annotations
-
 import ctypes
 import subprocess
 import sys

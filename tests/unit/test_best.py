@@ -1,7 +1,5 @@
 """Best sets: tied launches, what stands beside them, those on an boundary of the sweep."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a user's workload.py or source gets wrong ends in rows that say where."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

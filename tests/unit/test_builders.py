@@ -1,7 +1,5 @@
 """Kernels that NVRTC does not compile: Triton's, and ready machine code."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace

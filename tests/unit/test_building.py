@@ -1,7 +1,5 @@
 """Building a kernel ahead of measuring it: what breaks, what is kept, and that it is enough."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

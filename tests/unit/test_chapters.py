@@ -1,7 +1,5 @@
 """Chapters: what breaks the contract is one sentence; a page that fails costs no report."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterator

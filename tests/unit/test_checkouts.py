@@ -1,7 +1,5 @@
 """Kernels of two checkouts, wheels or revisions, measured alternately from the shell."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

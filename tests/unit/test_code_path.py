@@ -1,7 +1,5 @@
 """What a thread runs of a kernel: handwritten machine code by hand, then what NVRTC makes."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 

@@ -1,7 +1,5 @@
 """Runs held against each other: verdicts, alarms, sentences, what is asked and what is refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The configuration: what is wrong is said in one sentence that names the key."""
 
-from __future__ import annotations
-
 import copy
 import datetime
 import math

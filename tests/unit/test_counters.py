@@ -1,7 +1,5 @@
 """Hardware counters without a device: the sample, and what becomes of what a profiler writes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Every CUDA kernel compiles, and its machine code does what is timed; no device needed."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """What a CUDA source may be: headers, templates, C++ names, constant memory, every element type."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Pieces in turn on CUDA: the compiled loop, by a driver whose memory is the host's."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import types

@@ -1,7 +1,5 @@
 """The model of a device: what must hold of its form, and that a fit finds what it can."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

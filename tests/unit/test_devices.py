@@ -1,7 +1,5 @@
 """Both backends keep the protocol: the same tests run on OpenCL here and on CUDA where it is."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Iterator

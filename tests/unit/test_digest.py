@@ -1,7 +1,5 @@
 """What the code of a stage is, and what a change of it makes Snakemake do again."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

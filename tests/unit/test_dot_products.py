@@ -1,7 +1,5 @@
 """Dot products on both backends: right for every size, or called wrong."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import time

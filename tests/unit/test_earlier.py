@@ -1,7 +1,5 @@
 """A cell is measured once: what jobs take over from those before them, and what they do not."""
 
-from __future__ import annotations
-
 import io
 import shutil
 from collections.abc import Iterator

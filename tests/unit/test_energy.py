@@ -1,7 +1,5 @@
 """Energy of cells, by a device whose clock and whose counter are the test's own."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import threading

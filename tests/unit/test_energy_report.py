@@ -1,7 +1,5 @@
 """What figures and the report make of the table of energy."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

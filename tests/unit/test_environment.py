@@ -1,7 +1,5 @@
 """pyproject.toml, conda's environments and the lock files tell one story."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The kernels of today in `examples/` compile; their results need a GPU."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Instruments name what the library has."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import runpy

@@ -1,7 +1,5 @@
 """The explorer's page as Python makes it; tests/browser looks at it in a browser."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

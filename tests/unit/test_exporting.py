@@ -1,7 +1,5 @@
 """What is exported: choices among tied launches, headers, T4, Kernel Tuner's cache, the folder."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

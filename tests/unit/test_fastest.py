@@ -1,7 +1,5 @@
 """What series of cells show: a cache's end, the cost of a block too many, double over float."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """What a workload.py does to the process: it becomes a sentence, and is put back."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import sys

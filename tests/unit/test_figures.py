@@ -1,7 +1,5 @@
 """Figures of measured cells: nothing overlaps, the finding is in the caption, states are told."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import json

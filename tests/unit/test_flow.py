@@ -1,7 +1,5 @@
 """What the rule files ask about figures, the measured peak, studies, and what a job depends on."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

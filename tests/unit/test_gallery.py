@@ -1,7 +1,5 @@
 """Kernels that belong to no chapter: every path of theirs is right, and their bytes are."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

@@ -1,7 +1,5 @@
 """Many runs as one history: change points, causes, what the summary, report and explorer say."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The host's share of a dot product: every element once, whatever the blocks and the cores."""
 
-from __future__ import annotations
-
 import itertools
 import os
 

@@ -1,7 +1,5 @@
 """Host data in pieces: nothing is left out, taken twice, or taken by a stream without work."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Images on both backends: held texel by texel, fetched in every mode, refused in one sentence."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence

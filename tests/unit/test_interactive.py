@@ -1,7 +1,5 @@
 """A sweep from Python and from the shell, and a new kernel's folder."""
 
-from __future__ import annotations
-
 import copy
 import io
 import json

@@ -1,7 +1,5 @@
 """A job's log: whatever prints, it stays small and holds the beginning and the last words."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files of other tuners: each format read, ties and winners told apart, sentences for bad ones."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

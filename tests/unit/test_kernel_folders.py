@@ -1,7 +1,5 @@
 """Kernel folders: mistakes get the sentences of docs/mistakes.md before or as they are measured."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Kernel Tuner's functions by gpushmoo, beside Kernel Tuner's own where these need no device."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import subprocess

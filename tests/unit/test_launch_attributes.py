@@ -1,7 +1,5 @@
 """Clusters, cooperative launches and carve-outs: what the driver is given, and who refuses them."""
 
-from __future__ import annotations
-
 import ctypes
 from dataclasses import replace
 from types import SimpleNamespace

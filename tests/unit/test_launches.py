@@ -1,7 +1,5 @@
 """What launches ask of a device: lines and sectors of a block, instructions, and of which cells."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache

@@ -1,7 +1,5 @@
 """What would have to change for a launch to gain a tenth, and what counters said of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

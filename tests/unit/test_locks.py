@@ -1,7 +1,5 @@
 """A device and its clocks, locked while a job measures (NVML is a fake); progress lines."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

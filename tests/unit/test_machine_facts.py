@@ -1,7 +1,5 @@
 """A device's figures out of cells whose times were made of known figures."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Measuring on a fake device: whatever breaks, every cell ends as exactly one honest row."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The figure of merit of cells, peaks of work, and the roofline."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

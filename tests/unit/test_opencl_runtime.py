@@ -1,7 +1,5 @@
 """The environment that an OpenCL runtime is started in."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

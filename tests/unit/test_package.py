@@ -1,7 +1,5 @@
 """The library as other programs install it: no clone around it, no Snakemake beside it."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Numbers with units in a page: computed from the record, a constant of the code, or seen once."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

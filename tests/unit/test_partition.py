@@ -1,7 +1,5 @@
 """The formula of persistent blocks and its fit, on cells of a known device and of a real one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The measured peak: the best load and store, and what a cell that does both can reach."""
 
-from __future__ import annotations
-
 import zlib
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a configuration may ask for is bounded; what a measuring job is told is all it needs."""
 
-from __future__ import annotations
-
 import copy
 import json
 from itertools import product

@@ -1,7 +1,5 @@
 """Portfolios: the fewest launches and thresholds within a loss, judged, and written three times."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

@@ -1,7 +1,5 @@
 """What the model says of a launch with no device at hand, and of what it says nothing."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Measuring processes: struck, stopped, hanging or at work on a faulty kernel; kept by a server."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """The plugin of pytest, in a pytest of its own."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

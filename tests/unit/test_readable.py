@@ -1,7 +1,5 @@
 """What Snakemake would answer with a traceback is refused before it, in one sentence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

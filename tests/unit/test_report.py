@@ -1,7 +1,5 @@
 """The report: strings from data are text, a failed fit is said, same data, same bytes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Sentences and rows of the report: provenance, devices, clocks, the model of the device."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

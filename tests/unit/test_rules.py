@@ -1,7 +1,5 @@
 """What keeps Snakemake from idling."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

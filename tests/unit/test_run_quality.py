@@ -1,7 +1,5 @@
 """How a run went: how its cells ended, whether the machine was steady."""
 
-from __future__ import annotations
-
 import io
 import itertools
 from pathlib import Path

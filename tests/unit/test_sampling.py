@@ -1,7 +1,5 @@
 """Sampling rules on synthetic sequences; no device, no clock."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Collection

@@ -1,7 +1,5 @@
 """Searches of a group: what they ask, when they end, what they find, and their model."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Searches in the measuring process, on a device whose every time is known."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Axes, cells and shards: complete grids, keys that do not move."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

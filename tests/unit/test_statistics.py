@@ -1,7 +1,5 @@
 """Spreads, intervals and verdicts, held against brute force and against published formulas."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Files that are written whole or not at all and checked when read, shards, packed records."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

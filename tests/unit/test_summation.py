@@ -1,7 +1,5 @@
 """Exact dot products against fractions, and error bounds against sums made step by step."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Who is blamed when measuring processes fall: culprits at last, the innocent never."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import accumulate
 

@@ -1,7 +1,5 @@
 """The elements that threads say they take, against the launches: each element exactly once."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """`gpushmoo.tune`: any kernel by one call, and wrong ones named. OpenCL on the CPU."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Axes that are compiled in, cells that cannot be, and shared memory that a launch asks for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

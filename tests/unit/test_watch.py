@@ -1,7 +1,5 @@
 """The live view: what it says of a run at any moment, and of folders that hold none."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -4,8 +4,6 @@ Workflow tests run few configurations by way of Snakemake; here the jobs of many
 one after the other in this process, which would take hours by way of Snakemake.
 """
 
-from __future__ import annotations
-
 import copy
 import io
 import math

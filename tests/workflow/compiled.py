@@ -1,7 +1,5 @@
 """What Python and the digests keep of each module, made once for all processes that tests start."""
 
-from __future__ import annotations
-
 import compileall
 import shutil
 import sys

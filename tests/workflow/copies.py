@@ -1,7 +1,5 @@
 """Kernel folders whose OpenCL kernel copies an array, each with something of its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from string import Template
 from typing import Any

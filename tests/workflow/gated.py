@@ -5,8 +5,6 @@ with its process id and waits until the gate is opened. So a fault strikes a sha
 half of its cells, always, and no test sleeps for luck.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

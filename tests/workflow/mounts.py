@@ -1,7 +1,5 @@
 """File systems in memory, mounted for a test."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 from pathlib import Path

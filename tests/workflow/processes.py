@@ -1,7 +1,5 @@
 """Processes found by a mark in their environment, orphans included."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """A configuration that cannot run is refused before any job, in one sentence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Rules build the kernels: for a GPU that is not here, and only what is new."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gpushmoo.devices.builds import read_build

@@ -1,7 +1,5 @@
 """A whole run, from the configuration to the report, on this machine's OpenCL device."""
 
-from __future__ import annotations
-
 import html
 import itertools
 import json

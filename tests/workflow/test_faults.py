@@ -5,8 +5,6 @@ happened and what to do, and the run started again finishes. Faults of clusters:
 damaged files: test_what_runs_again.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

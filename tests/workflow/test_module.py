@@ -1,7 +1,5 @@
 """The workflow as a module of another one, and started from another folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Kernels that declare no bytes go through all that a run makes, ranked by time."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Profiles of clusters: planned where there is neither a GPU nor a scheduler."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

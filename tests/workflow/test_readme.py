@@ -1,7 +1,5 @@
 """The blocks of README and how-to as a newcomer runs them, and the commands that those print."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """A sweep that is measured twice: all of it once, then all of it again, then one row a cell."""
 
-from __future__ import annotations
-
 import re
 
 import pyarrow as pa

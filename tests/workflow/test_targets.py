@@ -1,7 +1,5 @@
 """Targets beside the report: compare with its guard, a history, an export."""
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A third backend is one folder and one entry of the registry: a whole run on it, with faults."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The tutorial as a reader follows it: its files, its commands, and what these print."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """A user's kernel is one new folder; what is wrong with it ends in rows, not in a dead run."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a change makes Snakemake do again, and that it does nothing else."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from functools import partial

@@ -6,8 +6,6 @@ tests look is started afresh (`workflow_fixtures.finished`): an order that depen
 as a change.
 """
 
-from __future__ import annotations
-
 import atexit
 import functools
 import gc

@@ -4,8 +4,6 @@ A plugin and not a conftest.py: other tests import the one conftest by that name
 it in ``pytest_plugins`` and import the rest from `projects`.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The functions of the made-up backend that the registry's record stands for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

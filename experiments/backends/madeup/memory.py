@@ -1,7 +1,5 @@
 """The made-up device's memory: NumPy arrays between guard zones, of which little is free."""
 
-from __future__ import annotations
-
 import weakref
 import zlib
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 What FAKE_REFUSED names it refuses: ``free core:NVMLError;...``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from typing import Any

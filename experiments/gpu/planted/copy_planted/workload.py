@@ -1,7 +1,5 @@
 """A copy in which a slow-down is planted: so many percent of its tiles are copied twice."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

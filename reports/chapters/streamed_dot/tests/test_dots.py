@@ -1,7 +1,5 @@
 """What the sweeps of dot products say, on the page and beside the published plots."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The study of errors: every mode within its bound, what goes wrong in rows, and its figure."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The published dot-product series: every printed digit, and what the numbers say of each other."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

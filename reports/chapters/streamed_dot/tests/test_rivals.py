@@ -1,7 +1,5 @@
 """Ways timed in rounds, and what is concluded from them: planted ratios are found, ties are not."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Callable

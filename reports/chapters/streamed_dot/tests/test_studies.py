@@ -1,7 +1,5 @@
 """Studies beside the sweeps: what is planned and refused; a run from configuration to report."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Time lines: what is noted on real and on fake devices, what overlaps, and the figure of it."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Gantt charts, the saturated formula, the table of published numbers, and the document's slips."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The document's figures, each drawn, readable and true, and the atlas of them all."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The compiled simulation against the plain one, event by event, and its levels of detail."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import defaultdict

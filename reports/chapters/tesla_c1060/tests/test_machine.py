@@ -1,7 +1,5 @@
 """The device file and arrays cut into tiles: what is taken, and how it is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The memory of the study: coalescing, partitions of tiles, blocks on SMs, reads of one device."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction

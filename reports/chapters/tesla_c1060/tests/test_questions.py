@@ -1,7 +1,5 @@
 """Simulated cells on the page: the open questions, the tables, other widths of tiles."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The event simulation against charts worked by hand, a naive simulator and true bounds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise

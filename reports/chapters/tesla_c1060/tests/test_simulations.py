@@ -1,7 +1,5 @@
 """What a run may ask of simulated devices, what the record holds, measured cells beside both."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import fields, replace

@@ -1,7 +1,5 @@
 """The second document's page: tied sets, its rule, the cost of stored sums; what it reports."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -91,9 +91,6 @@ def test_every_image_is_shown() -> None:
     assert {image.name for image in (DOCS / "images").iterdir()} == shown
 
 
-# The documents' names and claims
-
-
 @pytest.mark.parametrize("folder", documents.FOLDERS)
 def test_a_chapters_kernels_and_plots_are_named_and_its_rows_are_whole(folder: str) -> None:
     told = documents.told_by(folder)

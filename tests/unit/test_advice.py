@@ -133,9 +133,6 @@ def test_where_data_lie(share: float | None, expected: str) -> None:
     assert place(share) == expected
 
 
-# The first page
-
-
 @pytest.mark.parametrize(
     ("cost", "text", "bad"),
     [
@@ -216,9 +213,6 @@ def test_where_all_launches_are_tied_none_of_them_stands_out() -> None:
     assert rest == "  and 1 more kernel in the report: l"
     assert "not steady" in unsteady
     assert advice_findings(told[1:]) == []
-
-
-# Findings
 
 
 def test_findings_say_what_limits_and_what_the_cache_is_worth() -> None:

@@ -88,9 +88,6 @@ def cells(dataset: Path) -> pd.DataFrame:
     return read_cells(dataset)
 
 
-# The data set
-
-
 def test_every_file_has_the_union_of_axes(dataset: Path, cells: pd.DataFrame) -> None:
     schemas = [pq.read_schema(p).remove_metadata() for p in dataset.rglob("*.parquet")]
     assert len(schemas) == 3
@@ -177,8 +174,6 @@ def test_readers_ask_for_rows_columns_and_medians(dataset: Path, cells: pd.DataF
     assert axes_of(read_medians(dataset, {"kernel": "tiny"})) == ["x"]
 
 
-# Several devices
-
 BLOCKS = {"block_x": [8, 16, 32], "block_y": [1, 2, 4]}
 
 
@@ -218,9 +213,6 @@ def test_a_doubled_cell_is_found(large: list[Path], tmp_path: Path) -> None:
     assert table.column("cell_key")[5].as_py() in str(caught.value)
     assert set(caught.value.files) == {large[1], twin}
     assert [p.name for p in tmp_path.iterdir()] == ["twin.parquet"]
-
-
-# Repeats: a row a cell that says what another run may find
 
 
 def write_repeat(folder: Path, repeat: int, times_s: Mapping[int, float], **options: Any) -> Path:
@@ -401,9 +393,6 @@ def test_repeats_that_do_not_fit_together_are_refused_with_their_names(tmp_path:
     paths = [write_repeat(tmp_path, n, {1: 1.0}) for n in (1, 2)]
     paths[1].write_bytes(flipped_in_a_page(paths[1].read_bytes()))
     assert refused("repeat-2") == (paths[1],)
-
-
-# Admission: what is no shard of the run is refused with its name
 
 
 @pytest.fixture(scope="module")

@@ -42,9 +42,6 @@ FOREIGN = [
 ]
 
 
-# What is refused
-
-
 @pytest.mark.parametrize("name", UNFIT)
 def test_what_is_no_name_or_is_taken_by_tools_is_refused(name: object) -> None:
     assert "must be called by a letter" in str(axis_fault([name]))
@@ -67,9 +64,6 @@ def test_case_tells_no_axes(make_kernel: Callable[..., Path], raw_config: dict[s
     raw_config["kernels"] = {"mine": {}, "transpose": {}}
     with pytest.raises(ConfigError, match=r"differ in case alone.* \(mine, transpose\)"):
         load_config(raw_config, ROOT)
-
-
-# What is concluded
 
 
 @pytest.fixture(scope="module")

@@ -82,9 +82,6 @@ def test_best_table_ranks_each_group_for_itself(tmp_path: Path) -> None:
     assert list(tied["slower_than_best"]) == pytest.approx([0.0, 1.0 / 7.0])
 
 
-# Edges
-
-
 def blocks(xs: list[int], ys: list[int]) -> pd.DataFrame:
     """Every block of these widths and heights."""
     cells = [(x, y, x * y) for x in xs for y in ys]

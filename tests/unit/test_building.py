@@ -70,9 +70,6 @@ def params_of(folder: Path, backend: str, variants: list[str], **other: Any) -> 
     }
 
 
-# Tasks that a process runs by itself
-
-
 def test_a_task_that_ends_or_hangs_costs_no_other_and_its_errors_are_raised() -> None:
     tasks: dict[str, Callable[[], Any]] = {
         "first": lambda: 1,
@@ -113,8 +110,6 @@ def test_a_task_that_is_struck_runs_again(number: signal.Signals, tmp_path: Path
             "other": 2,
         }
 
-
-# The build file
 
 HELD = KernelBuild(
     "digest",
@@ -176,8 +171,6 @@ def test_a_damaged_cubin_is_compiled_again(tmp_path: Path, monkeypatch: pytest.M
     stored.write_bytes(b"")
     assert cubins.stored_cubin(made.code, tmp_path).read_bytes() == made.code
 
-
-# Built by the real compilers
 
 CRASHES = """
     def defines(self, dtype, variant):
@@ -252,8 +245,6 @@ def test_a_shard_is_measured_from_its_build_file_without_its_source(
     assert "compiled_here" not in metadata
     assert bench.terminal.getvalue().count("gpushmoo: ") == 0
 
-
-# What a measuring process makes of a build file
 
 VERSIONS = [Version("a"), Version("b")]
 

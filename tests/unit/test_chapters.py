@@ -77,9 +77,6 @@ def refused(raw: dict[str, Any], *folders: Path, **chapters: Any) -> str:
     return text
 
 
-# In a run
-
-
 def test_a_chapter_joins_its_kernels(raw_config: dict[str, Any], make_chapter: Make) -> None:
     folder = make_chapter()
     chapters = taken(raw_config, folder.parent, **{NAME: {"word": "x"}}).chapters
@@ -100,9 +97,6 @@ def test_no_chapters_at_all_leave_nothing_of_theirs(raw_config: dict[str, Any]) 
     names = {figure.name for figure in flow.figures}
     assert {Path(file).stem for file in flow.figure_files} == names
     assert flow.chapter_products == []
-
-
-# What is refused
 
 
 @pytest.mark.parametrize(
@@ -135,9 +129,6 @@ def test_folders_of_chapters(
     assert f"chapter_folders: '{nowhere}' is not a folder." in refused(raw_config, nowhere)
     two = [make_chapter(place=place).parent for place in ("a", "b")]
     assert f"chapter '{NAME}' exists twice, in" in refused(raw_config, *two)
-
-
-# Its page
 
 
 FAULTS: list[tuple[dict[str, str], str]] = [

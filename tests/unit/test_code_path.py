@@ -36,8 +36,6 @@ def part(instructions: int, loads: int, stores: int, waits: int, width: int = 4)
     return PathPart(instructions, loads, stores, width * bool(loads), width * bool(stores), waits)
 
 
-# Waits
-
 TOGETHER = [load(0), load(1), store(0), store(1)]
 BY_TURNS = [load(0), store(0), load(1), store(1)]
 
@@ -76,8 +74,6 @@ def test_widths_accesses_that_never_run_and_no_code() -> None:
     assert path_of() == CodePath(part(1, 0, 0, 0), NOTHING)  # the trap at the end of each listing
 
 
-# Loops
-
 TURN = [load(0), store(0), "ISETP.LT.AND P0, PT, R9, R8, PT"]
 
 
@@ -100,9 +96,6 @@ def test_of_nested_loops_all_accesses_are_made_again_and_again(outer: list[str])
     assert (path.turn.loads, path.turn.stores, path.turn.waits) == (1 + outer.count(load(1)), 1, 1)
 
 
-# Branches
-
-
 def test_the_way_with_the_most_accesses_is_taken() -> None:
     edge = [load(0), store(0), "EXIT"]
     inside = [".L_in:", *TOGETHER, "EXIT"]
@@ -112,9 +105,6 @@ def test_the_way_with_the_most_accesses_is_taken() -> None:
     moved = [".L_far:", load(1), store(1), "BRA `(.L_back)"]
     code = ["@P0 BRA `(.L_far)", ".L_back:", load(0), store(0), "EXIT", *moved]
     assert path_of(*code) == CodePath(part(7, 2, 2, 2), NOTHING)
-
-
-# Registers
 
 
 @pytest.mark.parametrize(
@@ -154,17 +144,12 @@ def test_registers_that_an_instruction_reads_and_writes(line: str, reads: str, w
     assert not read & (written - set(reads.split()))
 
 
-# JSON
-
 PARTS = st.builds(PathPart, *[st.integers(0, 2**20)] * 6)
 
 
 @given(st.builds(CodePath, PARTS, PARTS))
 def test_a_path_survives_json(path: CodePath) -> None:
     assert CodePath.from_json(json.loads(json.dumps(asdict(path)))) == path
-
-
-# Compiled
 
 
 def compiled_path(kernel: str, variant: str, entry: str) -> CodePath:

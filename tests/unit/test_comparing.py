@@ -58,9 +58,6 @@ def against(machine: Machine, n: int = 12, **second: Any) -> Comparison:
     return compare_runs([machine.run("a")], [machine.run("b", **second)], machine.runs(n))
 
 
-# Verdicts
-
-
 def test_planted_changes_and_no_others_are_found() -> None:
     found = against(Machine(1), slower={"v2": 0.05, "v0": -0.05})
     assert found.slower["variant"].tolist() == ["v2"]
@@ -164,9 +161,6 @@ def test_what_samples_tell_of_a_median_depends_on_their_number(counts: tuple[int
     assert run.ok[WITHIN].to_numpy() == pytest.approx(expected, rel=1e-9)
 
 
-# What the intervals rest on
-
-
 def test_pairs_tell_the_spread_else_repeats_and_one_repeat_nothing() -> None:
     machine = Machine(7, drift=0.003)
     first = [machine.run(f"a{i}") for i in range(4)]
@@ -219,9 +213,6 @@ def test_a_device_that_somebody_measured_needs_no_other_runs() -> None:
     assert known.words in found.markdown()
 
 
-# Cells that one side lacks
-
-
 def failed(run: RunCells, keys: list[str], status: str = "wrong_result") -> RunCells:
     """The run with another status of these cells."""
     bad = run.cells["cell_key"].isin(keys)
@@ -268,9 +259,6 @@ def test_winners_and_tied_sets_are_compared() -> None:
     assert (found["best_a"] == "block=0").all()
     expected = first.cells.groupby("variant")["bandwidth_gbs"].max()
     assert found.set_index("variant")["a_gbs"].to_dict() == expected.to_dict()
-
-
-# What is refused, told and written
 
 
 def test_other_protocols_are_refused_and_other_settings_told() -> None:
@@ -344,9 +332,6 @@ def test_false_alarms_are_counted_by_pairs_that_share_no_run() -> None:
     assert "of all 15 pairs" in found.markdown()
     # Of no hit among n the upper end of Clopper's and Pearson's interval is 1 − (α/2)^(1/n).
     assert Rate(0, 20).interval == pytest.approx((0.0, 1 - 0.025 ** (1 / 20)))
-
-
-# How it is asked for
 
 
 @pytest.fixture

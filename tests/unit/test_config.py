@@ -120,9 +120,6 @@ def test_both_sweeps_make_one_run() -> None:
     assert plan_shards(both)
 
 
-# The schema
-
-
 def resolved(node: Mapping[str, Any]) -> Mapping[str, Any]:
     """`node` with its reference followed; what stands beside the reference wins."""
     if "$ref" not in node:
@@ -148,9 +145,6 @@ def test_every_key_of_the_schema_is_described_and_closed() -> None:
         assert node.get("description", "").endswith("."), f"{path} has no description"
         if node.get("type") == "object":
             assert node.get("additionalProperties") is not None, f"{path} takes any key"
-
-
-# Bad input
 
 
 @pytest.mark.parametrize(
@@ -278,8 +272,6 @@ def test_what_is_taken_is_what_was_written(tmp_path: Path) -> None:
     assert "a{sweep}/x.parquet' has '{' or '}' in its name" in text
 
 
-# Sweeps of one kernel
-
 FIRST = {
     "kernel": "dot_streamed",
     "dtypes": ["float"],
@@ -397,11 +389,6 @@ def test_odd_keys_and_long_values_are_refused_in_few_words() -> None:
     assert len(sentence(changed("backend", "x" * 5000))) < 200
     assert "'" + "x" * 50 + "'" in sentence(changed("backend", "x" * 50))
 
-
-# Size against the device
-
-
-# Anything at all
 
 JUNK = st.one_of(
     st.none(),

@@ -22,8 +22,6 @@ FASTER = {*RATES, "l2_end", "narrow"}
 # What rounding may take off a sum.
 LEAST = 1 - 1e-9
 
-# The form
-
 
 @st.composite
 def parameters(draw: st.DrawFn) -> dict[str, float]:
@@ -86,8 +84,6 @@ def test_waves_and_flushes() -> None:
     assert np.all(share[warm & (table["height"] == 512)] > 0.99)
     assert np.all(share[warm & (table["height"] == 8192)] < 0.01)
 
-
-# The fit
 
 SPREAD = 0.005
 
@@ -153,9 +149,6 @@ def test_what_cells_cannot_tell(kernels: list[str], unknown: set[str]) -> None:
     for name in unknown:
         assert found[name].value == pytest.approx(FIRST[name], rel=1e-3), name
     assert found["dram_rate"].determined
-
-
-# Which cells
 
 
 def test_of_large_groups_at_most_a_tenth_is_trained_on_and_of_each_a_few() -> None:

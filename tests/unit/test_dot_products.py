@@ -157,8 +157,6 @@ def streamed_operands(name: str) -> tuple[str, str]:
     return operands[0], operands[-1]
 
 
-# Special values
-
 N = 1003  # 250 groups of four, and three elements more
 INSIDE = 4 * 77 + 2
 PLACES = [0, INSIDE, N - 3, N - 1]  # first, in the vector loop, in its tail, last
@@ -195,8 +193,6 @@ def test_special_number_is_a_fault_where_the_sum_is_finite(wrong: float) -> None
     assert streamed().fault(reference_dot(inputs["x"], inputs["y"]).value, cell, known) is None
     assert str(wrong) in str(streamed().fault(wrong, cell, known))
 
-
-# Whatever is wrong becomes a row
 
 STREAMED_EDITS = {
     "an element": [("i < n;", "i < n - 1;")],
@@ -397,9 +393,6 @@ def test_library_takes_samples_of_several_calls_and_refuses_others(device: Devic
     (cell,) = cells("dot_cublas", n, "float")
     program = programs_for(device, folder, "float", [Version("library")]).programs["library"]
     assert 1e-7 < here.bind(program, cell).sample(10) < 1e-3
-
-
-# The printed loop of the third document
 
 
 @pytest.mark.parametrize(

@@ -260,8 +260,6 @@ def test_the_report_says_what_was_measured_earlier() -> None:
     assert earlier_finding([{"params": {"repeat": 1}}]) == []
 
 
-# What of a workload.py counts
-
 SOURCE = """
 class K:
     title = "T"

@@ -105,9 +105,6 @@ def points(choice: Choice) -> int:
     return value
 
 
-# Choices
-
-
 def test_report_and_export_choose_the_same_plain_launch() -> None:
     times = {8: (1.0, 0.9, 1.1), 320: (1.02, 0.9, 1.1), 256: (1.008, 0.9, 1.1)}
     small = group(times, size=1024)
@@ -241,9 +238,6 @@ def test_a_chosen_launch_loses_little_and_says_where_it_is_tied(drawn: list[Any]
     assert len(entries(made)) == len(made)
 
 
-# Headers
-
-
 def some_choices() -> list[Choice]:
     return choices(
         [
@@ -300,8 +294,6 @@ def test_headers_compile(tmp_path: Path, compiler: str, standard: str, suffix: s
     )
     assert done.returncode == 0, done.stderr
 
-
-# T4 and Kernel Tuner's cache
 
 FAILED = dict(enumerate(sorted(set(Status) - {Status.OK}), start=100))
 
@@ -396,9 +388,6 @@ def test_kernel_tuner_replays_a_record_and_finds_its_winner(tmp_path: Path) -> N
 
 def recorded_groups(folder: Path, where: dict[str, str]) -> list[ExportGroup]:
     return list(groups_of(read_cells(folder / "dataset", where)))
-
-
-# The folder
 
 
 @pytest.fixture(scope="module")

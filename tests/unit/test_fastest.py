@@ -17,8 +17,6 @@ from gpushmoo.report.tables import Namer
 from hypothesis import given
 from hypothesis import strategies as st
 
-# Where a cache ends
-
 SIZES = [2**i for i in range(20, 28)]
 
 
@@ -80,9 +78,6 @@ def test_the_warm_series_of_each_dtype_shows_the_end() -> None:
     assert ends[0].multiples == (64 / 60, 256 / 60)
     assert CacheEnd("float", 30, 90, None).multiples is None
     assert cache_ends(cells.iloc[:0]) == []
-
-
-# Ratios
 
 
 def block(dtype: str, blocks: int, gbs: float, **other: Any) -> dict[str, Any]:

@@ -129,9 +129,6 @@ def legend_of(figure: Figure) -> list[str]:
     return [t.get_text() for legend in figure.legends for t in legend.get_texts()]
 
 
-# Shmoos and curves
-
-
 @pytest.fixture(scope="module")
 def copies(cells: pd.DataFrame) -> pd.DataFrame:
     """Warm float copies over block shapes, of all variants."""
@@ -290,9 +287,6 @@ def test_curve_is_readable_and_has_its_peak(
     assert "% of the measured peak" in note["caption"]
     assert "The model misses points that it was not fitted to by" in note["caption"]
     assert sentences(note["caption"]) == 2
-
-
-# Working sets
 
 
 def test_working_sets_are_readable(

@@ -118,9 +118,6 @@ def test_figures_are_of_the_devices_model(raw_config: dict[str, Any]) -> None:
     assert params["named"] == []
 
 
-# What a job depends on
-
-
 def measured(flow: Flow, sweep: str) -> SimpleNamespace:
     return SimpleNamespace(sweep=sweep, dtype="float", shard="0000-of-0001")
 

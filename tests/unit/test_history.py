@@ -67,9 +67,6 @@ def without_copy(run: RunCells) -> RunCells:
     return replace(run, cells=run.cells.assign(memcpy_gbs=np.nan))
 
 
-# Change points and their causes
-
-
 def test_a_slower_kernel_is_told_from_a_machine_that_changed(otava: str) -> None:
     found = history_of(made(slower=0.05), otava)
     (change,) = bests_of(found).to_dict("records")
@@ -204,9 +201,6 @@ def test_what_makes_no_history_is_refused(
         history_of(made(n=2), otava, 1.5)
 
 
-# How it is asked for
-
-
 def test_runs_come_in_the_order_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
     standing_for(monkeypatch, {run.name: run for run in made(n=3)})
     for places, names in (
@@ -256,9 +250,6 @@ def test_without_the_program_a_sentence_says_how_it_is_installed(
         history_of(made(n=2), str(tmp_path / "none"))
     with pytest.raises(ConfigError, match=r"^otava: 'otava' is not on the PATH; change"):
         refuse_without_otava(None)
-
-
-# A run beside earlier ones: its stage, the report's page, the explorer's lines
 
 
 def test_what_is_left_out(otava: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -334,8 +325,6 @@ def test_the_explorer_gets_each_group_by_its_names(otava: str) -> None:
     assert (change["number"], change["run"], change["cause"]) == (5, "r5", "kernel")
     assert change["differences"] == ["code of made: old → new"]
 
-
-# The planning
 
 ASKED: dict[str, Any] = {"history": None, "otava": None, "threshold": 0.01}
 

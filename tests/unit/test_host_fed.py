@@ -92,9 +92,6 @@ def test_room_of_a_stream_is_its_longest_piece() -> None:
     assert pipeline_of(streams=1).packages() == ()
 
 
-# The streamed dot product
-
-
 def dot() -> HostFedWorkload:
     workload = load_kernel(ROOT / "kernels/dot_streamed").workload
     assert isinstance(workload, HostFedWorkload)

@@ -250,9 +250,6 @@ def test_host_alone_asks_nothing_of_the_device(bench: Bench, n: int, setup: Stre
     assert bench.device.log == [("host", n)]
 
 
-# Errors
-
-
 @pytest.mark.parametrize("fresh", [(), (1,), (4,), (1, 4)])
 def test_what_fits_alone_fits_whatever_was_fed_before(bench: Bench, fresh: tuple[int, ...]) -> None:
     """Rooms of one stream and of four do not fit together; each of them does."""
@@ -309,9 +306,6 @@ def test_every_feed_is_right_or_raises_and_harms_no_other(
         assert feed.value == expected(plan.host_end)
     bench.pool.__exit__()
     assert (bench.device.live, bench.device.open) == ([], [])
-
-
-# Poison and time
 
 
 @pytest.mark.parametrize("setup", StreamSetup)

@@ -220,9 +220,6 @@ def test_a_timed_loop_that_leaves_turns_out_is_found(device: Device, tmp_path: P
     assert wrong_words(device, load_kernel(tmp_path / TEX.name), cell) > 0
 
 
-# What is refused
-
-
 @pytest.mark.parametrize(("dtype", "words"), [("double", "double"), ("float3", "float3")])
 def test_a_type_without_a_format_is_refused_by_name(device: Device, dtype: str, words: str) -> None:
     refusal = device.image_refusal(Problem(8, 8), DTYPES[dtype])

@@ -64,9 +64,6 @@ def four(asked: Asked) -> tuple[float, float, float, float]:
     return asked.lines, asked.warp_sectors, asked.block_sectors, asked.part_bytes
 
 
-# Arrays, row by row
-
-
 @pytest.mark.parametrize(
     ("x", "y", "dtype", "asked"),
     [
@@ -109,9 +106,6 @@ def test_loads_of_stencils_and_textures() -> None:
     assert (found.image_loads, found.image_stores) == (True, False)
 
 
-# Images
-
-
 @pytest.mark.parametrize(
     ("mapping", "x", "y", "dtype", "asked"),
     [
@@ -138,9 +132,6 @@ def test_blocks_of_an_image_by_hand(
     assert four(found.store) == (*asked, half)
     assert found.load == NOTHING
     assert (found.image_loads, found.image_stores) == (False, True)
-
-
-# One by one
 
 
 def one_by_one(elements: Sequence[npt.NDArray[np.int64]], itemsize: int) -> tuple[int, ...]:
@@ -176,8 +167,6 @@ def test_blocks_are_counted_as_one_by_one(x: int, y: int, dtype: str, blocks: in
     assert found == tuple(np.mean(counted, axis=0))
 
 
-# Launches
-
 KEY = ("block_eq_partition", "float", "exact", "copy_exact")
 
 
@@ -193,9 +182,6 @@ def partitions(num: int, width: int = 64 * 40, height: int = 8) -> Cell:
     """Persistent blocks that share out width / 64 tiles of 8 rows."""
     params = (("num_partition", num),)
     return Cell("block_eq_partition", "float", "exact", Problem(height, width), params)
-
-
-# What is told
 
 
 def test_blocks_take_all_bytes_and_no_more() -> None:
@@ -254,9 +240,6 @@ def test_turns_and_waits(path: CodePath, turns: int, waits: int, instructions: i
     told = asked(partitions(4), path)
     assert (told["turns"], told["waits"]) == (turns, waits)
     assert told["instructions"] == pytest.approx(instructions)
-
-
-# From shards
 
 
 def frame(path: Path, kernel: str, **options: Any) -> tuple[pd.DataFrame, dict[str, Any]]:

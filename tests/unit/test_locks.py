@@ -21,8 +21,6 @@ from gpushmoo.measuring.locks import DeviceLock, HeldClocks, device_lock, lock_o
 from gpushmoo.measuring.progress import Progress, duration
 from gpushmoo.storage.store import read_shard
 
-# Progress
-
 
 def lines_of(progress: Progress) -> list[str]:
     assert isinstance(progress.stream, io.StringIO)
@@ -74,8 +72,6 @@ def test_lines_tell_the_work(progress: Progress, clock: FakeClock) -> None:
 def test_durations_read_as_people_say_them(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
-
-# Locks
 
 HOLDER = """
 import sys
@@ -180,8 +176,6 @@ def test_a_lock_lasts_as_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyP
             os.kill(measuring, signal.SIGKILL)
     assert lock_one([(0, "GPU-a")], lambda: None)
 
-
-# Clocks
 
 UUID = "GPU-00112233445566778899aabbccddeeff"
 HANDLE = "GPU-00112233-4455-6677-8899-aabbccddeeff"

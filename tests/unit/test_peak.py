@@ -39,9 +39,6 @@ ROWS = [
 ]
 
 
-# What a cell can reach
-
-
 def test_times_add_up_and_what_is_lacking_gives_no_peak() -> None:
     # 8 MiB at 6000 and 8 MiB at 3000 GB/s: 2 / (1/6000 + 1/3000).
     assert peak_gbs(ROWS, "GPU", USUAL, 8 * MIB, 8 * MIB) == pytest.approx(4000.0)
@@ -57,9 +54,6 @@ def test_times_add_up_and_what_is_lacking_gives_no_peak() -> None:
     assert peak_gbs(ROWS, "GPU", USUAL, 0, 0) is None
     assert told_share([], measured(1.0)) is None
     assert told_share(ROWS, measured(1.0, read=0, written=0)) is None
-
-
-# What is told of a share
 
 
 def measured(gbs: float, half: float = 0.0, read: int = 8 * MIB, written: int = 8 * MIB) -> Any:
@@ -88,9 +82,6 @@ def test_shares_of_a_bound(gbs: float, half: float, share: float | None, text: s
     assert told.words == (bound if share is None else f"{text} of the measured peak")
     # The data keep what was found.
     assert share_of_peak(ROWS, measured(gbs, half)) == pytest.approx(gbs / 4000.0)
-
-
-# What the cells show
 
 
 def moved(kernel: str, mib: int, **columns: Any) -> dict[str, Any]:

@@ -134,9 +134,6 @@ def test_what_does_not_work_at_a_size_is_not_taken_there() -> None:
     json.loads(written([made], [], {})[1])
 
 
-# What is written
-
-
 def test_c_json_and_python_name_the_same_launch(tmp_path: Path) -> None:
     both = [*groups(), *groups(device_name="1-GPU */ é\n", cache_state="flushed", variant="b")]
     made, _ = portfolios(both, 3, 0.02)
@@ -173,9 +170,6 @@ def test_names_are_refused_that_c_does_not_tell_apart() -> None:
     twins = [*groups(kernel="my-copy"), *groups(kernel="My copy")]
     with pytest.raises(ExportError, match=r"both .* would be called gpushmoo_gpu_1_my_copy_float"):
         written(portfolios(twins)[0], [], {})
-
-
-# A recorded run
 
 
 @pytest.fixture(scope="module")

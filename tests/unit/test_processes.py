@@ -184,8 +184,6 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-# Kernels that fault or never end
-
 BODY = """
 KERNEL void copy_good(GLOBAL float *dst, GLOBAL const float *src, const ULONG n)
 {
@@ -301,8 +299,6 @@ def test_process_that_never_starts_is_said_in_one_sentence(
     with pytest.raises(DeviceError, match=r"ended with status 1\.$"):
         bench.measure(["good"])
 
-
-# A server keeps its process from job to job
 
 # Notes which process asked for its inputs; waits there for the file "go" if there is a file "wait".
 NOTING = """

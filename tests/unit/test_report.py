@@ -188,6 +188,3 @@ def test_display_strings() -> None:
     ]
     assert number(3e-14) == "0"
     assert size_bytes(62914560) == "60.0 MiB"
-
-
-# Measured peak and caches

@@ -18,8 +18,6 @@ from gpushmoo.report.method import (
 )
 from gpushmoo.report.tables import Namer
 
-# Provenance and devices
-
 
 def shard(device: str = "GPU-0", **changes: Any) -> dict[str, Any]:
     """Provenance of a shard; `changes` of its own values or of its parameters."""
@@ -104,9 +102,6 @@ def test_a_devices_own_figures_are_told_in_words_with_their_units() -> None:
     assert len(empty["missing"]) == len(all_missing)
 
 
-# Clocks
-
-
 def clocked(*clocks: int, memory: int = 3201, reasons: tuple[str, ...] = (), **other: Any) -> Any:
     """A shard's provenance with a reading of each core clock."""
     readings = [
@@ -157,8 +152,6 @@ def test_clocks_that_moved_or_were_locked_are_told() -> None:
 def test_of_steady_or_locked_clocks_nothing_is_said(shards: list[Any], warns: bool) -> None:
     assert (clock_warning(shards) != "") == warns
 
-
-# The model of the device
 
 PLACE = {"device_name": "H", "cache_state": "warm", "timing_mode": "batched"}
 NAMES = Namer(pd.DataFrame([PLACE]))

@@ -95,9 +95,6 @@ def test_an_unmeasured_sweep(tmp_path: Path, statuses: list[str], said: str | No
     assert "cells ended in a fault" in terminal.getvalue()
 
 
-# Steadiness
-
-
 def shard(repeat: int, seconds: list[float], size: int = 64, kernel: str = "k") -> dict[str, Any]:
     """Provenance of a shard in whose rounds the runtime's copy took so long."""
     control = {

@@ -19,8 +19,6 @@ from hypothesis import strategies as st
 ARCHS = ["sm_75", "sm_90", "sm_100"]
 
 
-# nvdisasm's text, canned ---------------------------------------------------------------------
-
 REGISTERS = """
 	//----- nvinfo : EIATTR_REGCOUNT
 	.align		4
@@ -142,8 +140,6 @@ def test_spills_stand_apart_only_kernels_are_listed_and_nothing_is_guessed() -> 
         parse(text)
 
 
-# Loops ---------------------------------------------------------------------------------------
-
 LOAD = "LDG.E R2, [R2]"
 
 
@@ -233,9 +229,6 @@ def test_loops_are_found_in_every_layout(program: tuple[Block | None, ...]) -> N
     assert in_loop(*lines, "EXIT", *assembler.cold) == (assembler.loads, assembler.looped)
 
 
-# Complaints ----------------------------------------------------------------------------------
-
-
 def fake(*accesses: AccessCount) -> EntryCode:
     return EntryCode("k", 8, 0, 0, accesses)
 
@@ -252,8 +245,6 @@ def test_complaints_name_entry_expectation_and_what_the_code_holds() -> None:
     assert complaints(code, [Access("load"), Access("load", "global", 4)]) == []
     assert len(complaints(code, [Access("load", "texture", 4)])) == 1
 
-
-# Real machine code ---------------------------------------------------------------------------
 
 SOURCE = """
 struct Packed { float x, y, z, w; };
@@ -376,9 +367,6 @@ def test_spills_show(arch: str) -> None:
     assert {entry for entry, code in codes.items() if code.spill_loads} == {"transpose"}
     assert {entry for entry, code in codes.items() if code.spill_stores} == {"transpose"}
     assert codes["transpose"].registers == 64 / SPILLING[arch]
-
-
-# nvdisasm itself -----------------------------------------------------------------------------
 
 
 def test_a_missing_nvdisasm_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

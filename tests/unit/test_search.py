@@ -265,9 +265,6 @@ def test_odd_samples_few_candidates_and_no_mode() -> None:
     assert planner_of("guided", line_of(FEWEST_GUIDED)).verdict().mode == "guided"
 
 
-# The model, the normal distribution, and samples of a cell
-
-
 @pytest.mark.parametrize(
     ("block_x", "element_bytes"), [(1, 16), (3, 4), (4, 4), (32, 4), (33, 4), (20, 12), (1, 1)]
 )

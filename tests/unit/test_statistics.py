@@ -51,9 +51,6 @@ DELTA = 0.01
 times = st.lists(st.floats(-5.0, 5.0), min_size=1, max_size=9)
 
 
-# What replicates share, and what is a cell's own.
-
-
 def test_what_cells_share_is_parted_from_their_own() -> None:
     n = SHARING_CELLS
     logs = np.array([[0.01, -0.01], [-0.01, 0.01]] * (n // 2)) + np.array([0.2, -0.2])
@@ -90,9 +87,6 @@ def test_the_shared_variance_of_a_run_is_the_mean_over_its_shards() -> None:
     assert spreads is not None
     assert spreads.whole.shared_df == 2.0
     assert spreads.whole.shared == pytest.approx((2 * (0.1**2 + 0.3**2) / 2 + 2 * 0.2**2) / 2)
-
-
-# What is usual.
 
 
 def test_moments_are_those_of_the_paper_and_of_few_cells_their_mean() -> None:
@@ -146,9 +140,6 @@ def test_classes_have_spreads_and_shrink_variances() -> None:
     assert df.tolist() == [4.0, 1.0, math.inf]
     prior, _ = moderated(np.array([1.0]), np.array([3.0]), np.array([math.nan]), 0)
     assert prior.tolist() == [1.0]
-
-
-# Intervals of repeats.
 
 
 def run_intervals(run: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -218,9 +209,6 @@ def test_clocks_without_a_difference_and_medians_have_variances() -> None:
     assert found == pytest.approx([1e-4, 0.0, 0.0], rel=1e-3)
 
 
-# Changes between runs.
-
-
 def test_pairs_have_students_intervals_with_what_is_known_beforehand() -> None:
     """Of one cell, of which nothing else is known, nothing can be shrunk."""
     changes = np.array([[0.01, 0.03, 0.02, 0.05]])
@@ -254,9 +242,6 @@ def test_a_shift_is_a_median(cells: list[tuple[list[float], list[float]]], by: f
     assert shifts(b, lengths[1], a, lengths[0]) == pytest.approx(-found, abs=1e-12)
     assert shifts(a, lengths[0], b + by, lengths[1]) == pytest.approx(found + by)
     assert np.isnan(shifts(a[:0], np.array([0]), b, lengths[1][:1])).all()
-
-
-# Verdicts on changes of runs.
 
 
 def changes_of(raw: list[float], vs_memcpy: list[float], error: float = 0.002) -> Changes:
@@ -293,9 +278,6 @@ def test_cells_are_believed_in_groups_that_changed_alone(values: list[float], gr
         # What is believed is never less probable than what is not, in the same group.
         if believed[inside].any():
             assert believed[inside][p[inside] <= p[inside & believed].max()].all()
-
-
-# Verdicts on versions that were sampled alternately.
 
 
 @given(times)

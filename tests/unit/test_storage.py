@@ -54,8 +54,6 @@ sys.path.append(str(ROOT / "experiments"))
 
 from pack_record import pack
 
-# Shards
-
 AXES = ["threads", "chunks"]
 METADATA = {"axes": AXES, "params": {"folder": "kernels/tiny", "dtype": "float"}}
 
@@ -91,9 +89,6 @@ def refused(path: Path) -> str:
 
 def full_disk(*_: Any) -> None:
     raise OSError(28, os.strerror(28))
-
-
-# Rows
 
 
 def test_rows_keep_the_schema_and_only_verified_cells_have_a_bandwidth(table: pa.Table) -> None:
@@ -156,9 +151,6 @@ def test_odd_rows() -> None:
     assert row["status"] == "too_many_threads"
     with pytest.raises(ValueError, match="never ended"):
         row_of(one_run([], status=None))
-
-
-# Files
 
 
 def test_what_is_written_is_read_again(table: pa.Table, shard: Path) -> None:
@@ -296,8 +288,6 @@ WITHOUT_AXES = json.dumps({"schema_version": SCHEMA_VERSION}).encode()
 def test_unreadable_provenance_is_refused(table: pa.Table, shard: Path, payload: bytes) -> None:
     assert "provenance" in refused(rewritten(table, shard, payload))
 
-
-# Files with a sum
 
 CONTENT = {"fits": [{"unit": "µs", "value": 0.1}], "more": None}
 SVG = b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"/>\n'
@@ -467,9 +457,6 @@ def test_a_damaged_file_is_named_set_aside_and_to_be_made_anew(
     assert path.exists()
 
 
-# What is set aside
-
-
 def test_a_runs_files_are_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A run may be given relatively and through a link.
     (tmp_path / "big").mkdir()
@@ -490,8 +477,6 @@ def test_a_runs_files_are_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     }
     assert set_aside([bad], run) == []
 
-
-# Packed records
 
 PATHS = ("copy/float/0000-of-0001.parquet", "stream/double/0000-of-0001.parquet")
 

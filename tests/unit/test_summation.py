@@ -74,9 +74,6 @@ def uniform(n: int, dtype: npt.DTypeLike, seed: int = 1) -> tuple[Array, Array]:
     return rng.random(n).astype(dtype), rng.random(n).astype(dtype)
 
 
-# --- The reference ---
-
-
 @given(vectors())
 def test_reference_is_the_exact_value_rounded_once(pair: tuple[Array, Array]) -> None:
     each = products(*pair)
@@ -100,9 +97,6 @@ def test_reference_at_sizes_about_a_chunk(dtype: np.dtype[Any], n: int) -> None:
     assert reference_dot(x, y).value == nearest(sum(products(x, y), Fraction(0)))
     # Neither strides nor order matter.
     assert reference_dot(x[::-1], y[::-1]).value == reference_dot(x, y).value
-
-
-# The compiled way
 
 
 def over_all_exponents(n: int, dtype: np.dtype[Any], seed: int) -> tuple[Array, Array]:
@@ -218,9 +212,6 @@ def test_non_finite_input(
         assert tolerance(reference, 5, dtype) == Tolerance(0.0, False)
 
 
-# --- Bounds ---
-
-
 def test_unit_roundoff_gamma_and_depths() -> None:
     assert unit_roundoff("float32") == 2.0**-24
     assert unit_roundoff(F64) == 2.0**-53
@@ -251,9 +242,6 @@ def test_bound_is_its_formula_rounded_up(depth: int, magnitude: float, terms: in
         exact = growth * Fraction(magnitude) + (1 + growth) * terms * Fraction(tiny) / 2
         bound = Fraction(dot_bound(depth, dtype, magnitude, terms))
         assert exact <= bound <= exact * (1 + Fraction(2) ** -40) + 20 * Fraction(TINY64)
-
-
-# --- Sums made step by step ---
 
 
 def by_steps(values: Array) -> Any:
@@ -327,9 +315,6 @@ def test_any_order_agrees(add: Scheme, depth: Depth, pair: tuple[Array, Array]) 
     if not limit.overflow:
         bound = dot_bound(depth(x.size), x.dtype, reference.magnitude, x.size)
         assert abs(float(result) - reference.value) <= bound + reference.uncertainty
-
-
-# --- Agreement ---
 
 
 @pytest.mark.parametrize(
@@ -410,9 +395,6 @@ def test_overflow_of_the_whole_sum(dtype: np.dtype[Any], most: float) -> None:
     assert limit.overflow
     assert agrees(INF, reference, limit)
     assert not agrees(most, reference, limit)
-
-
-# --- Ill-conditioned input ---
 
 
 @pytest.mark.parametrize(

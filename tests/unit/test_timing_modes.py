@@ -40,9 +40,6 @@ def written(path: Path, **other: Any) -> Path:
     return write_shard(path, "copy2d_coalesced", "float", problems=sizes, axes=AXES, **other)
 
 
-# Cells and configuration
-
-
 def test_the_usual_kind_keeps_the_keys_from_before_there_were_others() -> None:
     params = (("block_x", 32), ("block_y", 8))
     what = "copy2d_coalesced", "float", "element", Problem(1024, 1024), params, "warm"
@@ -98,9 +95,6 @@ def test_figures_show_one_kind(raw_config: dict[str, Any]) -> None:
         names.append(figure.name)
     assert names[0] == names[1]
     assert names[2] == f"{names[0]}-isolated"
-
-
-# Measuring
 
 
 def test_isolated_launches_are_sampled_apart_with_a_copy_of_their_own() -> None:
@@ -251,9 +245,6 @@ def test_an_isolated_sweep_on_this_machine_is_verified_and_never_competes(
     assert found.cells.groupby("timing_mode")["memcpy_gbs"].nunique().tolist() == [1, 1]
     with pytest.raises(ConfigError, match="opencl has no timing mode 'stream'; it has: b"):
         sweep(kernel, **COPY, timing_modes="stream", **few, **place)
-
-
-# The report
 
 
 def several() -> tuple[pd.DataFrame, list[Advice]]:

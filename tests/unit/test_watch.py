@@ -87,9 +87,6 @@ def text(state: RunState, width: int = 100, coloured: bool = False, height: Any 
     return console.file.getvalue()
 
 
-# What is said
-
-
 def test_the_plan_is_said_and_a_shard_on_its_way_fills_the_map(run: Path) -> None:
     state = Watched(run).state()
     assert (state.planned, state.ended, state.shards, state.left_s) == (48, 0, [0, 2], None)
@@ -170,9 +167,6 @@ def test_a_shard_of_another_plan_is_none(run: Path, shards: dict[str, Path]) -> 
     assert Watched(run).state().shards == [0, 2]
 
 
-# Where there is nothing to watch
-
-
 def test_a_folder_that_is_no_run_is_said(run: Path, tmp_path: Path) -> None:
     with pytest.raises(WatchError, match=r"there is no run '.*other'; there are: mine\.$"):
         Watched(run.parent / "other")
@@ -238,9 +232,6 @@ def test_in_a_terminal_it_goes_on_until_the_run_is_finished(
     said = terminal.file.getvalue()
     assert "mine: 0 of 48 cells" in said
     assert ("mine: 24 of 48 cells" in said) == ("all measured" in said) == (not interrupted)
-
-
-# What a measuring job tells
 
 
 def test_a_job_tells_of_every_cell_and_leaves_no_file(

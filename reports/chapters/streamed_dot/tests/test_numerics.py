@@ -127,9 +127,6 @@ def test_squares_are_never_ill_conditioned(device: Device) -> None:
     assert rows["streams"]["condition"] > 1e11
 
 
-# What goes wrong becomes a row
-
-
 def edited(folder: Path, old: str, new: str) -> Mode:
     """The streams' mode with another kernel; `old` is in OpenCL's and in CUDA's."""
     shutil.copytree(FOLDERS["dot_streamed"].path, folder / "dot_streamed")
@@ -201,9 +198,6 @@ def test_modes_name_variants_and_axes_that_their_kernels_have() -> None:
     assert len(only) == len(FOLDERS["dot_host"].workload.variants)
 
 
-# Bounds
-
-
 @pytest.mark.parametrize(
     ("x", "y", "expected"),
     [
@@ -233,8 +227,6 @@ def test_depths_and_bounds_of_orders(dtype: str) -> None:
     assert order_bound("tree", 64, dtype, 2.0) == gamma(8, u)
     assert order_bound("sequential", round(1 / u), dtype, 2.0) == math.inf
 
-
-# The figure
 
 SIZES = tuple(2**e for e in range(6, 27, 5))
 CONDITIONS = tuple(10.0**e for e in range(2, 21, 2))

@@ -5,7 +5,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import pytest
 from conftest import ROOT
@@ -77,9 +76,6 @@ def curve(plot: str, series: str) -> dict[int, float]:
     return dict(zip(rows["n"], rows["value"], strict=True))
 
 
-# Digits
-
-
 def test_every_digit_is_as_printed_and_read_by_the_length_n() -> None:
     assert [(plot, series) for plot in PLOTS for series in printed(plot)] == list(HELD)
     assert sorted(p.stem for p in FOLDER.glob("*.csv")) == sorted(PLOTS)
@@ -96,9 +92,6 @@ def test_every_digit_is_as_printed_and_read_by_the_length_n() -> None:
             assert list(values) == LENGTHS
 
 
-# Between the plots
-
-
 @pytest.mark.parametrize("dtype", ITEMSIZE)
 @pytest.mark.parametrize(("square", "arrays"), [("", 2), (" (square)", 1)])
 def test_throughput_is_bytes_over_time(dtype: str, square: str, arrays: int) -> None:
@@ -110,8 +103,6 @@ def test_throughput_is_bytes_over_time(dtype: str, square: str, arrays: int) -> 
         told = arrays * n * ITEMSIZE[dtype] / 1e9 / (time_ms[n] / 1e3)
         assert gbs[n] == pytest.approx(told, rel=ROUNDING, abs=0)
 
-
-# Slips that the report prints, and claims that name these tests
 
 SLIPS = json.loads((FOLDER / "slips.json").read_text())["slips"]
 SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
@@ -172,28 +163,16 @@ def test_slip_of_the_racing_lanes() -> None:
     assert summed(lanes[::-1]) != 2**64 - 1
 
 
-@dataclass(frozen=True)
-class Shares:
-    """How the published code shares n elements out: packs of 4 and blocks are those of a stream."""
-
-    packs: int
-    blocks: int
-    device: int
-    host: int
-
-
-def shares(n: int, most_streams: int = 64) -> Shares:
-    """Of n > 0 elements, by the document's arithmetic and parameters."""
-    least_per_stream, most_blocks, threads = 2**12, 32, 1024
+def shares(n: int, most_streams: int) -> tuple[int, int]:
+    """Of n > 0 elements the device's and the host's, by the document's arithmetic."""
     power = 2 ** (n.bit_length() - 1)
-    streams = min(-(-power // least_per_stream), most_streams)
-    per_stream = 2 ** ((power // streams).bit_length() - 1)
-    packs, device = per_stream // 4, per_stream * streams
-    return Shares(packs, min(-(-packs // threads), most_blocks), device, n - device)
+    streams = min(-(-power // 2**12), most_streams)
+    device = streams * 2 ** ((power // streams).bit_length() - 1)
+    return device, n - device
 
 
 def test_any_number_of_streams_shares_all_elements_out() -> None:
     for streams in range(1, 65):
-        found = shares(1_000_003, streams)
-        assert 0 < found.device <= 2**19
-        assert found.device + found.host == 1_000_003
+        device, host = shares(1_000_003, streams)
+        assert 0 < device <= 2**19
+        assert device + host == 1_000_003

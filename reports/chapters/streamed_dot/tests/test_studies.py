@@ -240,9 +240,6 @@ def test_a_cell_that_cannot_be_traced_is_refused_by_a_clause_that_names_the_key(
     assert len(text.splitlines()) == 1
 
 
-# In a configuration
-
-
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
@@ -265,8 +262,6 @@ def test_a_fault_of_a_study_is_one_sentence_that_names_the_key(
         load_config(raw_config, ROOT)
     assert words in str(caught.value)
 
-
-# A run
 
 SIZES = [0, 1, 3, 1000]
 TRACED = {**AXES, "streams": 2, "chunk": 90, "blocks_per_stream": 3, "threads": 32}

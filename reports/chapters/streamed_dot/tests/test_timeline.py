@@ -78,9 +78,6 @@ def told(spans: Iterable[Span]) -> list[tuple[Any, ...]]:
     return [(s.stream, s.piece, s.what, s.array, s.nbytes) for s in spans]
 
 
-# Real devices
-
-
 @pytest.mark.parametrize("variant", workload().variants)
 @pytest.mark.parametrize(
     "params",
@@ -127,9 +124,6 @@ def test_pinned_copies_wait_for_one_engine(cuda_device: Device, streams: int) ->
     mean_gbs = overlap(found.spans, found.total_s).memcpy_gbs
     for s in copies:
         assert s.nbytes / (s.end_s - s.begin_s) * 1e-9 < 1.5 * mean_gbs
-
-
-# A device whose times are known
 
 
 @dataclass
@@ -217,8 +211,6 @@ def test_failure_in_the_midst_gives_all_back(fault: tuple[str, int], setup: Stre
     assert (device.live, device.open) == ([], [])
 
 
-# One engine
-
 JOBS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 6), st.integers(1, 6)), max_size=12)
 
 
@@ -237,8 +229,6 @@ def test_derived_begins_are_those_of_an_engine_that_takes_one_at_a_time(
     assert [s.begin_s for s in found] == begins
     assert [replace(s, begin_s=s.ready_s) for s in found] == spans
 
-
-# What overlaps
 
 INTERVALS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 5)), max_size=8)
 
@@ -267,9 +257,6 @@ def test_overlap_is_that_counted_second_by_second(
     gbs = 1e-6 * len(copies) / len(in_copy) if in_copy else np.nan
     told = pytest.approx((share, gbs), nan_ok=True)
     assert (found.hidden_share, found.memcpy_gbs) == told
-
-
-# The table
 
 
 def example() -> dict[str, tuple[Cell, Trace]]:

@@ -1,13 +1,11 @@
 """Gantt charts, the saturated formula, the table of published numbers, and the document's slips."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from tesla_c1060.charts import (
@@ -29,27 +27,18 @@ from tesla_c1060.charts import (
     vacuum_cycles,
 )
 from tesla_c1060.checks import Check, published_checks, simulate_saturated
-from tesla_c1060.simulation.machine import (
-    Machine,
-    transfer_beats,
-)
+from tesla_c1060.simulation.machine import Machine, transfer_beats
 from tesla_c1060.simulation.reference import (
-    CORRECTED_ASSUMPTIONS,
-    FIRST_ASSUMPTIONS,
     Assumptions,
     Chart,
     Event,
     TileCopy,
-    simulate,
 )
 from test_machine import C1060
 from test_reference import cases, charts
 
 FLOAT, DOUBLE = (TileCopy.square(C1060, 256, size) for size in (4, 8))
 COPIES, COPY = Chart(writes=True), SaturatedCopy()
-
-
-# queues
 
 
 @pytest.mark.parametrize(
@@ -81,9 +70,6 @@ def test_queues_while_the_sm_is_idle_and_in_turn_after_the_last_one_served() -> 
     assert queues_at(bars, 4, 3) == ((0,), 2, (1,))
 
 
-# charts
-
-
 @pytest.mark.parametrize("load", [FLOAT, DOUBLE])
 def test_bandwidth_doubles_and_sms_stay_in_step(load: TileCopy) -> None:
     charts = [charted(C1060, load, blocks) for blocks in (1, 2, 4, 8)]
@@ -94,9 +80,6 @@ def test_bandwidth_doubles_and_sms_stay_in_step(load: TileCopy) -> None:
     bars = combined(charts[1].run.events)
     assert len(bars) == load.n_tiles * 32 * 2 // 2
     assert bars[0] == Bar(0, "index", Fraction(0), Fraction(20))
-
-
-# a block on every SM
 
 
 def saturated(tiles: int, itemsize: int = 4) -> Charted:
@@ -135,9 +118,6 @@ def test_formula_pieces_are_x_and_y() -> None:
     pieces = [CopyPhase(p, *span) for p, span in zip(phases, pairwise(ends), strict=True)]
     both = CopyPhase("both", Fraction(10), Fraction(13))
     assert coarse(pieces, 5) == (pieces[0], both, pieces[-1])
-
-
-# transfers of small machines
 
 
 Case = tuple[Machine, TileCopy, int, Assumptions]
@@ -194,9 +174,6 @@ def test_the_ratio_formula_is_the_ratio_of_the_bandwidths(multiplier: Multiplier
     assert wide > narrow
 
 
-# The table of published numbers
-
-
 @pytest.fixture(scope="module")
 def checks() -> list[Check]:
     return published_checks(C1060)
@@ -234,12 +211,6 @@ def test_corrections_stand_apart_from_the_published_numbers(checks: list[Check])
     # Formula and simulation stay below what the bus can carry; what was published does not.
     (most,) = [c.ours for c in corrected if c.quantity == "half of the board's bandwidth"]
     assert max(c.ours for c in corrected if c.quantity.startswith("saturated")) < most < 54.3553
-    # The plainest argument against the slip: 64 bytes × 800 MHz.
-    assert C1060.bus_bytes * C1060.memory_data_rate_mhz / 1000 == 51.2
-    assert "64 bytes × 800 MHz = 51.2 GB/s" in slip("multiprocessors (30)")["why"]
-    copied, counted = COPY.tiles_per_block * C1060.n_sm, COPY.side**2 // 512
-    assert f"all {counted} tiles, not of 17 × 30 = {copied}" in TOLD["remarks"][1]
-    assert f"{100 * (counted / copied - 1):.1f} % too high" in TOLD["remarks"][1]
 
 
 def test_checks_follow_the_machine() -> None:
@@ -272,45 +243,3 @@ def test_the_simulation_takes_the_side_of_the_corrected_formula(itemsize: int) -
     assert wait == pytest.approx(start_up_cycles(C1060, COPY), rel=0.01)
     # Writes are posted: the last command leaves before the last data have crossed.
     assert run.makespan_cycles < run.drained_cycles < Fraction(103, 100) * run.makespan_cycles
-
-
-TOLD = json.loads((ROOT / "reports/chapters/tesla_c1060/published/slips.json").read_text())
-
-
-def slip(words: str) -> dict[str, str]:
-    (found,) = [s for s in TOLD["slips"] if words in s["slip"]]
-    return found
-
-
-def test_eight_blocks_keep_to_the_law_that_is_given_for_less() -> None:
-    """Transfers of all blocks' half-warps of double against one index computation."""
-    for assumptions, words in (
-        (FIRST_ASSUMPTIONS, "take 16, an index 20"),
-        (CORRECTED_ASSUMPTIONS, "32 against 36"),
-    ):
-        transfers = 8 * transfer_beats(C1060, C1060.half_warp * 8) * assumptions.beat_cycles
-        assert transfers < assumptions.index_cycles
-        assert f"{transfers}" in words
-        assert f"{assumptions.index_cycles}" in words
-        assert words in slip("less than 8")["why"]
-    single, double = (
-        simulate(C1060, load, 8, chart=Chart(), assumptions=FIRST_ASSUMPTIONS).bandwidth_gbs
-        for load in (FLOAT, DOUBLE)
-    )
-    assert double / single == pytest.approx(2, rel=0.01)
-
-
-def test_the_capability_is_that_of_the_devices_numbers() -> None:
-    """Threads of an SM, processors, and whether there is double: of every capability up to 2.1."""
-    known = {
-        **dict.fromkeys(("1.0", "1.1"), (768, 8, False)),
-        "1.2": (1024, 8, False),
-        "1.3": (1024, 8, True),
-        "2.0": (1536, 32, True),
-        "2.1": (1536, 48, True),
-    }
-    ours = (C1060.max_threads_per_sm, 8, True)
-    assert C1060.index_cycles == 2 * 18  # 8 processors take two turns for 16 threads
-    named = slip("compute capability")
-    assert [c for c, facts in known.items() if facts == ours] == [named["corrected"]]
-    assert named["published"] not in known

@@ -261,9 +261,6 @@ def test_the_rule_is_judged_by_the_best_width_at_the_same_pitch() -> None:
     assert "or others to compare with, were not tried" in judged({(256, 0): 1.0})
 
 
-# On a device
-
-
 @pytest.mark.parametrize("dtype", ["float", "double"])
 def test_the_kernel_copies_every_element_once_whatever_the_pitch(dtype: str) -> None:
     """Its arithmetic in NumPy: rows of a pitch, the last one shorter, tiles hanging over."""
@@ -293,9 +290,6 @@ def test_measured_widths_stand_on_the_page_as_the_simulated_do() -> None:
     assert [r["level"] for r in told["rows"]] == ["D, measured: 8192²"] * 2
     assert told["rows"][0]["gbs"] == ["128.0 (128.0–192.0)", "256.0 (256.0–320.0)"]
     assert measured_widths(measured.assign(status="timeout"), Namer(measured)) is None
-
-
-# The index computation
 
 
 def test_a_recorded_index_computation_stands_on_the_page(tmp_path: Path) -> None:

@@ -30,9 +30,6 @@ def periods(run: Run, block: int = 0) -> set[Fraction]:
     return {b - a for a, b in pairwise(run.tile_starts[block])}
 
 
-# --- charts of one SM, worked by hand ------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("assumptions", "slots"), [(FIRST_ASSUMPTIONS, 55), (CORRECTED_ASSUMPTIONS, 46)]
 )
@@ -80,9 +77,6 @@ def test_a_slot_holds_no_more_writes_than_cycles() -> None:
     writes = [(e.half_warp, e.start / 2) for e in run.events if e.phase == "write"]
     assert writes == [(0, 8), (1, 8), (2, 9), (3, 9), (4, 10), (5, 10), (6, 11), (7, 11)]
     assert run.makespan_cycles == 12 * 2
-
-
-# --- several SMs ---------------------------------------------------------------------------
 
 
 def test_critical_path_and_that_blocks_beyond_the_sms_share_the_first_ones() -> None:

@@ -162,9 +162,6 @@ def test_stored_sums_are_compared_shape_by_shape() -> None:
     assert (rows[1]["stored"].split()[0], rows[1]["ratio"]) == ("one", "1.05")
 
 
-# Persistent blocks, twins, and what is lost
-
-
 def test_each_grid_has_its_best_shape_and_is_held_against_the_covering_one_and_the_twin() -> None:
     covers = {(16, 8): 1.0, (16, 12): 1.25, (16, 16): 1.1, (4, 4): 9.0}
     persists = {(16, 8): 1.0, (16, 12): 0.8, (16, 16): 0.9}
@@ -205,9 +202,6 @@ def test_lost_shapes_are_bounded_where_all_of_them_were_measured() -> None:
     assert page_of(cells_of({(4, 32): 1.0, (8, 16): 1.0}))["bounds"] == []
 
 
-# The page
-
-
 def provenance(kernel: str = "tex2d_sum", **found: Any) -> dict[str, Any]:
     return {"params": {"folder": f"kernels/{kernel}"}, "machine_code": None, **found}
 
@@ -231,9 +225,6 @@ def test_machine_code_is_said_to_be_checked_only_where_it_was() -> None:
     other = provenance("surf2d_memset", machine_code=told[0]["machine_code"])
     for unchecked in ([provenance()], [other], []):
         assert "not looked at" in page_of(cells, told=unchecked)["machine_code"]
-
-
-# What the document reports
 
 
 def test_published_values_follow_from_the_published_time_and_are_possible() -> None:
@@ -263,9 +254,6 @@ def test_experiments_are_variants_of_our_kernels() -> None:
     controls = load_kernel(ROOT / "kernels" / STORED["kernel"]).workload.controls
     assert {TEXTURE["variant"] + suffix for suffix in SUFFIXES} <= set(controls)
     assert all(name.endswith((*SUFFIXES, "-plain")) for name in controls)
-
-
-# In a report
 
 
 def letters(text: str) -> str:

@@ -46,19 +46,6 @@ def test_rows_share_code_and_number_devices() -> None:
     assert [row["devices"] for row in provenance_rows(apart)] == ["1 to 4", "1, 3"]
 
 
-@pytest.mark.parametrize(
-    ("times", "words"),
-    [
-        (["2026-11-21T12:30:47", "2026-11-21T12:30:01"], "2026-11-21 12:30"),
-        (["2026-11-21T14:50:40", "2026-11-21T12:30:47"], "2026-11-21 12:30 to 14:50"),
-        (["2026-11-21T23:59:00", "2026-11-22T00:01:00"], "2026-11-21 23:59 to 2026-11-22 00:01"),
-    ],
-)
-def test_a_row_says_when_its_parts_were_written(times: list[str], words: str) -> None:
-    parts = [shard(written_at=f"{t}+00:00") for t in times]
-    assert [row["written"] for row in provenance_rows(parts)] == [words]
-
-
 def device_of(name: str, uuid: str, driver: str) -> dict[str, Any]:
     facts = {"name": name, "uuid": uuid, "kind": "gpu", "backend": "cuda", "driver": driver}
     numbers = {"multiprocessors": 4, "core_clock_mhz": 0, "global_memory": 2**30, "cache": 0}
@@ -247,6 +234,8 @@ def test_limits_without_a_busy_unit(cell: str, limit: str, backed: bool | None) 
     }
     found = CountedCells.of(cells).of_limit(cell, limit)
     assert (None if found is None else found.backed) == backed
+    if cell == "empty" and found is not None:
+        assert found.words == "no unit busy, 31 % of warps there"
 
 
 @pytest.mark.parametrize(

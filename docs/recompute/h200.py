@@ -214,10 +214,7 @@ def _law(speed: dict[tuple[str, int], float], capacity: int, claims: Claims) -> 
     ahead = {n: 4 / (4 - 3 * x[n]) * speed["float", n] / speed["float4", n] - 1 for n in blocks}
     claims.hold("X and Y are above zero.", all(1 < ratio < 2 for ratio in gain.values()))
     claims.hold("The law promises float4 too much.", min(ahead.values()) > 0)
-    return {
-        "one": f"{gain[1]:.2f}",
-        "full": f"{gain[capacity]:.2f}",
-    }
+    return {"one": f"{gain[1]:.2f}", "full": f"{gain[capacity]:.2f}"}
 
 
 def shapes(record: Record, claims: Claims) -> dict[str, Any]:
@@ -278,11 +275,7 @@ def textures(record: Record, claims: Claims) -> dict[str, Any]:
         )
     more = all(surface > texture for texture, surface in zip(ties[:2], ties[2:], strict=True))
     claims.hold("More shapes are tied for surfaces than for textures.", more, ties)
-    return {
-        "rows": rows,
-        **_surface_rule(record, claims),
-        **_mappings(record),
-    }
+    return {"rows": rows, **_surface_rule(record, claims), **_mappings(record)}
 
 
 def second_document(*records: Record) -> dict[str, Any]:

@@ -132,9 +132,7 @@ def place_of(tab: Any, x: int, y: int) -> tuple[float, float]:
     return box["x"] + left + (x + 0.5) * width / 5, box["y"] + top + (4.5 - y) * height / 5
 
 
-def test_the_best_and_the_tied_cells_of_every_group_are_those_of_the_analysis(
-    tab: Any, cells: pd.DataFrame
-) -> None:
+def test_best_and_tied_cells_are_those_of_the_analysis(tab: Any, cells: pd.DataFrame) -> None:
     groups = 0
     for key, group in cells.groupby(list(GROUP), observed=True):
         named = dict(zip(GROUP, key, strict=True))
@@ -159,9 +157,7 @@ def test_the_best_and_the_tied_cells_of_every_group_are_those_of_the_analysis(
     assert groups == cells.groupby(list(GROUP), observed=True).ngroups == 13
 
 
-def test_a_pointer_over_the_map_shows_the_cell_and_a_click_keeps_it(
-    tab: Any, cells: pd.DataFrame
-) -> None:
+def test_a_pointer_over_the_map_shows_a_cell_a_click_keeps(tab: Any, cells: pd.DataFrame) -> None:
     tab.mouse.move(*place_of(tab, 3, 2))
     assert tab.inner_text("#tip").startswith("block_x 64, block_y 4")
     tab.mouse.click(*place_of(tab, 3, 2))
@@ -221,9 +217,7 @@ def test_all_of_the_map_is_reached_by_keys_and_told_aloud(tab: Any, cells: pd.Da
     assert tab.inner_text("#cell .params") == best
 
 
-def test_filters_leave_cells_out_and_the_answer_is_that_of_the_rest(
-    tab: Any, cells: pd.DataFrame
-) -> None:
+def test_filters_leave_cells_out_and_the_rest_answers(tab: Any, cells: pd.DataFrame) -> None:
     tab.evaluate("document.getElementById('answer').replaceChildren()")
     tab.fill("#choose-threads", "256")
     tab.keyboard.press("Enter")
@@ -256,9 +250,7 @@ def test_filters_leave_cells_out_and_the_answer_is_that_of_the_rest(
     assert tab.inner_text("#answer").startswith("No cell passes the filters.")
 
 
-def test_the_table_is_sorted_copied_whole_and_leads_to_its_cells(
-    tab: Any, cells: pd.DataFrame
-) -> None:
+def test_the_table_is_sorted_copied_and_leads_to_cells(tab: Any, cells: pd.DataFrame) -> None:
     speeds = [float(row["GB/s"]) for row in listed(tab) if row["status"] == "ok"]
     assert all(a >= b for a, b in pairwise(speeds))
     assert listed(tab)[-1]["GB/s"] == "–"
@@ -324,9 +316,7 @@ def test_one_axis_is_a_curve_with_its_model_and_none_a_cell(tab: Any) -> None:
     assert tab.inner_text("#cell .params") == "block_x 32, block_y 8"
 
 
-def test_of_three_axes_two_are_drawn_and_the_others_held_or_the_fastest(
-    tab: Any, cells: pd.DataFrame
-) -> None:
+def test_of_three_axes_two_are_drawn_the_others_held(tab: Any, cells: pd.DataFrame) -> None:
     go(tab, SLICES)
     assert tab.inner_text("#map-title") == "unroll over block_x"
     assert "Each place shows the fastest over passes." in tab.inner_text("#hint")
@@ -340,9 +330,7 @@ def test_of_three_axes_two_are_drawn_and_the_others_held_or_the_fastest(
     assert tab.inner_text("#map-title") == "Over block_x"
 
 
-def test_machine_code_is_that_of_the_version_that_the_compiled_axes_name(
-    context: Any, place: Path
-) -> None:
+def test_machine_code_is_of_the_version_of_compiled_axes(context: Any, place: Path) -> None:
     recorded = ROOT / "reports" / "reference" / "nvidia-h200-gallery" / "transpose" / "float"
     tab = opened(context, explore(recorded, out=place / "recorded.html"))
     go(tab, "#variant=tile&kernel=transpose&cell=block_x:32,PAD:1,ROWS:4,TILE:32")

@@ -90,9 +90,7 @@ def objects(bucket: Any) -> dict[str, Any]:
     return {o.key.removeprefix(start): o for o in bucket.objects.filter(Prefix=start)}
 
 
-def test_all_results_lie_in_the_bucket_and_none_here(
-    first: Outcome, project: Project, bucket: Any
-) -> None:
+def test_all_results_lie_in_the_bucket(first: Outcome, project: Project, bucket: Any) -> None:
     assert first.status == 0, first.text
     found = objects(bucket)
     shards = {f"cells/{name}.parquet" for name in TINY_SHARDS}
@@ -121,9 +119,7 @@ def test_nothing_is_measured_again_and_what_is_missing_is(
     assert planned.jobs.get("measure") == 1, planned.text
 
 
-def test_a_recorded_data_set_is_read_from_here(
-    project: Project, bucket: Any, endpoint: str
-) -> None:
+def test_recorded_data_set_is_read_from_here(project: Project, bucket: Any, endpoint: str) -> None:
     recorded = "dataset=reports/reference/nvidia-h200"
     command = project.command(
         *("-n", "--profile", "profiles/s3", "--storage-s3-endpoint-url", endpoint),

@@ -99,9 +99,7 @@ def test_jobs_outlive_the_kill_of_snakemake_and_count_once(slurm: Slurm, tmp_pat
     gate.cells()
 
 
-def test_an_allocation_near_its_end_finishes_its_shard_and_leaves_no_lock(
-    slurm: Slurm, tmp_path: Path
-) -> None:
+def test_an_allocation_near_its_end_finishes_its_shard(slurm: Slurm, tmp_path: Path) -> None:
     project = new_project(tmp_path)
     gate = Gate(project)
     screen = project.root / "screen"
@@ -203,9 +201,7 @@ def test_a_job_gets_what_the_profile_asks_for(storm: Storm) -> None:
         pytest.param("unorm8x4", "NODE_FAIL", id="node set down"),
     ],
 )
-def test_a_lost_job_is_named_with_its_reason_and_measured_again(
-    storm: Storm, dtype: str, state: str
-) -> None:
+def test_a_lost_job_is_named_and_measured_again(storm: Storm, dtype: str, state: str) -> None:
     assert f"SLURM status is: '{state}'" in storm.said(dtype)
     assert len(jobs_of(storm.run, dtype)) == 2
 

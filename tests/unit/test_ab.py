@@ -1,7 +1,6 @@
 """Two versions measured alternately: on a device of arrays, and from Python and the shell."""
 
 import json
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -89,14 +88,7 @@ def measured(
     """All that was told, and how pairs ended, in their order."""
     told: list[Message] = []
     a, b = (
-        CellSteps(
-            device,
-            folder,
-            built(device),
-            settings,
-            told.append,
-            device.clock,
-        )
+        CellSteps(device, folder, built(device), settings, told.append, device.clock)
         for folder in (FOLDER, second)
     )
     PairedRun((a, b), BLOCKS).measure(pairs)
@@ -150,7 +142,7 @@ def test_pairs_are_verified_and_have_as_many_launches() -> None:
         ("sample", 3, "slow", Status.TIMEOUT),
     ],
 )
-def test_a_fault_of_either_costs_its_own_pair(
+def test_faults_of_a_pair(
     variant: str, operation: str, nth: int, kind: str, status: Status
 ) -> None:
     cell = PAIRS[1]["ab".index(variant)]
@@ -420,14 +412,3 @@ def test_what_cannot_be_is_told_in_one_sentence(
         ab(place / "mine" / "copies", **{**device, **given}, progress=False)
     assert sentence in str(told.value)
     assert "\n" not in str(told.value)
-
-
-def test_types_of_which_none_is_common_are_named(place: Path) -> None:
-    wide = place / "wide" / "copies"
-    shutil.copytree(place / "mine" / "copies", wide)
-    text = WORKLOAD.replace('dtypes = ("float",)', 'dtypes = ("float4",)')
-    (wide / "workload.py").write_text(text)
-    with pytest.raises(
-        ConfigError, match=r"^dtypes: A has float and B float4; name what both have"
-    ):
-        ab(place / "mine" / "copies", place / "wide" / "copies", variant_a="one")

@@ -137,9 +137,7 @@ def told(
         ("list devices", {"rows": len(BACKENDS["opencl"].runtimes)}),
     ],
 )
-def test_a_command_prints_one_object_by_its_schema(
-    words: str, lengths: dict[str, int], told: Any
-) -> None:
+def test_a_command_prints_by_its_schema(words: str, lengths: dict[str, int], told: Any) -> None:
     status, found, _ = told(words)
     assert status == 0
     assert found["schema"] == f"gpushmoo/{words.split()[0]}/1"
@@ -147,7 +145,7 @@ def test_a_command_prints_one_object_by_its_schema(
 
 
 def test_every_command_is_tried() -> None:
-    [mark] = (m for m in test_a_command_prints_one_object_by_its_schema.pytestmark)
+    [mark] = (m for m in test_a_command_prints_by_its_schema.pytestmark)
     tried = {words.split()[0] for words, _ in mark.args[1]}
     assert tried | {"run"} == set(COMMANDS["commands"])
 

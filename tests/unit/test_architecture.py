@@ -24,9 +24,9 @@ MOST_LINES_BELOW = {
     "workflow/": 35_958,
     "reports/chapters/": 9_990,
     "kernels/": 2_800,
-    "tests/": 31_387,
-    "experiments/": 4_995,
-    "docs/": 1_990,
+    "tests/": 29_995,
+    "experiments/": 4_945,
+    "docs/": 1_955,
 }
 MOST_MODULES, MOST_BYTES_OF_PAGES = 152, 150_000
 MOST_BYTES_OF = {"README.md": 7_000, "CHANGELOG.md": 10_000}

@@ -100,9 +100,7 @@ def test_a_triton_kernel_is_compiled_for_its_arguments(folder: Path, tmp_path: P
         built(folder, tmp_path, BLOCK=1024)
 
 
-def test_without_triton_its_extra_is_named(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_triton(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "triton", None)
     (folder / "kernel.triton.py").write_text(TRITON)
     with pytest.raises(NoDeviceError, match=r"Triton is missing .* install the extra 'triton'\."):

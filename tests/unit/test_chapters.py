@@ -120,9 +120,7 @@ def test_a_chapter_may_refuse_what_is_asked(raw_config: dict[str, Any], make_cha
     assert "no word." in refused(raw_config, make_chapter(**{"chapter.py": refusing}).parent)
 
 
-def test_folders_of_chapters(
-    raw_config: dict[str, Any], make_chapter: Make, tmp_path: Path
-) -> None:
+def test_chapter_folders(raw_config: dict[str, Any], make_chapter: Make, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert NAME not in taken(raw_config, tmp_path / "empty").chapters
     nowhere = tmp_path / "nowhere"

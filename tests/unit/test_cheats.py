@@ -1,7 +1,5 @@
 """Kernels and workloads that look right and fast, and are not, end in a status that says so."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -203,17 +201,13 @@ def measure(opencl_choice: DeviceChoice, tmp_path: Path) -> Measured:
         ),
     ],
 )
-def test_a_kernel_that_knows_its_answer_is_caught(
-    measure: Measured, variant: str, status: str, said: str
-) -> None:
+def test_a_known_answer_is_caught(measure: Measured, variant: str, status: str, said: str) -> None:
     rows = measure(variant)
     assert set(rows["status"]) == {status}, set(rows["message"])
     assert rows["message"].fillna("").str.contains(said).all()
 
 
-def test_a_workload_that_stops_the_clock_is_caught(
-    measure: Measured, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_clock_is_caught(measure: Measured, monkeypatch: pytest.MonkeyPatch) -> None:
     cl = pytest.importorskip("pyopencl")
     # The job loads the workload in this process, where all is as before in the end.
     for owner, name in ((time, "monotonic"), (time, "perf_counter"), (cl.Event, "profile")):

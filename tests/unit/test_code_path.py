@@ -1,14 +1,10 @@
 """What a thread runs of a kernel: handwritten machine code by hand, then what NVRTC makes."""
 
-import json
-from dataclasses import asdict
-
 import pytest
 from conftest import ROOT
 from gpushmoo.devices.machine_code import sass
 from gpushmoo.devices.machine_code.flow import CodePath, PathPart, touched_registers
 from gpushmoo.workloads.loader import load_kernel
-from hypothesis import given
 from hypothesis import strategies as st
 from test_cuda_compiles import code_of as codes_in
 from test_cuda_compiles import compiled, options_of
@@ -145,11 +141,6 @@ def test_registers_that_an_instruction_reads_and_writes(line: str, reads: str, w
 
 
 PARTS = st.builds(PathPart, *[st.integers(0, 2**20)] * 6)
-
-
-@given(st.builds(CodePath, PARTS, PARTS))
-def test_a_path_survives_json(path: CodePath) -> None:
-    assert CodePath.from_json(json.loads(json.dumps(asdict(path)))) == path
 
 
 def compiled_path(kernel: str, variant: str, entry: str) -> CodePath:

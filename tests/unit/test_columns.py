@@ -1,5 +1,7 @@
 """Columns that are written down once: types, null, units and meanings."""
 
+from __future__ import annotations
+
 import pyarrow as pa
 from gpushmoo.core.schema import Meaning, Number, Small, Table, Text
 

@@ -59,9 +59,7 @@ def including(tmp_path: Path) -> Path:
     return folder
 
 
-def test_headers_of_cuda_and_of_the_folder_are_found_and_decide(
-    including: Path, tmp_path: Path
-) -> None:
+def test_headers_of_cuda_and_of_the_folder_decide(including: Path, tmp_path: Path) -> None:
     first = cached_cubin(unit_of(including, DTYPES["half"], {}), "sm_90", tmp_path)
     assert first.code.startswith(b"\x7fELF")
     scale = including / "parts/scale.h"
@@ -117,9 +115,7 @@ def test_names_of_cpp_are_launched_as_they_are_written(tmp_path: Path) -> None:
         program.set_constant("tap", taps)
 
 
-def test_an_older_nvrtc_uses_what_is_installed(
-    including: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_older_nvrtc(including: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     headers = tmp_path / "toolkit/include"
     headers.mkdir(parents=True)
     (headers / "own_toolkit.h").write_text("#define SEVEN 7\n")

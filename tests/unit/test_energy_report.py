@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from energetic import energy_row, write_energy
-from gpushmoo.analysis.energy import energy_groups, joules_ratio, launch_text, read_energy
+from gpushmoo.analysis.energy import energy_groups, joules_ratio, read_energy
 from gpushmoo.core.median import MeanInterval
 from gpushmoo.figures.runs import MOST_PANELS, energy_figure
 from gpushmoo.report.pages import ENERGY_FIGURE, energy_findings, energy_page
@@ -86,14 +86,6 @@ def test_what_was_not_decided_or_measured_is_said(tmp_path: Path) -> None:
     assert page(tmp_path, [failed])["sentences"] == [
         "Energy was not measured: The result is wrong: it is."
     ]
-
-
-@pytest.mark.parametrize(
-    ("params", "text"),
-    [("block_x=8 block_y=4", "8 × 4"), ("block_x=8 unroll=2", "block_x 8, unroll 2"), ("", "—")],
-)
-def test_launches_are_named_in_short(params: str, text: str) -> None:
-    assert launch_text({"params": params}) == text
 
 
 @pytest.mark.parametrize("kernels", [1, 13])

@@ -40,7 +40,6 @@ from gpushmoo.exporting.formats import (
 )
 from gpushmoo.exporting.loaded import triton_table, vllm_tables
 from gpushmoo.exporting.write import write_exports
-from gpushmoo.interactive.shell import main
 from gpushmoo.storage.dataset import partitions, read_cells
 from hypothesis import given
 from hypothesis import strategies as st
@@ -475,9 +474,7 @@ def test_a_group_without_a_verified_cell_is_named_and_has_its_t4_file(tmp_path: 
     assert not (tmp_path / "other").exists()
 
 
-def test_a_table_for_vllm_has_the_launch_of_each_size_and_says_for_what_it_holds(
-    dataset: Path, tmp_path: Path
-) -> None:
+def test_a_table_for_vllm_has_the_launch_of_each_size(dataset: Path, tmp_path: Path) -> None:
     out = write_exports(dataset, "made", tmp_path / "out", ["vllm"]).folder / "vllm"
     told = json.loads((out / "holds.json").read_text())
     assert told["hardware"]["hardware_description"][0]["name"] == "NVIDIA H200"
@@ -505,7 +502,7 @@ def test_a_table_for_vllm_has_the_launch_of_each_size_and_says_for_what_it_holds
         ([(8, 64), (8, 32), (16, 64)], {"N=64": ["8", "16"], "N=32": ["8"]}),
     ],
 )
-def test_a_table_is_by_the_side_that_differs(
+def test_tables_by_differing_side(
     sizes: list[tuple[int, int]], names: dict[str, list[str]]
 ) -> None:
     groups = [
@@ -531,9 +528,7 @@ def test_each_size_of_a_table_has_the_plain_launch_that_is_near_its_fastest() ->
     assert [launch["block_x"] for launch in table.content.values()] == [16, 8, 16]
 
 
-def test_triton_reads_its_file_and_takes_the_launch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_triton_takes_the_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = group({8: (2.0, 1.9, 2.1), 16: (1.0, 0.9, 1.1)})
     cells = one.cells.assign(num_warps=8)
     table = triton_table("add.autotune.json", ExportGroup(one.key, cells, ["block_x", "num_warps"]))
@@ -588,14 +583,3 @@ def test_the_function(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "empty").mkdir()
     with pytest.raises(ExportError, match="holds neither a data set nor shards"):
         export("empty")
-
-
-def test_the_command_writes_the_forms_it_is_asked_for(
-    dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert (
-        main(["export", str(dataset), "--formats", "header,json", "--out", str(tmp_path / "o")])
-        == 0
-    )
-    assert "3 files written to " in capsys.readouterr().out
-    assert main(["export", str(tmp_path / "none")]) == 2

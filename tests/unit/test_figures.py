@@ -204,21 +204,6 @@ def test_a_map_of_limits(copies: pd.DataFrame, drawn: list[Figure], tmp_path: Pa
     assert "infers: waiting" in note["caption"]
 
 
-def test_a_long_legend_stays_on_a_narrow_page(
-    cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path
-) -> None:
-    two = matching(cells, {"kernel": "copy2d_coalesced", "variant": "element", **WARM})
-    two = two[two["dtype"].isin(["float", "double"])]
-    # All three of the usual blocks are swept.
-    two = two.replace({"block_x": {4: 32, 64: 256}, "block_y": {4: 8, 64: 1}})
-    measured = two[two["status"] == "ok"][["device_name", "cell_key"]]
-    device = measured.assign(limit=[LIMITS[n % len(LIMITS)] for n in range(len(measured))])
-    draw(SHAPE, two, tmp_path / "a.svg", device=device)
-    (figure,) = drawn
-    assert len(legend_of(figure)) > 5
-    assert_readable(figure)
-
-
 OWN_VIEW = """
 from gpushmoo.figures.style import plt, save
 from gpushmoo.workloads.contract import View

@@ -272,6 +272,8 @@ def test_what_is_left_out(otava: str, monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert kept.left_out == found.left_out
     assert f"* {gone}" in found.markdown()
     assert history_page(kept)["sentences"][1:3] == [gone, other]
+    monkeypatch.setattr("gpushmoo.report.pages._MOST_ROWS", len(kept.change_rows()))
+    assert not any("more change points" in said for said in history_page(kept)["sentences"])
 
 
 def test_the_first_run_has_no_history_yet_and_says_so(

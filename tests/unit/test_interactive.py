@@ -169,7 +169,7 @@ def test_a_heat_map_is_a_figure_that_leaves_a_notebook_as_it_is(swept: Sweep) ->
         swept.heatmap(size=32)
 
 
-def test_what_is_kept_is_admitted_as_a_recorded_data_set(
+def test_a_saved_sweep_is_a_record(
     swept: Sweep, raw_config: dict[str, Any], tmp_path: Path
 ) -> None:
     kept = swept.save(tmp_path / "kept")
@@ -272,9 +272,7 @@ def test_a_sweep_names_its_faulty_cells(swept: Sweep) -> None:
     assert launch in shell.report(copied)
 
 
-def test_where_a_sweep_is_kept_is_refused_before_it_is_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_taken_place_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(shell, "sweep")
     (tmp_path / "there").touch()
     for taken in (tmp_path, tmp_path / "there"):
@@ -452,9 +450,7 @@ KERNEL(bad, i + ((ulong)1 << 38))
 """
 
 
-def test_a_workload_of_the_program_is_measured_and_a_crash_costs_its_own_cell(
-    device: dict[str, str], place: Path
-) -> None:
+def test_a_workload_of_the_program_is_measured(device: dict[str, str], place: Path) -> None:
     found = sweep(Defined(), source=SOURCE, progress=False, **SHORT, **device)
     cells = found.cells.set_index("variant")
     assert cells["status"].to_dict() == {"good": "ok", "bad": "launch_failed"}
@@ -494,9 +490,7 @@ def test_a_workload_that_cannot_be_swept_is_refused(
         sweep(make(), source=source, **device)
 
 
-def test_a_guided_sweep_leaves_cells_out_and_says_how_its_searches_ended(
-    folder: Path, device: dict[str, str]
-) -> None:
+def test_a_guided_sweep_leaves_cells_out(folder: Path, device: dict[str, str]) -> None:
     axes = {"block_x": {"from": 16, "to": 256, "step": 4}, "PER_THREAD": 1}
     # However unsteady the machine: it ends at a half of them at the latest.
     asked = {"mode": "guided", "most_share": 0.5}

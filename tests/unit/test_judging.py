@@ -197,9 +197,7 @@ def test_what_we_export_is_judged_as_we_judge_it(tmp_path: Path) -> None:
         assert (found.device, found.kernel) == (ours.key["device_name"], ours.key["kernel"])
 
 
-def test_a_failed_configuration_has_an_error_in_the_place_of_its_time_or_no_time(
-    tmp_path: Path,
-) -> None:
+def test_a_failed_configuration_has_an_error_for_its_time_or_none(tmp_path: Path) -> None:
     told = cache(samples({32: 1.0}))
     told["cache"]["64,1"] = {"block_x": 64, "mode": "a", "time": "CompilationFailedConfig"}
     [found] = read_groups(written(tmp_path / "x.json", told))
@@ -226,9 +224,7 @@ def test_an_interrupted_cache_and_a_compressed_one_are_read(tmp_path: Path) -> N
     assert rows["configurations"].tolist() == [20, 21]
 
 
-def test_two_files_are_compared_with_the_guard(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_files_under_the_guard(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     factors = {x: 1.0 + 0.02 * i for i, x in enumerate(range(32, 32 * 41, 32))}
     slow = {x: 1.3 * f for x, f in factors.items()}
     first, same, again, slower = (

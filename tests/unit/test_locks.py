@@ -18,7 +18,7 @@ from fakes import FakeClock
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring import job, process
 from gpushmoo.measuring.locks import DeviceLock, HeldClocks, device_lock, lock_one
-from gpushmoo.measuring.progress import Progress, duration
+from gpushmoo.measuring.progress import Progress
 from gpushmoo.storage.store import read_shard
 
 
@@ -57,20 +57,6 @@ def test_lines_tell_the_work(progress: Progress, clock: FakeClock) -> None:
         clock.now += 5.0
         progress.update(0, share)
         assert "left" not in lines_of(progress)[-1]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (-3.0, "0 s"),
-        (59.4, "59 s"),
-        (59.6, "1 min 0 s"),
-        (3599.4, "59 min 59 s"),
-        (7440, "2 h 4 min"),
-    ],
-)
-def test_durations_read_as_people_say_them(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
 
 
 HOLDER = """

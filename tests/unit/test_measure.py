@@ -280,19 +280,6 @@ def test_device_that_does_not_come_back_loses_the_cells_without_a_status(at: int
     assert launches[-1] == len(log) - 1
 
 
-@pytest.mark.parametrize("kind", ["lost", "dead", "hang"])
-def test_culprit_among_cells_that_are_sampled_together_is_found(kind: str) -> None:
-    device = FakeDevice(faults=[Fault(cell_tag(FIRST), "sample", 4, kind)])
-    outcome = measure_cells(device, [FIRST, *OTHERS])
-    # One process samples all of them together, one takes them one by one, one does the rest, and
-    # one has the suspect alone; what hangs by itself among others has been alone.
-    assert device.opened == (3 if kind == "hang" else 4)
-    assert outcome[FIRST].status in {Status.TIMEOUT, Status.LAUNCH_FAILED}
-    assert {outcome[c].status for c in OTHERS} == {Status.OK}
-    sizes = [len(e.keys) for e in outcome.events if isinstance(e, Began)]
-    assert max(sizes) == len([FIRST, *OTHERS])
-
-
 def test_what_processes_leave_open_has_a_status() -> None:
     def unused(do: Measure) -> FakeWorker:
         raise AssertionError("no second process is needed")

@@ -95,9 +95,7 @@ def drawn(cells: pd.DataFrame, file: Path | None, svg: Path) -> str:
     return str(read_json(svg.with_suffix(".json"))["caption"])
 
 
-def test_a_roofline_says_what_binds_and_what_was_not_measured(
-    peaks: tuple[list[PeakRow], Path], tmp_path: Path
-) -> None:
+def test_a_roofline_says_what_binds(peaks: tuple[list[PeakRow], Path], tmp_path: Path) -> None:
     svg = tmp_path / "roof.svg"
     by_bytes = cell(gbs=60.0, kernel="mine", block_x=32, backend="cuda")
     moved = by_bytes["bytes_read"] + by_bytes["bytes_written"]

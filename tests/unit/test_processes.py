@@ -292,9 +292,7 @@ def test_strikes_and_pauses_cost_no_cell(
         assert f"ended by {name}; what it had not ended is measured again" in caplog.text
 
 
-def test_process_that_never_starts_is_said_in_one_sentence(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_never_starts_is_said(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(DeviceError, match=r"ended with status 1\.$"):
         bench.measure(["good"])

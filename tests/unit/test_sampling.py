@@ -64,9 +64,7 @@ NOISY = [1.0, 2.0] * 20
         pytest.param(NOISY, 100.0, {7}, id="but never before the minimum"),
     ],
 )
-def test_where_a_cell_stops(
-    samples: list[float], second_each: float, stops: Collection[int]
-) -> None:
+def test_where_cells_stop(samples: list[float], second_each: float, stops: Collection[int]) -> None:
     done = (n for n in range(41) if RULE.done(samples[:n], n * second_each))
     assert next(done) in stops
 

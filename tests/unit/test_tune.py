@@ -108,9 +108,7 @@ __kernel void parts(__global T *y, __global const T *x, const int n)
 
 
 @pytest.mark.parametrize("scalar", ["uint8", "int8", "int16", "uint64"])
-def test_an_unwritten_integer_that_equals_the_poison_and_strays_in_a_partial_word_are_named(
-    scalar: str,
-) -> None:
+def test_unwritten_integers_that_equal_the_poison_and_partial_strays(scalar: str) -> None:
     """Element 4 and the last are all ones, as the poison is."""
     x = RNG.integers(0, 100, N).astype(scalar)
     x[[4, N - 1]] = np.array(-1).astype(scalar)
@@ -331,9 +329,7 @@ __kernel void copied(__global float *y, __global const float *x, __global float 
         ({"check": lambda y, x, spare, n: bool((y == x + 1).all() and spare.all())}, True),
     ],
 )
-def test_what_nobody_compares_may_change_and_the_callers_own_check_counts(
-    asked: dict[str, Any], is_compared: bool
-) -> None:
+def test_what_nobody_compares_may_change(asked: dict[str, Any], is_compared: bool) -> None:
     arguments = [np.ones(N, np.float32), X, np.zeros(N, np.float32), np.int32(N)]
     axes = {"KIND": [0, 1, 2], "block_x": [64]}
     said = messages(tuned(COPIED, "copied", arguments, axes=axes, **asked), "KIND")
@@ -342,9 +338,7 @@ def test_what_nobody_compares_may_change_and_the_callers_own_check_counts(
     assert "changed its input 'x'" in str(said[2])
 
 
-def test_an_axis_that_is_named_twice_has_the_values_of_both(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_axis_named_twice_has_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "parts.cl"
     file.write_text(f"#define T float\n{PARTS}")
     words = f"tune {file} parts --size {N} --axes KIND=0 block_x=32 --axes block_x=64 --json"

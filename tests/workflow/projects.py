@@ -35,10 +35,7 @@ TINY: dict[str, Any] = {
             "sizes": [[48, 70]],
             "axes": {"block_x": [8, 16, 64], "block_y": [4, 8, 32]},
         },
-        "block_eq_partition": {
-            "sizes": [128],
-            "axes": {"num_partition": {"from": 1, "to": 12}},
-        },
+        "block_eq_partition": {"sizes": [128], "axes": {"num_partition": {"from": 1, "to": 12}}},
     },
     "measure": {"repeats": 1, "min_samples": 6, "max_samples": 7},
     "chapters": {

@@ -16,9 +16,7 @@ def complaints(outcome: Outcome) -> list[str]:
 
 
 # What else may be wrong, tests/unit/test_config.py and test_readable.py show.
-def test_what_cannot_be_read_or_run_is_refused_in_one_sentence_before_any_job(
-    tmp_path: Path,
-) -> None:
+def test_what_cannot_be_read_or_run_is_refused_before_any_job(tmp_path: Path) -> None:
     bare = new_project(tmp_path / "project")
     (bare.root / "twice.yaml").write_text("run: a\nrun: b")
     larger = {"backend": "auto", "kernels": {"copy2d_coalesced": {"sizes": [1048576]}}}

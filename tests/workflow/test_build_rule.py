@@ -30,9 +30,7 @@ SMALL = {
 BUILT = "results/checked/builds/copy2d_coalesced/float4.json"
 
 
-def test_facts_of_every_entry_are_recorded_and_code_that_is_not_timed_is_named(
-    bare: Project,
-) -> None:
+def test_facts_of_every_entry_are_recorded_and_untimed_code_named(bare: Project) -> None:
     config = (bare.write_config("c.yaml", CONFIG),)
     outcome = bare.snakemake("build", config=config)
     assert outcome.status == 0, outcome.text

@@ -52,9 +52,7 @@ def test_a_run_is_opened_with_what_its_report_shows(finished: FinishedProject) -
         open_run(finished.results / "none")
 
 
-def test_every_cell_of_the_grid_is_one_row_that_is_verified_and_has_its_samples(
-    finished: FinishedProject,
-) -> None:
+def test_every_cell_of_the_grid_is_one_verified_row(finished: FinishedProject) -> None:
     cells = read_cells(finished.results / "dataset")
     axes = TINY["kernels"][COPY]["axes"]
     expected = {
@@ -106,9 +104,7 @@ def test_a_shard_tells_where_its_figures_come_from(finished: FinishedProject) ->
         assert set(table.column("device_uuid").to_pylist()) == {facts["device"]["uuid"]}
 
 
-def test_a_run_tells_its_shards_its_launches_to_use_and_where_the_report_is(
-    finished: FinishedProject,
-) -> None:
+def test_a_run_tells_shards_launches_to_use_and_its_report(finished: FinishedProject) -> None:
     text = finished.outcome.text
     for number, name in enumerate(TINY_SHARDS, 1):
         kernel, dtype, _ = name.split("/")
@@ -139,9 +135,7 @@ def test_a_run_tells_its_shards_its_launches_to_use_and_where_the_report_is(
     assert "Finished jobid" not in text
 
 
-def test_snakemakes_own_report_has_each_figure_with_heading_and_caption(
-    finished: FinishedProject,
-) -> None:
+def test_snakemakes_report_has_each_figure_with_its_words(finished: FinishedProject) -> None:
     outcome = finished.snakemake("--report", "own.html")
     assert outcome.status == 0, outcome.text
     page = (finished.root / "own.html").read_text()
@@ -167,9 +161,7 @@ def test_snakemakes_own_report_has_each_figure_with_heading_and_caption(
     }
 
 
-def test_the_full_sweep_and_its_record_are_planned_without_a_device(
-    finished: FinishedProject,
-) -> None:
+def test_the_full_sweep_is_planned_without_a_device(finished: FinishedProject) -> None:
     jobs = finished.plan(config=("config/full.yaml",))
     assert jobs["measure"] > 1
     # Asking a device leaves its cache there.

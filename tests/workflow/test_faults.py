@@ -45,9 +45,7 @@ def test_a_run_refuses_a_second_one_and_outlives_its_measuring_process(bare: Pro
     assert bare.plan(DATASET, config=gate.config) == {}
 
 
-def test_a_read_only_folder_is_refused_and_a_full_disk_ends_its_job(
-    bare: Project, mount: Mount
-) -> None:
+def test_a_read_only_folder_is_refused_a_full_disk_told(bare: Project, mount: Mount) -> None:
     gate = Gate(bare, ["float"])
     mount(bare.root / "results", "ro")
     auto = bare.write_config("auto.yaml", {"backend": "auto"})
@@ -108,9 +106,7 @@ def test_a_shard_of_another_device_model_is_named_and_not_mixed_in(project: Proj
     assert path.read_bytes() != own
 
 
-def test_after_kill_9_no_job_goes_on_and_only_the_unfinished_shard_is_measured(
-    bare: Project,
-) -> None:
+def test_after_kill_9_only_the_unfinished_shard_is_measured(bare: Project) -> None:
     gate = Gate(bare)
     gate.open("float")
     cells = bare.root / "results/gated/cells/gated"

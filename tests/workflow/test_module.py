@@ -113,9 +113,7 @@ def test_linting_asks_no_device(tmp_path: Path) -> None:
     assert Project(tmp_path).snakemake("-n", *asked, config=()).status != 0
 
 
-def test_snakemake_alone_is_told_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_snakemake_alone_is_advised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = 'raise ModuleNotFoundError("No module named \'pyarrow\'", name="pyarrow")\n'
     (tmp_path / "pyarrow.py").write_text(missing)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

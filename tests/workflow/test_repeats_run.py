@@ -27,9 +27,7 @@ def repeated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Outcome
     return project, outcome
 
 
-def test_each_shard_is_measured_again_and_a_cell_is_one_row_of_both_repeats(
-    repeated: tuple[Project, Outcome],
-) -> None:
+def test_a_cell_is_one_row_of_both_repeats(repeated: tuple[Project, Outcome]) -> None:
     project, outcome = repeated
     assert (outcome.jobs["measure"], outcome.jobs["repeat"]) == (2, 2)
     ended = re.findall(r"^shard .* (repeat \d of 2): \d+ ok", outcome.text, re.MULTILINE)
@@ -49,9 +47,7 @@ def test_each_shard_is_measured_again_and_a_cell_is_one_row_of_both_repeats(
     assert project.plan(*TARGETS) == {}
 
 
-def test_a_broken_repeat_is_measured_again_and_a_broken_first_with_its_repeats(
-    repeated: tuple[Project, Outcome],
-) -> None:
+def test_broken_repeats_are_measured_again(repeated: tuple[Project, Outcome]) -> None:
     """Later repeats take over cells and launches from the first."""
     project, _ = repeated
     shard = project.results / "cells/block_eq_partition/float/0000-of-0001.parquet"
@@ -63,9 +59,7 @@ def test_a_broken_repeat_is_measured_again_and_a_broken_first_with_its_repeats(
         broken.write_bytes(whole)
 
 
-def test_cells_with_a_fault_are_measured_again_when_asked_and_their_repeats_follow(
-    repeated: tuple[Project, Outcome],
-) -> None:
+def test_faults_are_measured_again_when_asked(repeated: tuple[Project, Outcome]) -> None:
     project, _ = repeated
     shard = project.results / "cells/block_eq_partition/float/0000-of-0001.parquet"
     whole = shard.read_bytes()

@@ -201,9 +201,7 @@ def user_run(
     return UserRun(project, config, outcome, before, facts)
 
 
-def test_a_new_folder_is_swept_and_its_faults_are_rows_and_never_among_the_best(
-    user_run: UserRun,
-) -> None:
+def test_a_new_folder_is_swept_and_its_faults_are_never_the_best(user_run: UserRun) -> None:
     assert user_run.outcome.jobs["measure"] == 1
     results = user_run.project.results
     after = print_of(results / "cells")
@@ -228,9 +226,7 @@ def test_a_new_folder_is_swept_and_its_faults_are_rows_and_never_among_the_best(
     assert all(f["at"].count("block_x=") == 2 for f in user_run.facts["faults"])
 
 
-def test_a_view_of_its_own_stands_in_the_report_and_one_that_raises_costs_its_own_figure(
-    user_run: UserRun,
-) -> None:
+def test_a_view_stands_in_the_report_and_one_that_raises_costs_itself(user_run: UserRun) -> None:
     sections = {s["title"]: s["figures"] for s in user_run.facts["sections"]}
     assert sections["Times of launches"] == [
         {
@@ -271,9 +267,7 @@ def test_a_run_without_chapters_has_only_its_own_rules(user_run: UserRun) -> Non
     assert set(user_run.project.plan(config=config)) == GENERIC
 
 
-def test_broken_kernels_are_rows_and_named_and_the_run_ends_with_an_error_after_its_report(
-    user_run: UserRun,
-) -> None:
+def test_broken_kernels_are_rows_and_end_the_run_after_its_report(user_run: UserRun) -> None:
     project = user_run.project
     write_broken(project.root / "own")
     config = {
@@ -321,9 +315,7 @@ def test_broken_kernels_are_rows_and_named_and_the_run_ends_with_an_error_after_
     assert set(strict.jobs) == {"verdict", "all"}
 
 
-def test_a_kernel_that_ends_the_program_as_it_is_loaded_ends_the_run_with_a_sentence(
-    user_run: UserRun,
-) -> None:
+def test_a_kernel_that_ends_the_program_ends_the_run(user_run: UserRun) -> None:
     folder = user_run.project.root / "quitting/quits"
     folder.mkdir(parents=True)
     (folder / "workload.py").write_text("import sys\n\nsys.exit(0)\n")

@@ -53,9 +53,7 @@ def drawn_studies(flow: Flow) -> list[str]:
     return [name.removesuffix("-dot") for name in names if name.endswith("-dot")]
 
 
-def test_a_run_has_the_studies_and_plots_of_the_kernels_that_it_sweeps(
-    raw_config: dict[str, Any],
-) -> None:
+def test_a_run_has_studies_and_plots_of_swept_kernels(raw_config: dict[str, Any]) -> None:
     flow = flow_of(raw_config, DOTS)
     assert studies(flow) == drawn_studies(flow) == [*STUDIES]
     assert [plan_of(flow).files[s] for s in STUDIES] == [
@@ -151,9 +149,7 @@ def test_what_a_study_depends_on_changes_its_job_and_nothing_else_does(
 
 
 @pytest.mark.parametrize("recorded", ["nowhere", "a{sweep}"])
-def test_recorded_studies_must_be_a_folder(
-    raw_config: dict[str, Any], recorded: str, tmp_path: Path
-) -> None:
+def test_recorded_is_a_folder(raw_config: dict[str, Any], recorded: str, tmp_path: Path) -> None:
     (tmp_path / "x.parquet").touch()
     raw_config["chapters"]["streamed_dot"] = {"recorded": recorded}
     with pytest.raises(ConfigError) as caught:
@@ -313,7 +309,7 @@ CONFIG: dict[str, Any] = {
                 "between": [],
                 "rounds": 6,
             },
-        },
+        }
     },
 }
 
@@ -326,9 +322,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project
 
 
-def test_every_length_is_computed_right_by_every_way(
-    project: Project,
-) -> None:
+def test_every_length_is_computed_right_by_every_way(project: Project) -> None:
     cells = read_cells(project.root / "results/dots/dataset")
     assert set(cells["status"]) == {"ok"}
     counts = cells.groupby("kernel", observed=True).size().to_dict()

@@ -24,7 +24,6 @@ from gpushmoo.workloads.host_fed import HostFedWorkload, Pipeline, StreamSetup
 from gpushmoo.workloads.loader import load_kernel
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.figure import Figure
 from streamed_dot.figure_studies import timeline
 from streamed_dot.timeline import (
     COPY,
@@ -39,7 +38,7 @@ from streamed_dot.timeline import (
     traces_of,
 )
 from streamed_dot.tracing import WARMUPS, trace
-from test_figures import assert_readable, legend_of, note_of
+from test_figures import note_of
 from test_host_pipeline import FakeStreams, Memory, dot_piece, pipeline, total
 
 Array = npt.NDArray[Any]
@@ -89,7 +88,7 @@ def told(spans: Iterable[Span]) -> list[tuple[Any, ...]]:
     ],
     ids=["at once", "streams", "chunks", "many streams"],
 )
-def test_every_copy_and_kernel_has_its_time(
+def test_copies_and_kernels_have_times(
     device: Device, params: dict[str, int], variant: str
 ) -> None:
     where = cell(2**16 + 5, variant, **params)
@@ -215,9 +214,7 @@ JOBS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 6), st.integers(1, 6
 
 
 @given(JOBS)
-def test_derived_begins_are_those_of_an_engine_that_takes_one_at_a_time(
-    jobs: list[tuple[int, int, int]],
-) -> None:
+def test_derived_begins_are_those_of_one_engine(jobs: list[tuple[int, int, int]]) -> None:
     """Copies of a stream, each so long after the one before it there, and so long."""
     ends, free, spans, begins = [0] * 4, 0, [], []
     for i, (stream, after, length) in enumerate(jobs):
@@ -245,9 +242,7 @@ def seconds_in(intervals: list[tuple[int, int]]) -> set[int]:
 
 
 @given(INTERVALS, INTERVALS)
-def test_overlap_is_that_counted_second_by_second(
-    copies: list[tuple[int, int]], kernels: list[tuple[int, int]]
-) -> None:
+def test_overlap_by_seconds(copies: list[tuple[int, int]], kernels: list[tuple[int, int]]) -> None:
     found = overlap([*spans_of(KERNEL, kernels), *spans_of(COPY, copies)], 20.0)
     in_copy, in_kernel = seconds_in(copies), seconds_in(kernels)
     both = len(in_copy & in_kernel)
@@ -308,32 +303,6 @@ def fed(streams: int, pieces: int, kernel_s: float = KERNEL_S, one_engine: bool 
 
 def table(traces: dict[str, Trace]) -> pd.DataFrame:
     return timeline_table({k: (DRAWN_CELL, t) for k, t in traces.items()}, INFO).to_pandas()
-
-
-LABEL = "64 streams, chunks of 128 Ki elements, pinned memory, pooled"
-MANY = {
-    "few": {"1 stream at once": fed(1, 1), "4 streams in chunks": fed(4, 16)},
-    "many": {LABEL: fed(64, 640), LABEL + ".": fed(64, 64), LABEL + ",": fed(64, 64)},
-    "no engine": {"CPU": fed(2, 4, one_engine=False)},
-}
-
-
-@pytest.mark.parametrize("which", MANY)
-def test_every_time_line_is_readable(which: str, drawn: list[Figure], tmp_path: Path) -> None:
-    traces = MANY[which]
-    timeline(table(traces), tmp_path / "a.svg")
-    (figure,) = drawn
-    assert_readable(figure)
-    assert figure.get_size_inches()[1] < 8
-    for ax, (case, shown) in zip(figure.axes, traces.items(), strict=True):
-        assert ax.get_title(loc="left").startswith(f"{case}: ")
-        streams = len({s.stream for s in shown.spans})
-        assert list(ax.get_yticks()) == list(range(0, streams, 1 if streams <= 8 else 8))
-        assert ax.get_xlim()[1] >= 1e3 * shown.total_s
-    assert ("waits for the copy engine" in legend_of(figure)) == (which != "no engine")
-    caption = note_of(tmp_path / "a.svg")["caption"]
-    # Of a device without a copy engine nothing is said of a link.
-    assert ("link" in caption) == ("derived" in caption) == (which != "no engine")
 
 
 @pytest.mark.usefixtures("drawn")

@@ -128,9 +128,7 @@ def test_every_event_is_that_of_the_plain_simulation(
 @pytest.mark.parametrize("itemsize", [4, 8])
 @pytest.mark.parametrize("blocks", [1, 30, 61, pytest.param(200, marks=pytest.mark.fuzz)])
 @pytest.mark.parametrize("durations", [None, FIRST_ASSUMPTIONS, CORRECTED_ASSUMPTIONS])
-def test_the_c1060_is_the_same_machine(
-    itemsize: int, blocks: int, durations: Assumptions | None
-) -> None:
+def test_the_c1060_is_the_same(itemsize: int, blocks: int, durations: Assumptions | None) -> None:
     load = TileCopy.square(C1060, 256, itemsize)
     expect_the_same(C1060, load, blocks, True, durations)
     if durations is None:
@@ -222,7 +220,7 @@ def test_every_element_is_of_one_half_warp(tiling: Tiling, is_write: bool) -> No
 
 
 @given(machine=machines(), tiling=tilings, blocks=st.integers(1, 12), commands=st.integers(1, 3))
-def test_one_partition_is_one_bus(
+def test_one_partition_one_bus(
     machine: Machine, tiling: Tiling, blocks: int, commands: int
 ) -> None:
     one = replace(machine, partitions=1, bus_bytes=16, banks=None)
@@ -304,7 +302,7 @@ def _check_partition(machine: Machine, log: list[tuple[float, int, int, int]]) -
 
 
 @given(machine=machines(), tiling=tilings, blocks=st.integers(1, 12))
-def test_in_order_data_come_in_the_order_of_the_requests(
+def test_data_come_in_order_of_their_requests(
     machine: Machine, tiling: Tiling, blocks: int
 ) -> None:
     assert machine.banks is not None

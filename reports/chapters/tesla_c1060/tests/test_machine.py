@@ -5,12 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tesla_c1060.simulation.machine import (
-    Level,
-    MachineError,
-    Tiling,
-    load_machine,
-)
+from tesla_c1060.simulation.machine import Level, MachineError, Tiling, load_machine
 
 FILE = Path(__file__).parents[1] / "devices/tesla-c1060.yaml"
 SHIPPED: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
@@ -49,9 +44,7 @@ def write(path: Path, **changes: Any) -> Path:
         ("banks.tras", 21, "unknown key 'tras'; allowed are count, "),
     ],
 )
-def test_an_impossible_value_is_refused(
-    tmp_path: Path, key: str, value: object, allowed: str
-) -> None:
+def test_impossible_value_is_refused(tmp_path: Path, key: str, value: object, allowed: str) -> None:
     group, _, inner = key.rpartition(".")
     change = {group: SHIPPED[group] | {inner: value}} if group else {key: value}
     with pytest.raises(MachineError) as caught:

@@ -6,14 +6,11 @@ from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tesla_c1060.memory import (
     Stage,
     StageSpan,
     Transaction,
     assign_blocks,
-    burst_beats,
     burst_duration,
     compiled_loads,
     consecutive_reads,
@@ -21,45 +18,15 @@ from tesla_c1060.memory import (
     partitions_by_step,
     pipelined_reads,
     read_cycle,
-    row_stretches,
-    tile_partitions,
-    tile_row_stretches,
     transactions,
     whole_accesses,
 )
-from tesla_c1060.simulation.machine import (
-    Machine,
-    MachineError,
-    Tiling,
-    partition_of,
-    read_cycle_cycles,
-)
+from tesla_c1060.simulation.machine import Tiling, read_cycle_cycles
 from test_machine import C1060
 
 
 def places(issued: Sequence[Transaction]) -> list[tuple[int, int]]:
     return [(t.address, t.n_bytes) for t in issued]
-
-
-@given(st.sampled_from([4, 8, 16]), st.sampled_from([8, 64, 4096]), st.data())
-def test_every_word_lies_in_one_transaction_that_could_not_be_half_as_long(
-    word: int, furthest: int, data: st.DataObject
-) -> None:
-    """Threads near each other or far apart."""
-    words = data.draw(st.lists(st.integers(0, furthest), min_size=1, max_size=16))
-    addresses = [w * word for w in words]
-    issued = transactions(addresses, word)
-    served = {t: [a for a in addresses if 0 <= a - t.address < t.n_bytes] for t in issued}
-    assert sorted(a for of in served.values() for a in of) == sorted(addresses)
-    for one, of in served.items():
-        assert max(of) + word <= one.address + one.n_bytes
-        assert one.n_bytes in (32, 64, 128)
-        assert one.address % one.n_bytes == 0
-        halves = {a < one.address + one.n_bytes // 2 for a in of}
-        assert one.n_bytes == 32 or halves == {True, False}
-    assert len({one.address // 128 for one in issued}) == len(issued)
-    firsts = [addresses.index(of[0]) for of in served.values()]
-    assert firsts == sorted(firsts)
 
 
 @pytest.mark.parametrize(
@@ -97,37 +64,6 @@ def test_float3_as_the_document_counts_it_and_as_it_is_compiled() -> None:
 
 SEVEN = replace(C1060, partitions=7, bus_bytes=56)
 DOUBLES = Tiling.partition_wide(C1060, 256, 8)
-
-
-def by_bytes(machine: Machine, tiling: Tiling, tile: int, row: int) -> list[int]:
-    """The partition of each byte of a tile's row."""
-    tile_y, tile_x = divmod(tile, tiling.tiles_x)
-    y = tile_y * tiling.tile_height + row
-    start = (y * tiling.width + tile_x * tiling.tile_width) * tiling.itemsize
-    return [partition_of(machine, start + b) for b in range(tiling.tile_width * tiling.itemsize)]
-
-
-@given(
-    st.sampled_from([C1060, SEVEN]),
-    st.sampled_from([4, 8, 12]),
-    st.integers(0, 63),
-    st.integers(0, 31),
-)
-def test_a_tile_row_is_cut_as_its_bytes_lie(
-    machine: Machine, itemsize: int, tile: int, row: int
-) -> None:
-    tiling = Tiling.square_tiles(256, itemsize)
-    stretches = tile_row_stretches(machine, tiling, tile, row)
-    spelled = [s.partition for s in stretches for _ in range(s.n_bytes)]
-    assert spelled == by_bytes(machine, tiling, tile, row)
-    ends = [s.start + s.n_bytes for s in stretches]
-    assert [s.start for s in stretches[1:]] == ends[:-1]
-    touched = {p for r in range(tiling.tile_height) for p in by_bytes(machine, tiling, tile, r)}
-    assert tile_partitions(machine, tiling, tile) == tuple(sorted(touched))
-    whole = row_stretches(machine, tiling, row)
-    assert sum(s.n_bytes for s in whole) == 256 * itemsize
-    for one, two in pairwise(whole):
-        assert two.partition == (one.partition + 1) % machine.partitions
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 4, 8])
@@ -189,16 +125,3 @@ def test_the_bursts_of_one_row_have_no_gap(burst_bytes: int) -> None:
     assert bursts[0][0] == 10
     assert burst_duration(machine) == burst_bytes / 16
     assert spans[-1].end == 10 + 4 * burst_duration(machine)
-
-
-def test_bursts_at_other_rates_and_widths() -> None:
-    assert burst_beats(C1060) == burst_beats(replace(C1060, partitions=7, bus_bytes=56)) == 4
-    assert burst_duration(replace(C1060, memory_data_rate_mhz=400)) == 4
-    # Of a broken cycle they wait for the next whole one.
-    bursts = stage(
-        consecutive_reads(replace(C1060, memory_data_rate_mhz=1200), 2), Stage.DATA_BURST
-    )
-    assert bursts == [(10, 10 + Fraction(4, 3)), (12, 12 + Fraction(4, 3))]
-    for timeline in (read_cycle, burst_beats):
-        with pytest.raises(MachineError, match="banks is missing"):
-            timeline(replace(C1060, banks=None))

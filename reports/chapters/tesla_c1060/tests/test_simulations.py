@@ -173,9 +173,7 @@ def test_the_record_is_of_this_code_and_the_default_configuration() -> None:
     assert {file.name for file in RECORD.iterdir()} == wanted, "run 'snakemake --cores all record'"
 
 
-def test_what_is_asked_otherwise_is_not_taken_from_the_record_and_all_else_is(
-    raw_config: dict[str, Any],
-) -> None:
+def test_what_is_asked_otherwise_is_not_taken_from_the_record(raw_config: dict[str, Any]) -> None:
     options = raw_config["chapters"]["tesla_c1060"]
     options["tables"]["sizes"] = [512]
     options["simulate"]["tesla-c1060"]["sizes"] = [256]
@@ -257,9 +255,7 @@ MADE: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("kind", MADE)
-def test_every_drawing_and_check_repeats_what_is_recorded_byte_by_byte(
-    kind: str, tmp_path: Path
-) -> None:
+def test_every_drawing_and_check_repeats_the_recorded_bytes(kind: str, tmp_path: Path) -> None:
     files = sorted(RECORD.glob(f"{kind}-" + "[0-9a-f]" * 12 + ".*"))
     out = tmp_path / "made"
     MADE[kind](out.with_suffix(files[-1].suffix))
@@ -359,7 +355,7 @@ def test_points_are_of_the_largest_size_and_the_documents_variant(machine: Machi
     assert [p.measured_gbs for p in found] == [1.0, 4.0, 8.0, 16.0]
 
 
-def test_figure_and_page_tell_the_errors(
+def test_figure_and_page_errors(
     compared: pd.DataFrame, drawn: list[Figure], tmp_path: Path
 ) -> None:
     same_machine(compared, tmp_path / "x.svg")

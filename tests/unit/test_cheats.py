@@ -238,3 +238,15 @@ def test_one_pause_is_no_wrong_clock() -> None:
     assert "8 launches took 0.003 s by it and 5 s" in (
         clock.fault(Clocked("a", 8, 0.003, False)) or ""
     )
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_process_that_waits_for_a_core_has_no_wrong_clock(waits: bool) -> None:
+    now = cpu_s = 0.0
+    clock, faults = OuterClock(lambda: now), []
+    for _ in range(CLOCKINGS):
+        now, cpu_s = now + 0.001, cpu_s + 0.001
+        clock.fault(Clocked("a", 8, 1e-5, True), cpu_s)
+        now, cpu_s = now + 5.0, cpu_s + (0.004 if waits else 5.0)
+        faults.append(clock.fault(Clocked("a", 8, 0.003, False), cpu_s))
+    assert (faults[-1] is None) == waits

@@ -66,14 +66,19 @@ def end_of(status: int) -> WorkerGoneError:
     return WorkerGoneError(text) if -status in FAULT_SIGNALS else WorkerKilledError(text)
 
 
-def is_stopped(pid: int) -> bool:
-    """Whether a signal or a debugger has stopped the process; False without /proc."""
+def _fields(pid: int) -> list[str]:
+    """The kernel's account of a process from its state on; none without /proc."""
     try:
-        # The name, in brackets, may hold anything; the state is the next field.
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] in "Tt"
+        return []
+    # The name before them, in brackets, may hold anything.
+    return stat.rpartition(")")[2].split()
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a signal or a debugger has stopped the process; False without /proc."""
+    return bool(fields := _fields(pid)) and fields[0] in "Tt"
 
 
 class WorkerProcess:
@@ -126,6 +131,11 @@ class WorkerProcess:
             beats += not is_stopped(self._process.pid)
             if beats * BEAT_S >= limit_s:
                 raise WorkerSilentError(f"the measuring process said nothing for {limit_s:g} s")
+
+    def cpu_s(self) -> float | None:
+        """Seconds that its threads were on a processor; None without /proc."""
+        times = _fields(self._process.pid)[11:13]
+        return sum(map(int, times)) / os.sysconf("SC_CLK_TCK") if times else None
 
     def stop(self) -> None:
         """End the process at once, whatever it does."""

@@ -19,6 +19,7 @@ from ..core.schema import Status
 from ..storage.joblog import STRIKES_FORGIVEN
 from .events import (
     Began,
+    Clocked,
     Copied,
     Ended,
     Finished,
@@ -257,7 +258,8 @@ class Supervisor(Generic[Run]):
                 message = worker.hear(self._timeout_s + LAUNCH_GRACE_S if runs else IDLE_LIMIT_S)
             except (WorkerSilentError, WorkerGoneError, DeviceLostError) as err:
                 return self._failure(doing, err)
-            fault = self._outer_clock.fault(message)
+            cpu_s = worker.cpu_s() if isinstance(message, Clocked) else None
+            fault = self._outer_clock.fault(message, cpu_s)
             if fault is not None:
                 log.error(fault)
                 self._false_clock = fault

@@ -33,8 +33,7 @@ from .verify import CellSteps
 SHORTER, COPIES, PAUSE_S = 3.0, 2.0, 0.03
 # A claimed time may be so much longer than the time that passed.
 LONGER = 1.25
-# A cell is timed so often, and its clock is wrong if all times are. Of an honest one's 1 in 40 was,
-# with six busy processes to a core.
+# A cell is timed so often, and its clock is wrong if all times are: one may hold a pause.
 CLOCKINGS = 8
 
 
@@ -43,21 +42,27 @@ class OuterClock:
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock, self._heard_s = clock, clock()
-        self._copies_s = 0.0
+        self._copies_s, self._cpu_s = 0.0, -math.inf
         # Of the cell that is being timed.
         self._key, self._off = "", 0
 
-    def fault(self, message: Message) -> str | None:
-        """What is wrong with the claims of a cell, once CLOCKINGS in a row were wrong."""
+    def fault(self, message: Message, cpu_s: float | None = None) -> str | None:
+        """What is wrong with the claims of a cell, once CLOCKINGS in a row were wrong.
+
+        `cpu_s` are the seconds that the process has been on a processor. What exceeds them it has
+        waited, as for a core of a busy machine: that makes no claimed time too short.
+        """
         now = self._clock()
         took_s, self._heard_s = now - self._heard_s, now
         if not isinstance(message, Clocked):
             return None
+        worked_s = took_s if cpu_s is None else min(took_s, cpu_s - self._cpu_s)
+        self._cpu_s = -math.inf if cpu_s is None else cpu_s
         if message.is_copy:
-            self._copies_s = took_s
+            self._copies_s = worked_s
             return None
         claimed_s = message.seconds
-        too_short = took_s > SHORTER * claimed_s + COPIES * self._copies_s + PAUSE_S
+        too_short = worked_s > SHORTER * claimed_s + COPIES * self._copies_s + PAUSE_S
         too_long = claimed_s > LONGER * took_s + PAUSE_S
         if message.key != self._key:
             self._key, self._off = message.key, 0

@@ -16,7 +16,7 @@ from gpushmoo.core.run_plan import PLAN_FILE, RunPlan, SweepPlan
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive.shell import main
 from gpushmoo.measuring.progress import FOLDER, LiveFile, LiveShard, live_path, read_live
-from gpushmoo.storage.wholefile import write_json
+from gpushmoo.storage.wholefile import read_json, write_json
 from gpushmoo.watching import QUIET_S, RunState, Watched, WatchError
 from rich.console import Console
 from synthetic import GPU, shard_params, write_shard
@@ -137,6 +137,13 @@ def test_the_rest_is_told_and_a_killed_job_does_not_count(run: Path) -> None:
     assert left_s is not None
     assert 20.0 < left_s < 60.0
     other.unlink()
+    # Two later repeats of each shard, thought half as long: twice as much again.
+    plan = RunPlan.from_plain(read_json(run / PLAN_FILE))
+    for sweep in plan.sweeps[KERNEL].values():
+        sweep.params["measure"]["repeats"] = 3
+    write_json(run / PLAN_FILE, plan.as_plain())
+    os.utime(run / PLAN_FILE, (started, started))
+    assert Watched(run).state(started + 100.0).left_s == pytest.approx(70.0, rel=0.01)
     path = begin(run, HEAD, {"share": 0.5, "cells": [known(32, 1)]})
     told = path.stat().st_mtime
     state = Watched(run).state(told + QUIET_S + 20.0)

@@ -12,9 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -36,10 +37,13 @@ from .storage.wholefile import DamagedFileError, read_json
 # A shard whose file is older is not being measured: its job was killed, or the machine stands
 # still. A job writes the file twice a second.
 QUIET_S = 60.0
-# The share of all cells from which on their speed says how long the others will take.
+# The share of all shards from which on their speed says how long the others will take.
 _TELLING = 0.02
-# The share of all cells of which a sweep's own speed counts as much as that of the others.
+# The share of all shards of which a sweep's own speed counts as much as that of the others.
 _FEW = 0.005
+# Later repeats measure fewer cells: they take this share of the first, until as many of them as the
+# second number have shown another. Both by three recorded runs.
+_LATER, _LATER_SHOWN = 0.5, 5.0
 _COLUMNS = ("variant", "height", "width", "cache_state", "timing_mode", "status")
 
 
@@ -151,15 +155,6 @@ class _Finished:
     written_at: float
 
 
-@dataclass(frozen=True)
-class _Work:
-    """A shard's cells that this start has `done` in so many seconds, and those that are `left`."""
-
-    done: float
-    seconds: float
-    left: float
-
-
 class Watched:
     """A run's folder that is read again and again; finished shards once."""
 
@@ -195,13 +190,13 @@ class Watched:
         plan, started = self._plan()
         now = time.time() if now is None else now
         state = RunState(self._folder.name, now - started)
-        works, begun_at = list[list[_Work]](), list[float]()
+        works, begun_at = list[npt.NDArray[np.float64]](), list[float]()
         for name, dtype, sweep in _planned_sweeps(plan):
             space = space_of(sweep.shard_params(0, 1))
             axes = (a for a, spec in space.axes.items() if most_values(spec, TYPICAL) > 1)
             here = SweepState(name, dtype, tuple(axes))
             state.sweeps.append(here)
-            works.append([])
+            works.append(np.zeros((2, 3)))
             for file, repeat in sweep.shards():
                 path = self._folder / "cells" / name / dtype / file
                 state.shards[1] += 1
@@ -213,20 +208,20 @@ class Watched:
                     measured = [at for at in finished.measured_at if at >= started]
                     begun_at += measured
                     taken, done = 0, float(planned)
-                    works[-1].append(_Work(len(measured), finished.seconds, 0.0))
+                    work = (1.0, finished.seconds, 0.0) if measured else (0.0, 0.0, 0.0)
                 elif live is not None and now - live.told_at < QUIET_S:
                     state.labels.append(live.label)
                     heard, planned = live.told_at, live.cells + live.taken
                     ended = [cell for cell in live.known if cell.status is not None]
                     taken, done = live.taken, live.taken + live.share * live.cells
-                    spent = live.told_at - live.begun_at
-                    works[-1].append(_Work(done - taken, spent, planned - done))
+                    work = (live.share, live.told_at - live.begun_at, 1.0 - live.share)
                     here.latest = live.known[-1] if live.known else here.latest
                     here.begun += [cell for cell in live.known if cell.status is None]
                 else:
                     here.planned += space.planned_cells / sweep.parts
-                    works[-1].append(_Work(0.0, 0.0, space.planned_cells / sweep.parts))
+                    works[-1][min(repeat, 2) - 1] += (0.0, 0.0, 1.0)
                     continue
+                works[-1][min(repeat, 2) - 1] += work
                 here.planned += planned
                 here.ended += taken + len(ended)
                 here.done += done
@@ -234,7 +229,7 @@ class Watched:
                 state.quiet_s = min(state.quiet_s, now - heard)
             state.statuses.update(str(cell.status) for cell in here.cells)
         state.begun_at = min(begun_at, default=None)
-        state.left_s = _left_s(state, plan, works, now)
+        state.left_s = _left_s(state, plan, np.array(works), now)
         return state
 
     def _finished(self, path: Path) -> _Finished | None:
@@ -280,34 +275,29 @@ def _planned_sweeps(plan: RunPlan) -> Iterator[tuple[str, str, SweepPlan]]:
 
 
 def _left_s(
-    state: RunState, plan: RunPlan, works: Sequence[Sequence[_Work]], now: float
+    state: RunState, plan: RunPlan, works: npt.NDArray[np.float64], now: float
 ) -> float | None:
-    """Seconds for the rest, by what cells of each sweep took, before by the backend's usual.
+    """Seconds for the rest, by what shards of each sweep took, before by the backend's usual.
 
-    `works` has the shards of each sweep. What few cells of a sweep took is drawn towards the mean
-    of the sweeps. Seconds of shards become those of the run by how long both took so far.
+    `works` (sweeps, 2, 3) are of the first and of later repeats the shards that this start has
+    done, their seconds, and the shards that are left. What little of a sweep took is drawn towards
+    the mean of all. Seconds of shards become those of the run by how long both took so far.
     """
-    done = [sum(work.done for work in shards) for shards in works]
-    spent = [sum(work.seconds for work in shards) for shards in works]
-    telling = sum(done) > _TELLING * state.planned and state.quiet_s < QUIET_S
-    if telling and sum(spent) > 0 and state.begun_at is not None:
-        few = _FEW * state.planned
-
-        def drawn(usual: float) -> list[float]:
-            return [(s + few * usual) / (n + few) for s, n in zip(spent, done, strict=True)]
-
-        rates = drawn(sum(spent) / sum(done))
-        rates = drawn(fmean(rate for rate, n in zip(rates, done, strict=True) if n))
-        left_s = sum(
-            rate * sum(work.left for work in shards)
-            for rate, shards in zip(rates, works, strict=True)
-        )
-        return left_s * (now - state.begun_at) / sum(spent)
-    left = state.planned - state.done
+    done, spent, left = np.moveaxis(works, 2, 0)
+    telling = done.sum() > _TELLING * (done + left).sum() and state.quiet_s < QUIET_S
+    if telling and spent.sum() > 0 and state.begun_at is not None:
+        known = slice(0, 1 if done[:, 0].sum() > 0 else 2)
+        usual, few = spent[:, known].sum() / done[:, known].sum(), _FEW * (done + left).sum()
+        first = (spent[:, 0] + few * usual) / (done[:, 0] + few)
+        shown = _LATER_SHOWN * usual
+        share = (spent[:, 1].sum() + _LATER * shown) / (first @ done[:, 1] + shown)
+        later = (spent[:, 1] + share * first) / (done[:, 1] + 1)
+        left_s = first @ left[:, 0] + later @ left[:, 1]
+        return float(left_s * (now - state.begun_at) / spent.sum())
     backend = next((str(sweep.params["backend"]) for _, _, sweep in _planned_sweeps(plan)), "")
     if not state.labels or backend not in BACKENDS:
         return None
-    return left * BACKENDS[backend].cell_s
+    return (state.planned - state.done) * BACKENDS[backend].cell_s
 
 
 _EVERY_S = 2.0

@@ -62,7 +62,11 @@ def end_of(status: int) -> WorkerGoneError:
     """How a process ended that has this exit status, negative for a signal."""
     if status >= 0:
         return WorkerGoneError(f"the measuring process ended with status {status}")
-    text = f"the measuring process was ended by {signal.Signals(-status).name}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:  # a real-time signal
+        name = f"signal {-status}"
+    text = f"the measuring process was ended by {name}"
     return WorkerGoneError(text) if -status in FAULT_SIGNALS else WorkerKilledError(text)
 
 

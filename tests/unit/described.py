@@ -7,9 +7,9 @@ from functools import cache
 import numpy as np
 import pandas as pd
 from conftest import ROOT
+from gpushmoo.core.code_path import CodePath, PathPart
 from gpushmoo.core.schema import GROUP
 from gpushmoo.core.space import Cell, Problem
-from gpushmoo.devices.machine_code.flow import CodePath, PathPart
 from gpushmoo.model.form import Model
 from gpushmoo.model.launches import Describer, DeviceFacts, Launches
 from gpushmoo.workloads.contract import Workload

@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 from described import FACTS, cells, code_paths, described, part, workloads
+from gpushmoo.core.code_path import CodePath
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.schema import GROUP
 from gpushmoo.core.space import Cell, Problem
-from gpushmoo.devices.machine_code.flow import CodePath
 from gpushmoo.model import launches
 from gpushmoo.model.launches import (
     COLUMNS,

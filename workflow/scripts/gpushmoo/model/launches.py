@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from ..core.code_path import CodePath
 from ..core.dtypes import DTYPES
 from ..core.schema import GROUP, Status
 from ..core.space import TIMING_MODES, Cell, Problem
-from ..devices.machine_code.flow import CodePath
 from ..storage.wholefile import read_json
 from ..workloads.contract import Launch, Touched, Workload
 from ..workloads.host_fed import HostFedWorkload

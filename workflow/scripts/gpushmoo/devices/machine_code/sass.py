@@ -17,10 +17,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...core.code_path import CodePath
 from ...core.errors import DeviceError, NoDeviceError, WorkloadError
 from ...workloads.contract import Access
 from ...workloads.loader import KernelFolder
-from .flow import CodePath, Instruction, code_path, looping
+from .flow import Instruction, code_path, looping
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from cells import Machine
+from conftest import environment
 from fakes import INFO
 from gpushmoo import open_run
 from gpushmoo.core.backends import BACKENDS
@@ -203,3 +205,14 @@ def test_what_is_no_finite_number_or_missing_is_null(capsys: pytest.CaptureFixtu
         [None, None, None, [None], None],
         [None, 3, None, [], "b"],
     ]
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "gpushmoo", "list", "kernels"]
+    with open(writing, "wb") as table:
+        done = subprocess.run(
+            command, stdout=table, stderr=subprocess.PIPE, env=environment(), check=False
+        )
+    assert (done.returncode, done.stderr) == (0, b"")

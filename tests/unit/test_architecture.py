@@ -21,10 +21,10 @@ MOST_LINES = 600
 # Lines of Python and Snakemake code, a little above what there is. Where one is reached, ask first
 # what can go; a ceiling rises by a decision, with its reason in the commit.
 MOST_LINES_BELOW = {
-    "workflow/": 35_985,
+    "workflow/": 35_990,
     "reports/chapters/": 9_990,
     "kernels/": 2_800,
-    "tests/": 30_010,
+    "tests/": 30_025,
     "experiments/": 4_995,
     "docs/": 1_955,
 }

@@ -91,7 +91,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = _asked(words, options, form)
         with _on_stderr() if form else nullcontext():
             answer = command()
-        tables.print_answer(words[0], form, answer, time.monotonic() - began)
+        try:
+            tables.print_answer(words[0], form, answer, time.monotonic() - began)
+            sys.stdout.flush()
+        except BrokenPipeError:  # the reader, such as `head`, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return answer.status
     except UserError as err:
         sentence, status = str(err), _NOT_MEASURED if isinstance(err, DeviceError) else _REFUSED

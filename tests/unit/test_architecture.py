@@ -21,14 +21,14 @@ MOST_LINES = 600
 # Lines of Python and Snakemake code, a little above what there is. Where one is reached, ask first
 # what can go; a ceiling rises by a decision, with its reason in the commit.
 MOST_LINES_BELOW = {
-    "workflow/": 35_990,
+    "workflow/": 36_000,
     "reports/chapters/": 9_990,
     "kernels/": 2_800,
-    "tests/": 30_025,
+    "tests/": 30_035,
     "experiments/": 4_995,
     "docs/": 1_955,
 }
-MOST_MODULES, MOST_BYTES_OF_PAGES = 153, 150_300
+MOST_MODULES, MOST_BYTES_OF_PAGES = 153, 150_350
 MOST_BYTES_OF = {"README.md": 7_000, "CHANGELOG.md": 10_000}
 # Tracked files that may be over 2 MB.
 LARGE = {"reports/reference/nvidia-h200/packed.parquet"}

@@ -13,7 +13,9 @@ PAGE = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
 # A number, a name of a device, what is aligned: all that depends on the machine.
 VARIES = re.compile(r"\d[\d.,]*")
 # So does how many cells are tied, and the table of them below that sentence.
-CONCLUSION = re.compile(r"any of the N will do|the fastest of N|N of N are statistically tied")
+CONCLUSION = re.compile(
+    r"any of the N: no difference shown|the fastest of N|N of N are statistically tied"
+)
 
 
 def block(language: str) -> str:

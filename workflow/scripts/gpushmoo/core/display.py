@@ -47,7 +47,7 @@ def seconds(value: float) -> str:
 def tied_words(tied: int, candidates: int) -> str:
     """How many of the `candidates` are tied with the fastest, itself among them."""
     if tied == candidates > 1:
-        return f"any of the {candidates} will do, all are statistically tied"
+        return f"any of the {candidates}: no difference shown, all are statistically tied"
     if tied == 1:
         return f"the fastest of {candidates}, statistically tied with none"
     return f"{tied} of {candidates} are statistically tied with the fastest"

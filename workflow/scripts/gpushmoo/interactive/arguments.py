@@ -98,6 +98,11 @@ def read_request(folder: KernelFolder, values: Mapping[str, Any]) -> Request:
     return Request(sweep, asked)
 
 
+def argument_names() -> list[str]:
+    """The names of all arguments."""
+    return [*_schema()["properties"]]
+
+
 def _schema() -> dict[str, Any]:
     """What each argument may be, by the schema of the configuration."""
     run = config_schema()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,12 +19,12 @@ from ..core.backends import AUTO, BACKENDS
 from ..core.dtypes import TRITON_OPTIONS, dtype_name
 from ..core.schema import Status, axis_fault
 from ..core.space import BLOCK_AXES, TYPICAL, expand_axis
-from ..planning.config_schema import ConfigError
+from ..planning.config_schema import ConfigError, refuse_unknown
 from ..workloads.call import ArrayArgument, Call, Expression, called, compiled
 from ..workloads.contract import SharedMemory
 from ..workloads.limits import EXACT, Limit
 from ..workloads.loader import included_files
-from .arguments import Request
+from .arguments import Request, argument_names
 from .measure import Sweep, empty_folder, measured
 
 if TYPE_CHECKING:
@@ -121,6 +123,8 @@ def tune(
     ConfigError, DeviceError
         An argument is wrong, which is a ValueError; no device can be used.
     """
+    own = inspect.signature(tune).parameters
+    refuse_unknown("tune", sweep, [*own, *argument_names()])
     data, suffix, backend, file = _source(source, backend)
     # Axes are no macros of ready machine code.
     text = "" if suffix == ".cubin" else _COMMENT.sub(" ", data.decode(errors="replace"))
@@ -188,6 +192,8 @@ def tune(
         return made
 
     asked = {"backend": backend, "repeats": repeats, "budget": budget, **sweep}
+    if progress and not expected and check is None:
+        print(f"{kernel}: no result is compared, since `expect` is not given", file=sys.stderr)
     return Tuned(*measured(folder, asked, progress), labels).warned()
 
 

@@ -214,7 +214,8 @@ def test_a_stopped_clock_is_caught(measure: Measured, monkeypatch: pytest.Monkey
         monkeypatch.setattr(owner, name, getattr(owner, name))
     rows = measure("honest", STOPS + WORKLOAD)
     assert set(rows["status"]) == {"false_time"}, set(rows["message"])
-    assert rows["message"].str.match("the clock of its process is wrong: ").all()
+    # By a clock that is wrong, and on a busy machine, new inputs may seem to take longer as well.
+    assert rows["message"].str.contains("clock of its process is wrong|answer is there").all()
 
 
 def test_a_host_that_remembers_its_part_is_caught(measure: Measured) -> None:

@@ -23,7 +23,7 @@ class NothingMovedWorkload(Workload):
     def inputs(
         self, problem: Problem, dtype: str, rng: np.random.Generator
     ) -> dict[str, npt.NDArray[Any]]:
-        """No buffer: there is nothing to read."""
+        """No buffers, so that a launch gets no pointer but that of its output."""
         return {}
 
     def reference(self, inputs: Mapping[str, Array]) -> Array:
@@ -31,21 +31,21 @@ class NothingMovedWorkload(Workload):
         return np.array([self.done], np.uint32)
 
     def output_form(self, problem: Problem, dtype: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        """One word of 32 bits."""
+        """A single uint32, written by proofs only: a timed launch leaves its poison."""
         return (1,), np.dtype(np.uint32)
 
     def bytes_read(self, problem: Problem, dtype: str) -> int:
-        """0: nothing is read."""
+        """Zero: what is timed is the launch, or arithmetic in registers."""
         return 0
 
     def bytes_written(self, problem: Problem, dtype: str) -> int:
-        """4: the word of a proof."""
+        """Four bytes, so that a cell has a size; no bandwidth is meant by them."""
         return 4
 
     def bytes_copied(self, problem: Problem, dtype: str) -> int:
-        """0: no copy is comparable."""
+        """Zero: a copy of one word says nothing about launches or arithmetic."""
         return 0
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
-        """The store of a proof."""
+        """The store of four bytes that a proof executes, which the machine code must still hold."""
         return (Access("store", "global", 4),)

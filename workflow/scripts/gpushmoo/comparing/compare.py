@@ -213,7 +213,7 @@ class Comparison:
             return f"{slow} of {n} {whose} got slower by more than {bound}."
         left = self.groups[self.groups["verdict"] == ChangeVerdict.UNDECIDED]
         seen = ((left["change_high"] - left["change_low"]) / 2.0).median()
-        below = f"changes below {percent(seen, sign=False)}" if seen < 1 else "even doubled times"
+        below = f"changes below {percent(seen, sign=False)}" if seen < 1 else "even a doubled time"
         rest = f"; {below} cannot be seen"
         rest = f"{len(left)} of {number_of(n, 'group')}{rest if pd.notna(seen) else ''}."
         if len(left) == n:

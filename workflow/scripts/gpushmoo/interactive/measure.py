@@ -357,7 +357,7 @@ class Sweep(Run):
         return next(iter(told.dropna()), "none was measured")
 
     def warned(self) -> Self:
-        """Itself; where no cell is ok, with a warning to the caller of who calls this."""
+        """This result; warns at the line that called `sweep` or `tune` where no cell is ok."""
         if Status.OK not in self.statuses:
             warnings.warn(f"{str(self).strip('<>')}: {self.fault}", stacklevel=3)
         return self

@@ -340,7 +340,7 @@ def report(result: Sweep) -> str:
 
 
 def _unsteady(result: Sweep, of: Mapping[str, Any]) -> str:
-    """How far from its median the copy beside a group may be, where that is a lot."""
+    """The half width of the copy of a group as words, where it is `_UNSTEADY` or more."""
     keys = ("height", "width", "cache_state", "timing_mode")
     shards = [s for s in result.provenance if s["params"]["dtype"] == of["dtype"]]
     copies = (c for s in shards for c in s["controls"] if all(c[k] == of[k] for k in keys))

@@ -180,7 +180,7 @@ class SweepProgress(Table):
 
 
 def aligned(rows: DataFrame, justify: Callable[[str, int], str] = str.ljust) -> str:
-    """Texts in columns, by default such that begin below each other."""
+    """Texts in columns, left-aligned by default."""
     words = [[*rows], *rows.map(_joined).fillna("").astype(str).to_numpy().tolist()]
     widths = [max(map(len, column)) for column in zip(*words, strict=True)]
     lines = ("  ".join(map(justify, row, widths)).rstrip() for row in words)

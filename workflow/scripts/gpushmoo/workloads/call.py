@@ -113,7 +113,7 @@ class Call:
         return {"size": size[0] if len(size) == 1 else size, "n": math.prod(size), **named, **axes}
 
     def fault(self, axes: Mapping[str, Any]) -> str | None:
-        """What is wrong with a text that is no expression, or names what is not there."""
+        """Why a text is no expression, or which name in it is unknown; None if it is right."""
         known = self.values(axes)
         for what, one in self.expressions:
             try:

@@ -34,18 +34,16 @@ DOCUMENTS := tests/documents $(wildcard reports/chapters/*/tests)
 PYTEST := .venv/bin/python -m pytest -q --dist loadfile --no-loadscope-reorder
 
 # What takes long among the linters runs beside the tests, and has the last word where it fails. More
-# workers than the smallest machine has cores: some of the time is waiting. The documents' tests run
-# where their files have changed.
+# workers than the smallest machine has cores: some of the time is waiting.
 test: style
 	@said=$$(mktemp); $(MAKE) --no-print-directory types >$$said 2>&1 & types=$$!; \
-	$(PYTEST) -n 3 tests/workflow tests/unit $$(.venv/bin/python tests/documents/changed.py); \
+	$(PYTEST) -n 3 tests/workflow tests/unit; \
 	failed=$$?; wait $$types || { failed=1; cat $$said; }; rm -f $$said; exit $$failed
 
-# Chapters, docs/ and what is published; says so in a file when they pass.
+# Chapters, docs/ and the published documents.
 .PHONY: test-documents
 test-documents: .venv/dev.stamp
 	$(PYTEST) -n 2 $(DOCUMENTS)
-	.venv/bin/python tests/documents/changed.py --passed
 
 # Ten runs of the drawn configurations, five of them with all cores busy.
 .PHONY: stress

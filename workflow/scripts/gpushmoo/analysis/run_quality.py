@@ -36,7 +36,7 @@ MEANING = {
     Status.WORKLOAD_FAILED: "the kernel's workload.py raised an error or returned nothing of use",
     Status.LAUNCH_FAILED: "the launch failed",
     Status.WRONG_RESULT: "the output differs from the reference, or something else was written",
-    Status.FALSE_TIME: "the kernel works less while it is timed, or its clock is wrong",
+    Status.FALSE_TIME: "the kernel works less while it is timed",
     Status.TIMEOUT: "a launch took longer than allowed",
     Status.THROTTLED: "the device throttled while it was measured",
     Status.LOST_DEVICE: "the device was lost before or during the cell",

@@ -343,16 +343,6 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Clocked:
-    """The launches of a cell since the last message, or copies, took `seconds` by their clock."""
-
-    key: str
-    launches: int
-    seconds: float
-    is_copy: bool
-
-
-@dataclass(frozen=True)
 class Searched:
     """The search of a group has ended."""
 
@@ -376,19 +366,7 @@ class WorkerCrashedError(RuntimeError):
     """An error in a program inside the measuring process, not in the device."""
 
 
-Event = (
-    Preparing
-    | Began
-    | Ended
-    | Grouped
-    | Copied
-    | Read
-    | Timed
-    | Tried
-    | Clocked
-    | Searched
-    | Worked
-)
+Event = Preparing | Began | Ended | Grouped | Copied | Read | Timed | Tried | Searched | Worked
 # An error is sent as itself: DeviceLostError, another DeviceError, or WorkerCrashedError.
 Message = Event | Candidates | Ready | Opened | PairsOpened | Finished
 

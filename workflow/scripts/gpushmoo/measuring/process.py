@@ -136,11 +136,6 @@ class WorkerProcess:
             if beats * BEAT_S >= limit_s:
                 raise WorkerSilentError(f"the measuring process said nothing for {limit_s:g} s")
 
-    def cpu_s(self) -> float | None:
-        """Seconds that its threads were on a processor; None without /proc."""
-        times = _fields(self._process.pid)[11:13]
-        return sum(map(int, times)) / os.sysconf("SC_CLK_TCK") if times else None
-
     def stop(self) -> None:
         """End the process at once, whatever it does."""
         self._connection.close()

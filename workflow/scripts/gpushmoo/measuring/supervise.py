@@ -11,7 +11,6 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from time import monotonic
 from typing import Any, Generic
 
 from ..core.errors import DeviceError, DeviceLostError
@@ -19,7 +18,6 @@ from ..core.schema import Status
 from ..storage.joblog import STRIKES_FORGIVEN
 from .events import (
     Began,
-    Clocked,
     Copied,
     Ended,
     Finished,
@@ -45,7 +43,6 @@ from .process import (
     WorkerSilentError,
 )
 from .settings import TOGETHER
-from .trial import OuterClock
 
 log = logging.getLogger(__name__)
 
@@ -150,7 +147,6 @@ class Supervisor(Generic[Run]):
         cell_timeout_s: float,
         on_progress: Callable[[int, float], None],
         request: Measure | None = None,
-        clock: Callable[[], float] = monotonic,
     ) -> None:
         """`start` opens a process for a request; `request` is the first process's."""
         own: dict[str, Run] = {run.cell.key: run for run in runs}
@@ -160,12 +156,9 @@ class Supervisor(Generic[Run]):
         self._timeout_s = cell_timeout_s
         self._faults: Counter[str] = Counter()
         self._suspects = Suspects()
-        self._outer_clock = OuterClock(clock)
         self._tried: frozenset[str] = frozenset()
         # Failures on trial, by a signal from outside or not, and the key.
         self._trials: Counter[tuple[bool, str]] = Counter()
-        # What is wrong with the clock of the measuring processes.
-        self._false_clock: str | None = None
         # Keys of cells that ran while their process lived on.
         self._survived: set[str] = set()
         # The cells requested of the present process, and the share of all that had ended before.
@@ -176,12 +169,6 @@ class Supervisor(Generic[Run]):
 
     def measure(self, first: WorkerProcess) -> ShardResult[Run]:
         """Measure with `first`, a process at work on all cells, and its successors."""
-        result = self._measure(first)
-        if self._false_clock is not None:
-            self._end_ok(Status.FALSE_TIME, self._false_clock)
-        return result
-
-    def _measure(self, first: WorkerProcess) -> ShardResult[Run]:
         worker = first
         while True:
             tries = False
@@ -240,10 +227,10 @@ class Supervisor(Generic[Run]):
         for key in self._left() if keys is None else keys:
             self.result.runs[key].end(status, message)
 
-    def _end_ok(self, status: Status, message: str, variant: str | None = None) -> None:
-        """End measured cells once more, of one variant or of all."""
+    def _end_ok(self, status: Status, message: str, variant: str) -> None:
+        """End measured cells of a variant once more."""
         for run in self.result.runs.values():
-            if run.status is Status.OK and variant in (None, run.cell.variant):
+            if run.status is Status.OK and run.cell.variant == variant:
                 run.end(status, message)
 
     def _follow(self, worker: WorkerProcess) -> WorkerFailure | None:
@@ -258,11 +245,6 @@ class Supervisor(Generic[Run]):
                 message = worker.hear(self._timeout_s + LAUNCH_GRACE_S if runs else IDLE_LIMIT_S)
             except (WorkerSilentError, WorkerGoneError, DeviceLostError) as err:
                 return self._failure(doing, err)
-            cpu_s = worker.cpu_s() if isinstance(message, Clocked) else None
-            fault = self._outer_clock.fault(message, cpu_s)
-            if fault is not None:
-                log.error(fault)
-                self._false_clock = fault
             if isinstance(message, Finished):
                 return None
             if isinstance(message, Began | Preparing | Ended):

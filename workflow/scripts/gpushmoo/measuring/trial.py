@@ -1,4 +1,4 @@
-"""Tries the fastest cells: on inputs that their kernel cannot know, and by another process's clock.
+"""Tries the fastest cells on inputs that their kernel cannot know.
 
 A kernel may keep its answer, or find it in its output, and work in verified launches alone. So the
 fastest cell of each version that comes near its group's best is launched on other inputs, drawn by
@@ -10,14 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
-
-# Taken before any workload is loaded, which may replace it.
-from time import monotonic
-
-import numpy as np
 
 from ..core.errors import DeviceLostError, OutOfDeviceMemoryError, TypedError
 from ..core.schema import Status
@@ -25,55 +19,8 @@ from ..core.space import CellGroup, Problem
 from ..devices.base import PreparedLaunch
 from ..workloads.host_fed import HostFedWorkload
 from .buffers import Space, open_space
-from .events import Began, CellRun, Clocked, Message, Preparing, Tried, status_of
+from .events import Began, CellRun, Preparing, Tried, status_of
 from .verify import CellSteps
-
-# More than so many times the claimed seconds, and the work on as many copies of a word, and a pause
-# of either process: then the claimed time is too short.
-SHORTER, COPIES, PAUSE_S = 3.0, 2.0, 0.03
-# A claimed time may be so much longer than the time that passed.
-LONGER = 1.25
-# A cell is timed so often, and its clock is wrong if all times are: one may hold a pause.
-CLOCKINGS = 8
-
-
-class OuterClock:
-    """Times what a measuring process does between two messages."""
-
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock, self._heard_s = clock, clock()
-        self._copies_s, self._cpu_s = 0.0, -math.inf
-        # Of the cell that is being timed.
-        self._key, self._off = "", 0
-
-    def fault(self, message: Message, cpu_s: float | None = None) -> str | None:
-        """What is wrong with the claims of a cell, once CLOCKINGS in a row were wrong.
-
-        `cpu_s` are the seconds that the process has been on a processor. What exceeds them it has
-        waited, as for a core of a busy machine: that makes no claimed time too short.
-        """
-        now = self._clock()
-        took_s, self._heard_s = now - self._heard_s, now
-        if not isinstance(message, Clocked):
-            return None
-        worked_s = took_s if cpu_s is None else min(took_s, cpu_s - self._cpu_s)
-        self._cpu_s = -math.inf if cpu_s is None else cpu_s
-        if message.is_copy:
-            self._copies_s = worked_s
-            return None
-        claimed_s = message.seconds
-        too_short = worked_s > SHORTER * claimed_s + COPIES * self._copies_s + PAUSE_S
-        too_long = claimed_s > LONGER * took_s + PAUSE_S
-        if message.key != self._key:
-            self._key, self._off = message.key, 0
-        self._off = self._off + 1 if too_short or too_long else 0
-        if self._off < CLOCKINGS:
-            return None
-        return (
-            f"the clock of its process is wrong: {message.launches} launches took {claimed_s:.3g} "
-            f"s by it and {took_s:.3g} s by another process's"
-        )
-
 
 log = logging.getLogger(__name__)
 
@@ -86,8 +33,6 @@ FACTOR, LEAST_S = 2.0, 20e-6
 # So the problem that is drawn has launches of at least so many seconds, if there is one.
 TELLING_S = 100e-6
 DOUBTS, PAIRS, ALIKE = 2, 12, 2
-# Launches that another process times take CLOCKED_S by their own clock, or are MOST_CLOCKED.
-CLOCKED_S, MOST_CLOCKED = 5e-3, 1024
 
 
 class Trial:
@@ -101,7 +46,6 @@ class Trial:
         self._steps, self._workload = steps, steps.folder.workload
         self._device, self._earlier = steps.device, frozenset(tried)
         seed = f"{digest} {steps.settings.seed}".encode()
-        self._clocked = False
         self._seed = int.from_bytes(hashlib.sha256(seed).digest()[:6])
 
     def hold(self, runs: Sequence[CellRun]) -> None:
@@ -164,9 +108,6 @@ class Trial:
                     self._overrule(alike, run, Status.WRONG_RESULT, fault)
                 elif self._is_doubtful(run, space, bound, first_s):
                     found.append(run)
-                if not self._clocked:
-                    self._clock(run, bound)
-                    self._clocked = True
             except DeviceLostError:
                 raise
             except TypedError as err:
@@ -260,21 +201,6 @@ class Trial:
             if run.status is Status.OK and self._steps.version(run.cell) == version:
                 own = "" if run is tried else "another cell of its code: "
                 self._steps.end(run, status, own + fault)
-
-    def _clock(self, run: CellRun, bound: PreparedLaunch) -> None:
-        """Have the job time launches of a cell, each time after as many copies of one word."""
-        launches = run.launches or 1
-        wanted = math.ceil(CLOCKED_S / (launches * _claimed_s(run)))
-        times = max(1, min(wanted, MOST_CLOCKED // launches))
-        word, copied = (self._device.upload(np.zeros(1, np.uint32)) for _ in range(2))
-        copy = self._device.bind_copy(word, copied)
-        self._steps.emit(Began((run.cell.key,)))
-        for _ in range(CLOCKINGS):
-            for is_copy, one in ((True, copy), (False, bound)):
-                claimed = math.fsum(one.sample(launches) for _ in range(times)) * launches
-                # What was queued is then done.
-                self._device.words(word, 0, 1)
-                self._steps.emit(Clocked(run.cell.key, times * launches, claimed, is_copy))
 
 
 def _size(runs: Sequence[CellRun]) -> int:

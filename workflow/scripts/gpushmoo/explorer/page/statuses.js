@@ -10,7 +10,7 @@ const MEANINGS = {
   workload_failed: "its workload raised an error",
   launch_failed: "the launch failed",
   wrong_result: "wrong result",
-  false_time: "works less while it is timed, or its clock is wrong",
+  false_time: "works less while it is timed",
   timeout: "ran too long",
   throttled: "the device was throttled",
   lost_device: "the device was lost",

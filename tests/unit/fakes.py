@@ -51,7 +51,7 @@ from gpushmoo.measuring.events import (
 from gpushmoo.measuring.process import WorkerGoneError, WorkerKilledError, WorkerSilentError
 from gpushmoo.measuring.rounds import ShardRun
 from gpushmoo.measuring.settings import TOGETHER, MeasureSettings, StoppingRule
-from gpushmoo.measuring.supervise import LAUNCH_GRACE_S, Supervisor
+from gpushmoo.measuring.supervise import FIRST_LAUNCH_S, MAX_FAULTS, FaultLimits, Supervisor
 from gpushmoo.measuring.verify import CellSteps
 from gpushmoo.workloads.contract import BufferRef, CopyWorkload, Launch
 from gpushmoo.workloads.loader import KernelFolder
@@ -410,12 +410,15 @@ class FakeWorker:
 
     told: list[Message]
     end: BaseException | None = None
+    # Moved by the wait for a process that hangs.
+    clock: FakeClock | None = None
 
     def hear(self, limit_s: float) -> Message:
-        # A launch has its own limit, and the way of its news this grace.
-        assert limit_s > LAUNCH_GRACE_S
+        assert limit_s >= FIRST_LAUNCH_S
         if self.told:
             return self.told.pop(0)
+        if self.clock is not None:
+            self.clock.now += limit_s
         raise self.end or AssertionError("asked after the end")
 
     def stop(self) -> None:
@@ -456,10 +459,19 @@ def measure_cells(
     return measure_by(device, cells, MeasureSettings(seed, thread_limit, warmup, 10.0, rule))
 
 
-def measure_by(device: FakeDevice, cells: list[Cell], settings: MeasureSettings) -> Outcome:
-    """Measure `cells` on `device` as `settings` ask, under a supervisor."""
+def measure_by(
+    device: FakeDevice,
+    cells: list[Cell],
+    settings: MeasureSettings,
+    max_faults: int | None = MAX_FAULTS,
+) -> Outcome:
+    """Measure `cells` on `device` as `settings` ask, under a supervisor.
+
+    The device's clock moves by each wait for a process that hangs.
+    """
     seen: list[tuple[int, float]] = []
     events: list[Event] = []
+    limits = FaultLimits(settings.cell_timeout_s, max_faults)
 
     def start(do: Measure) -> FakeWorker:
         device.open()
@@ -467,7 +479,7 @@ def measure_by(device: FakeDevice, cells: list[Cell], settings: MeasureSettings)
         return work(device, mine, settings, events.append, do)
 
     runs = [CellRun(c, FOLDER.workload.launch(c)) for c in cells]
-    supervisor = Supervisor(runs, start, 10.0, lambda n, share: seen.append((n, share)))
+    supervisor = Supervisor(runs, start, limits, lambda n, share: seen.append((n, share)))
     result = supervisor.measure(start(Measure(None, TOGETHER, {})))
     return Outcome(result, device, seen, events)
 
@@ -477,7 +489,7 @@ def supervised(
 ) -> list[CellRun]:
     """What becomes of `cells` by a first process and those that `start` gives after it."""
     runs = [CellRun(c, FOLDER.workload.launch(c)) for c in cells]
-    result = Supervisor(runs, start, 1.0, lambda done, share: None).measure(first)
+    result = Supervisor(runs, start, FaultLimits(1.0), lambda done, share: None).measure(first)
     return list(result.runs.values())
 
 
@@ -510,7 +522,16 @@ def work(
 
     builds = built(device)
     steps = CellSteps(
-        device, FOLDER, builds, settings, emit, device.clock, None, do.together, dict(do.launches)
+        device,
+        FOLDER,
+        builds,
+        settings,
+        emit,
+        device.clock,
+        together=do.together,
+        launches=dict(do.launches),
+        first=do.first,
+        unlaunched=do.unlaunched,
     )
     try:
         ShardRun(steps).measure(cells)
@@ -521,7 +542,7 @@ def work(
     except ProcessStruckError:
         return FakeWorker(told, WorkerKilledError("the measuring process was ended by SIGKILL"))
     except ProcessHangsError:
-        return FakeWorker(told, WorkerSilentError())
+        return FakeWorker(told, WorkerSilentError(), device.clock)
     return FakeWorker([*told, Finished()])
 
 

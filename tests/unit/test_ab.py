@@ -46,7 +46,7 @@ from gpushmoo.measuring.paired import PairedRun, matched
 from gpushmoo.measuring.process import WorkerGoneError, WorkerKilledError, WorkerSilentError
 from gpushmoo.measuring.rounds import SLOWED_ROUNDS
 from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
-from gpushmoo.measuring.supervise import Supervisor
+from gpushmoo.measuring.supervise import FaultLimits, Supervisor
 from gpushmoo.measuring.verify import CellSteps
 from gpushmoo.workloads.loader import KernelFolder
 
@@ -219,7 +219,7 @@ def supervised(
     first: FakeWorker, start: Callable[[Measure], FakeWorker]
 ) -> list[tuple[Status | None, str | None]]:
     runs = [pair_of(a, b) for a, b in PAIRS]
-    result = Supervisor(runs, start, 4.0, lambda done, share: None).measure(first)
+    result = Supervisor(runs, start, FaultLimits(4.0), lambda done, share: None).measure(first)
     return [(run.status, run.message) for run in result.runs.values()]
 
 

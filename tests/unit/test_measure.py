@@ -44,7 +44,6 @@ from gpushmoo.measuring.events import (
 )
 from gpushmoo.measuring.outputs import _hint
 from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
-from gpushmoo.measuring.supervise import FAULTS_PER_VARIANT
 from gpushmoo.workloads.contract import Launch
 from gpushmoo.workloads.loader import versions_of
 from hypothesis import example, given, settings
@@ -301,19 +300,6 @@ def test_what_processes_leave_open_has_a_status() -> None:
     statuses = Counter(r.status for r in runs)
     # The one that ran was not taken again alone, so it is not to blame.
     assert statuses == {Status.OK: 1, Status.LOST_DEVICE: len(OTHERS)}
-
-
-def test_variant_whose_every_cell_kills_its_process_is_given_up() -> None:
-    cells = make_cells(threads=tuple(range(1, 13)), chunks=(1,))
-    faults = [Fault(cell_tag(c), "run", 0, "dead") for c in cells if c.variant == "a"]
-    device = FakeDevice(faults=faults)
-    outcome = measure_cells(device, cells)
-    # Each is suspected, in a crowd at first, and then taken again alone; one process does the rest.
-    assert device.opened <= 1 + 3 * FAULTS_PER_VARIANT
-    bad = [r for r in outcome.runs if r.cell.variant == "a"]
-    assert {r.status for r in bad} == {Status.LAUNCH_FAILED}
-    assert sum("not tried" in str(r.message) for r in bad) == len(bad) - FAULTS_PER_VARIANT
-    assert {r.status for r in outcome.runs if r.cell.variant == "b"} == {Status.OK}
 
 
 @pytest.mark.parametrize("warmup", [0, 3])

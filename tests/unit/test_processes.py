@@ -11,10 +11,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-import gpushmoo.measuring.supervise as supervise
 import pandas as pd
 import pytest
 from bench import BACKENDS, Bench, choice_of
@@ -26,7 +26,7 @@ from gpushmoo.measuring.client import ADDRESS
 from gpushmoo.measuring.events import Began, Finished, Job, Message
 from gpushmoo.measuring.job import received
 from gpushmoo.measuring.process import (
-    BEAT_S,
+    POLL_INTERVAL_S,
     WorkerGoneError,
     WorkerKilledError,
     WorkerProcess,
@@ -102,7 +102,7 @@ def test_a_process_that_is_struck_or_hangs_is_found(start: Callable[..., WorkerP
     with pytest.raises(WorkerKilledError, match=r"^the measuring process was ended by SIGTERM$"):
         start("SIGTERM").hear(DEADLINE_S)
     with pytest.raises(WorkerSilentError):
-        start(hangs=True).hear(2 * BEAT_S)
+        start(hangs=True).hear(2 * POLL_INTERVAL_S)
 
 
 class SilentConnection:
@@ -112,7 +112,7 @@ class SilentConnection:
         self._left = silent
 
     def poll(self, seconds: float) -> bool:
-        assert seconds == BEAT_S
+        assert seconds == POLL_INTERVAL_S
         self._left -= 1
         return self._left < 0
 
@@ -124,24 +124,35 @@ class SilentConnection:
 
 
 @pytest.mark.parametrize(
-    ("beats", "stopped", "heard"), [(3, False, True), (4, False, False), (1000, True, True)]
+    ("beats", "stopped", "waited", "heard"),
+    [
+        (3, False, 0.0, True),
+        (4, False, 0.0, False),
+        (1000, True, 0.0, True),
+        (7, False, 0.5, True),
+        (8, False, 0.5, False),
+        (1000, False, 1.0, True),
+    ],
 )
-def test_silence_is_counted_in_beats_of_a_process_that_is_not_stopped(
+def test_silence_counts_while_the_process_is_neither_stopped_nor_waits_for_a_core(
     beats: int,
     stopped: bool,
+    waited: float,
     heard: bool,
     start: Callable[..., WorkerProcess],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A stop of the caller, or a suspended machine, is one long beat: no clock is read."""
     worker = start()
+    waits_s = ({"1": i * waited * POLL_INTERVAL_S, str(i + 2): 0.0} for i in count())
+    monkeypatch.setattr(process, "core_waits_s", lambda pid: next(waits_s))
     monkeypatch.setattr(process, "is_stopped", lambda pid: stopped)
     monkeypatch.setattr(worker, "_connection", SilentConnection(beats))
     if heard:
-        assert worker.hear(4 * BEAT_S) == Finished()
+        assert worker.hear(4 * POLL_INTERVAL_S) == Finished()
     else:
-        with pytest.raises(WorkerSilentError, match=r"said nothing for 1 s$"):
-            worker.hear(4 * BEAT_S)
+        with pytest.raises(WorkerSilentError, match=r"said nothing for 0\.4 s$"):
+            worker.hear(4 * POLL_INTERVAL_S)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells it on Linux alone")
@@ -160,6 +171,33 @@ def test_a_real_stop_is_seen_and_does_not_count(
     monkeypatch.setattr(process, "is_stopped", look)
     assert start("SIGSTOP").hear(DEADLINE_S) == Finished()
     assert sum(seen) >= 4
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc reports it on Linux alone")
+def test_a_thread_that_waits_for_a_core_is_seen() -> None:
+    """Two busy processes on one core: each waits about half of the time."""
+    code = (
+        "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); print(1, flush=True)"
+    )
+    busy = [
+        subprocess.Popen(
+            [sys.executable, "-c", f"{code}\nwhile True: pass"], stdout=subprocess.PIPE
+        )
+        for _ in range(2)
+    ]
+    try:
+        for one in busy:
+            assert one.stdout is not None
+            one.stdout.readline()
+        before_s = process.core_waits_s(busy[0].pid)
+        deadline = time.monotonic() + DEADLINE_S
+        while process.longest_wait_s(before_s, process.core_waits_s(busy[0].pid)) < 0.05:
+            assert time.monotonic() < deadline
+    finally:
+        for one in busy:
+            one.kill()
+            one.communicate()
+    assert process.core_waits_s(busy[0].pid) == {}
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
@@ -221,9 +259,6 @@ def bench(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Bench:
-    # A launch here takes microseconds, a runtime's compiler at its first launch half a second; that
-    # a busy machine does not let it run does not count.
-    monkeypatch.setattr(supervise, "LAUNCH_GRACE_S", 0.0)
     monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
     folder = make_kernel("faulty", CUDA, OPENCL, ("good", "illegal", "endless"))
     return Bench(choice_of(request, tmp_path), folder, tmp_path)
@@ -289,7 +324,7 @@ def test_strikes_and_pauses_cost_no_cell(
     expect_good(rows, 8)
     assert len(struck) == 5
     for name in ("SIGTERM", "SIGHUP", "SIGINT", "SIGKILL"):
-        assert f"ended by {name}; what it had not ended is measured again" in caplog.text
+        assert f"ended by {name}; cells that had not ended" in caplog.text
 
 
 def test_a_process_that_never_starts_is_said(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

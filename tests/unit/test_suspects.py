@@ -1,13 +1,24 @@
-"""Who is blamed when measuring processes fall: culprits at last, the innocent never."""
+"""Which cells are blamed when measuring processes fail: each culprit, and no other cell."""
 
 from collections import Counter
 from itertools import accumulate
 
 import pytest
 from conftest import examples
-from fakes import FakeDevice, FakeWorker, Fault, cell_tag, make_cells, measure_cells, supervised
+from fakes import (
+    FakeDevice,
+    FakeWorker,
+    Fault,
+    Outcome,
+    cell_tag,
+    make_cells,
+    measure_by,
+    measure_cells,
+    supervised,
+)
 from gpushmoo.core.errors import DeviceLostError
 from gpushmoo.core.schema import Status
+from gpushmoo.core.space import Cell
 from gpushmoo.measuring.events import (
     Began,
     CellRun,
@@ -18,15 +29,20 @@ from gpushmoo.measuring.events import (
     NoLaunch,
     Preparing,
 )
-from gpushmoo.measuring.process import WorkerGoneError, WorkerKilledError, WorkerSilentError
-from gpushmoo.measuring.settings import TOGETHER
-from gpushmoo.measuring.supervise import (
-    FAULTS_OF_NOBODY,
-    FAULTS_PER_VARIANT,
-    MOST_UNEXPLAINED,
-    STRIKES_ALONE,
-    STRIKES_OF_NOBODY,
+from gpushmoo.measuring.process import (
+    MAX_UNATTRIBUTED_CRASHES,
+    MAX_UNATTRIBUTED_KILLS,
+    WorkerGoneError,
+    WorkerKilledError,
+    WorkerSilentError,
+)
+from gpushmoo.measuring.settings import TOGETHER, MeasureSettings, StoppingRule
+from gpushmoo.measuring.supervise import FIRST_LAUNCH_S, MAX_FAULTS, FirstLaunches
+from gpushmoo.measuring.suspects import (
+    KILLS_WHEN_ALONE,
+    Attempt,
     Suspects,
+    Turn,
     WorkerFailure,
 )
 from gpushmoo.storage.joblog import STRIKES_FORGIVEN
@@ -38,67 +54,170 @@ FIRST = CELLS[0]
 ALL = frozenset("abcdef")
 
 
-def fall(
+def failure(
     running: str, outside: bool = False, status: Status = Status.LAUNCH_FAILED
 ) -> WorkerFailure:
-    return WorkerFailure(tuple(running), status, "fell", outside)
+    return WorkerFailure(tuple(running), status, "failed", outside)
 
 
-def test_who_ran_in_a_fall_comes_last_and_alone() -> None:
+def attempt(turn: Turn, ran: str, is_fresh: bool = True, is_clean: bool = True) -> Attempt:
+    return Attempt(turn, is_fresh, is_clean, set(ran))
+
+
+def test_a_crash_is_blamed_on_the_first_cell_of_a_fresh_process_alone() -> None:
     suspects = Suspects()
-    assert suspects.next(ALL) == (ALL, TOGETHER)
-    assert suspects.accuse(ALL, fall("b")) is None
-    assert suspects.next(ALL) == (ALL - {"b"}, TOGETHER)
-    assert suspects.accuse(ALL - {"b"}, fall("cd")) is None
-    assert suspects.next(ALL) == (frozenset("aef"), TOGETHER)
-    # The others have ended: several that ran at once are taken one by one.
-    assert suspects.next(frozenset("bcd")) == (frozenset("cd"), 1)
-    assert suspects.accuse(frozenset("cd"), fall("d")) is None
-    assert suspects.next(frozenset("bcd")) == (frozenset("c"), 1)
-    assert suspects.next(frozenset("bd")) == (frozenset("b"), 1)
-    assert suspects.accuse(frozenset("b"), fall("b")) == "b"
-    assert suspects.next(frozenset("d")) == (frozenset("d"), 1)
-    cells = [chr(ord("a") + i) for i in range(MOST_UNEXPLAINED + 4)]
-    suspects, left = Suspects(), frozenset(cells)
-    for key in cells[:MOST_UNEXPLAINED]:
-        asked, together = suspects.next(left)
-        assert (key in asked, together) == (True, TOGETHER)
-        suspects.accuse(asked, fall(key))
-    for key in cells[:MOST_UNEXPLAINED]:
-        assert suspects.next(left) == (frozenset(key), 1)
-        left -= {key}
-    assert suspects.next(left) == (left, TOGETHER)
+    turn = suspects.next(ALL)
+    assert turn == Turn(ALL)
+    # Several were launched for the first time: each runs by itself next.
+    assert suspects.assign_blame(attempt(turn, "abc"), failure("bc"), "a") is None
+    assert suspects.is_careful
+    turn = suspects.next(ALL)
+    assert turn == Turn(ALL)
+    # Another cell ran before it, and may have damaged it: it is launched first in the next process.
+    assert suspects.assign_blame(attempt(turn, "bc"), failure("c"), "ab") is None
+    turn = suspects.next(ALL)
+    assert turn == Turn(ALL, first="c")
+    # A process that has done another job may be damaged as well.
+    assert suspects.assign_blame(attempt(turn, "c", is_fresh=False), failure("c"), "ab") is None
+    assert suspects.assign_blame(attempt(turn, "c"), failure("c"), "ab") == "c"
 
 
-def test_who_hangs_or_is_last_is_taken_again_and_strikes_count_alone() -> None:
-    """A third wait for it would tell nothing; one that hangs alone at first is still waited for."""
+def test_failures_between_samples_are_tried_again_after_all_others() -> None:
     suspects = Suspects()
-    assert suspects.accuse(ALL, fall("abc", status=Status.TIMEOUT)) is None
-    assert suspects.accuse(ALL - set("abc"), fall("d", status=Status.TIMEOUT)) is None
-    assert suspects.next(frozenset("abcd")) == (frozenset("abc"), 1)
-    assert suspects.accuse(frozenset("abc"), fall("b")) is None
-    assert suspects.accuse(frozenset("abc"), fall("c", status=Status.TIMEOUT)) == "c"
-    suspects, last = Suspects(), frozenset("a")
-    assert suspects.accuse(last, fall("a")) is None
-    assert suspects.next(last) == (last, 1)
-    assert suspects.accuse(last, fall("a")) == "a"
-    suspects = Suspects()
+    assert suspects.assign_blame(attempt(Turn(ALL), "abcd"), failure("ab"), ALL) is None
+    assert suspects.next(ALL) == Turn(ALL - set("ab"))
+    assert suspects.assign_blame(attempt(Turn(ALL), "cdef"), failure("c"), ALL) is None
+    assert suspects.next(ALL) == Turn(frozenset("def"))
+    assert suspects.next(frozenset("abc")) == Turn(frozenset("ab"), 1)
+    assert suspects.assign_blame(attempt(Turn(ALL, 1), "ab"), failure("b"), ALL) is None
+    assert suspects.next(frozenset("abc")) == Turn(frozenset("a"), 1)
+    alone = suspects.next(frozenset("bc"))
+    assert alone in (Turn(frozenset("b"), 1), Turn(frozenset("c"), 1))
+    [key] = alone.keys
+    assert suspects.assign_blame(attempt(alone, key), failure(key), ALL) == key
+
+
+def test_a_slow_first_launch_has_its_whole_time_after_all_others() -> None:
+    suspects, silent = Suspects(), Status.TIMEOUT
+    assert suspects.assign_blame(attempt(Turn(ALL), "b"), failure("b", status=silent), "") is None
+    assert suspects.next(ALL) == Turn(ALL - {"b"})
+    turn = suspects.next(frozenset("b"))
+    assert turn == Turn(frozenset("b"), first="b", is_patient=True)
+    # A faulty cell ran before it: once more, before that one.
+    late = attempt(turn, "ab", is_clean=False)
+    assert suspects.assign_blame(late, failure("b", status=silent), "") is None
+    # The others were right, so that it need not be waited for once more.
+    assert suspects.assign_blame(attempt(turn, "ab"), failure("b", status=silent), "") == "b"
+
+
+def test_a_cell_that_hangs_in_a_crowd_and_by_itself_is_blamed() -> None:
+    suspects, silent = Suspects(), Status.TIMEOUT
+    crowd = attempt(Turn(ALL), "abcdef")
+    assert suspects.assign_blame(crowd, failure("abc", status=silent), ALL) is None
+    turn = suspects.next(frozenset("abc"))
+    assert suspects.assign_blame(attempt(turn, "ab"), failure("b", status=silent), ALL) == "b"
+
+
+def test_kills_from_outside_are_counted_while_a_cell_is_alone() -> None:
+    suspects, turn = Suspects(), Turn(ALL)
     for _ in range(STRIKES_FORGIVEN):
-        assert suspects.accuse(ALL, fall("f", outside=True)) is None
-    assert suspects.next(ALL) == (ALL, TOGETHER)
-    assert suspects.accuse(ALL, fall("a", outside=True)) is None
-    assert suspects.next(frozenset("a")) == (frozenset("a"), 1)
-    for _ in range(STRIKES_ALONE - 1):
-        assert suspects.accuse(frozenset("a"), fall("a", outside=True)) is None
-    assert suspects.accuse(frozenset("a"), fall("a", outside=True)) == "a"
+        killed = failure("f", outside=True)
+        assert suspects.assign_blame(attempt(turn, "f"), killed, "") is None
+    assert suspects.next(ALL) == turn
+    assert suspects.assign_blame(attempt(turn, "fa"), failure("a", outside=True), "f") is None
+    turn = suspects.next(ALL)
+    assert turn == Turn(ALL, first="a")
+    for _ in range(KILLS_WHEN_ALONE - 1):
+        assert suspects.assign_blame(attempt(turn, "a"), failure("a", outside=True), "") is None
+    assert suspects.assign_blame(attempt(turn, "a"), failure("a", outside=True), "") == "a"
+
+
+def test_first_launches_have_more_time_the_longer_others_took() -> None:
+    first = FirstLaunches()
+    assert first.limit_s == FIRST_LAUNCH_S
+    first.put_off()
+    assert first.limit_s == 2 * FIRST_LAUNCH_S
+    first.ended(0.01)
+    assert first.limit_s == FIRST_LAUNCH_S
+    first.ended(FIRST_LAUNCH_S)
+    assert first.limit_s > FIRST_LAUNCH_S
+
+
+# Faults of every launch of a cell, and the status that each must have.
+KINDS = {
+    "dead": Status.LAUNCH_FAILED,
+    "lost": Status.LAUNCH_FAILED,
+    "failed": Status.LAUNCH_FAILED,
+    "hang": Status.TIMEOUT,
+    "slow": Status.TIMEOUT,
+    "wrong": Status.WRONG_RESULT,
+    "past": Status.WRONG_RESULT,
+    "refused": Status.RESOURCES,
+}
+TIMEOUT_S = 2.0
+SPACE = make_cells(heights=(4, 8), threads=(1, 2, 4), chunks=(1, 2))
+
+
+def measure_faulty(kinds: dict[Cell, str], max_faults: int | None = MAX_FAULTS) -> Outcome:
+    """Measure these cells, each with a fault of this kind in its first launches, or none."""
+    faults = [
+        Fault(cell_tag(cell), "run", nth, kind)
+        for cell, kind in kinds.items()
+        if kind in KINDS
+        for nth in (range(4) if kind == "slow" else range(2))
+    ]
+    rule = StoppingRule(6, 9, 0.01, 1e9)
+    settings = MeasureSettings(1, None, 1, TIMEOUT_S, rule)
+    return measure_by(FakeDevice(faults=faults), list(kinds), settings, max_faults)
+
+
+@settings(max_examples=examples(60))
+@given(st.data())
+def test_each_cell_of_a_space_of_faults_ends_for_its_own_reason(data: st.DataObject) -> None:
+    """However many cells fail, right ones are ok, and a fault costs two processes at most."""
+    cells = data.draw(st.lists(st.sampled_from(SPACE), unique_by=cell_tag, min_size=2))
+    rate = data.draw(st.sampled_from([1, 3, 9]))
+    kind = st.sampled_from(["right", *[k for k in KINDS for _ in range(rate)]])
+    kinds = {cell: data.draw(kind) for cell in cells}
+    outcome = measure_faulty(kinds)
+    assert {c: outcome[c].status for c in cells} == {
+        c: KINDS.get(kind, Status.OK) for c, kind in kinds.items()
+    }
+    counts = Counter(kinds.values())
+    crashes, hangs = counts["dead"] + counts["lost"], counts["hang"]
+    assert outcome.device.opened - 1 <= 2 * (crashes + hangs) + 1
+    assert outcome.device.opened <= 1 or crashes + hangs > 0
+    if hangs and not counts["slow"]:
+        assert outcome.device.clock.now <= hangs * (TIMEOUT_S + 2) + 1.0
+
+
+def test_most_of_a_space_may_crash() -> None:
+    cells = make_cells(threads=tuple(range(1, 33)), chunks=(1,))
+    right = cells[::16]
+    outcome = measure_faulty({c: "right" if c in right else "dead" for c in cells})
+    assert {r.cell for r in outcome.runs if r.status is Status.OK} == set(right)
+
+
+def test_a_version_none_of_whose_cells_was_right_is_skipped_after_max_faults() -> None:
+    cells = make_cells(threads=tuple(range(1, 13)), chunks=(1,))
+    kinds = {c: "dead" if c.variant == "a" else "right" for c in cells}
+    outcome = measure_faulty(kinds, max_faults=3)
+    of_a = Counter(r.status for r in outcome.runs if r.cell.variant == "a")
+    assert of_a == {Status.LAUNCH_FAILED: 3, Status.SKIPPED: 9}
+    assert {r.status for r in outcome.runs if r.cell.variant == "b"} == {Status.OK}
+    skipped = next(r for r in outcome.runs if r.status is Status.SKIPPED)
+    assert "max_faults" in str(skipped.message)
+    for most in (None, MAX_FAULTS):
+        statuses = Counter(r.status for r in measure_faulty(kinds, most).runs)
+        assert statuses == {Status.LAUNCH_FAILED: 12, Status.OK: 12}
 
 
 @pytest.mark.parametrize(
-    ("outside", "limit"), [(False, FAULTS_OF_NOBODY), (True, STRIKES_OF_NOBODY)]
+    ("outside", "limit"), [(False, MAX_UNATTRIBUTED_CRASHES), (True, MAX_UNATTRIBUTED_KILLS)]
 )
 def test_many_falls_of_nobody_lose_the_device(outside: bool, limit: int) -> None:
     suspects = Suspects()
-    told = [suspects.lost(left, fall("", outside)) for left in (6, *[5] * limit)]
+    told = [suspects.is_lost(left, failure("", outside)) for left in (6, *[5] * limit)]
     # The first one was before a cell ended.
     assert told == [False] * limit + [True]
 
@@ -130,7 +249,7 @@ def test_first_strikes_and_faults_of_nobody_measure_all_again() -> None:
 def test_a_cell_that_takes_all_memory_is_blamed_in_the_end_and_no_other() -> None:
     device = FakeDevice(hogs=frozenset([cell_tag(FIRST)]))
     outcome = measure_cells(device, CELLS)
-    assert device.opened <= STRIKES_FORGIVEN + 4 + STRIKES_ALONE
+    assert device.opened <= STRIKES_FORGIVEN + 4 + KILLS_WHEN_ALONE
     assert outcome[FIRST].status is Status.LAUNCH_FAILED
     assert outcome[FIRST].message == (
         "the measuring process was ended by SIGKILL, each time that it measured this cell alone"
@@ -165,27 +284,16 @@ def test_a_fault_that_comes_once_costs_no_cell(kind: str) -> None:
         assert {r.status for r in outcome.runs} == {Status.OK}
 
 
-def test_a_variant_whose_every_cell_hangs_costs_a_bounded_number_of_processes() -> None:
-    cells = make_cells(threads=tuple(range(1, 41)), chunks=(1,))
-    for operation, nth in (("run", 0), ("sample", 4)):
-        bad = [c for c in cells if c.variant == "a"]
-        device = FakeDevice(faults=[Fault(cell_tag(c), operation, nth, "hang") for c in bad])
-        outcome = measure_cells(device, cells)
-        assert Counter(str(outcome[c].status) for c in bad) == {"timeout": len(bad)}
-        assert {r.status for r in outcome.runs if r.cell.variant == "b"} == {Status.OK}
-        hung = device.opened - 1
-        assert hung <= 3 * FAULTS_PER_VARIANT + MOST_UNEXPLAINED
-
-
 @pytest.mark.parametrize("operation", ["bind", "run", "sample"])
-def test_a_few_faults_among_many_cells_condemn_no_other(operation: str) -> None:
+@pytest.mark.parametrize("kind", ["dead", "hang"])
+def test_faults_among_many_cells_condemn_no_other(operation: str, kind: str) -> None:
     cells = make_cells(threads=tuple(range(1, 65)), chunks=(1, 2))
-    bad = [c for c in cells if c.variant == "a"][:: len(cells) // 2 // 10][: FAULTS_PER_VARIANT + 1]
-    assert len(bad) == 9
+    bad = [c for c in cells if c.variant == "a"][::13]
     nth = 4 if operation == "sample" else 0
-    faults = [Fault(cell_tag(c), operation, nth, "dead") for c in bad]
-    outcome = measure_cells(FakeDevice(faults=faults), cells)
+    device = FakeDevice(faults=[Fault(cell_tag(c), operation, nth, kind) for c in bad])
+    outcome = measure_cells(device, cells)
     assert {r.cell for r in outcome.runs if r.status is not Status.OK} == set(bad)
+    assert device.opened - 1 <= 3 * len(bad)
 
 
 # One that ends while data are made: that costs their cells, no others.
@@ -216,9 +324,9 @@ def outcome(told: list[Message], *ends: Exception) -> tuple[list[CellRun], list[
 @pytest.mark.parametrize(
     ("end", "times"),
     [
-        (GONE, FAULTS_OF_NOBODY),
-        (WorkerSilentError(SAID), FAULTS_OF_NOBODY),
-        (WorkerKilledError(SAID), STRIKES_OF_NOBODY),
+        (GONE, MAX_UNATTRIBUTED_CRASHES),
+        (WorkerSilentError(SAID), MAX_UNATTRIBUTED_CRASHES),
+        (WorkerKilledError(SAID), MAX_UNATTRIBUTED_KILLS),
     ],
 )
 def test_ends_while_data_are_made_cost_the_cells_of_these_data(end: Exception, times: int) -> None:
@@ -237,7 +345,7 @@ def test_ends_and_silence_in_a_cell_cost_that_cell() -> None:
     key = CELLS[3].key
     runs, asked = outcome([DATA, Began((key,))], GONE)
     assert Status.WORKLOAD_FAILED not in {r.status for r in runs}
-    assert [do.keys for do in asked] == [{c.key for c in CELLS} - {key}, {key}]
+    assert [(do.keys, do.first) for do in asked] == [({c.key for c in CELLS}, key)]
     told = [DATA, Began((FIRST.key,))]
     workers = [FakeWorker([*told], WorkerSilentError(SAID)) for _ in range(2)]
     [run] = supervised(workers.pop(), lambda do: workers.pop(), CELLS[:1])

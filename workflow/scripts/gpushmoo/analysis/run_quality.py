@@ -32,6 +32,7 @@ MEANING = {
     Status.RESOURCES: "the launch needs more registers, memory or grid than there is",
     Status.INVALID: "the kernel's workload.py says that it cannot be",
     Status.UNPROPOSED: "a search left it out: nothing is known of it",
+    Status.SKIPPED: "not tried, since max_faults other cells of its code failed and none was right",
     Status.BUILD_FAILED: "the kernel did not compile, or the machine code lacks what is timed",
     Status.WORKLOAD_FAILED: "the kernel's workload.py raised an error or returned nothing of use",
     Status.LAUNCH_FAILED: "the launch failed",

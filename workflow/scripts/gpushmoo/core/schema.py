@@ -32,6 +32,7 @@ class Status(StrEnum):
     RESOURCES = "resources"
     INVALID = "invalid"
     UNPROPOSED = "unproposed"
+    SKIPPED = "skipped"
     BUILD_FAILED = "build_failed"
     WORKLOAD_FAILED = "workload_failed"
     LAUNCH_FAILED = "launch_failed"

@@ -32,7 +32,10 @@ from .arguments import Request, checked, loaded, read_request
 from .measure import LOG, WORKERS, device_of, logged, refuse_misfit
 
 # The keys of `measure` that mean something here.
-_MEASURE = ("cell_timeout_s", "max_builds", "max_cells", "seed", "thread_limit", "warmup")
+_MEASURE = (
+    *("cell_timeout_s", "max_builds", "max_cells", "max_faults"),
+    *("seed", "thread_limit", "warmup"),
+)
 # Schemas of the arguments that `sweep` does not have.
 SCHEMAS = {
     "pairs": {"type": "integer", "minimum": 1},

@@ -215,10 +215,12 @@ class Locked:
 class Measure:
     """A request for cells: those with these keys (None: all), at most `together` at a time.
 
-    `launches` has the launches in a sample of the groups that another process has begun. From
-    `until` on, by the monotonic clock, no cell gets more than the fewest samples. Cells of a
-    `joined` group are in no race: others of it are taken over from an earlier job. Cells that have
-    `ended` in another process are tried with these, but for the keys of `tried`.
+    The cell with the key `first` is launched before all others of its problem, and its problem
+    comes first. Each cell of `unlaunched` is launched by itself before those that another process
+    has launched. `launches` has the launches in a sample of the groups that another process has
+    begun. From `until` on, by the monotonic clock, no cell gets more than the fewest samples. Cells
+    of a `joined` group are in no race, because other cells of it are reused from an earlier job.
+    Cells that have `ended` in another process are tried with these, but for the keys of `tried`.
     """
 
     keys: frozenset[str] | None
@@ -228,6 +230,8 @@ class Measure:
     joined: frozenset[CellGroup] = frozenset()
     ended: Sequence[CellRun] = ()
     tried: frozenset[str] = frozenset()
+    first: str | None = None
+    unlaunched: frozenset[str] = frozenset()
 
 
 # From the measuring process to the job.
@@ -288,10 +292,14 @@ class Preparing:
 
 @dataclass(frozen=True)
 class Began:
-    """The cells with these keys run next; `who` names those of a pair: ``A``, ``A and B``."""
+    """The cells with these keys run next; `who` names those of a pair: ``A``, ``A and B``.
+
+    If not `launches`, only the host works on their results, for which no limit of a launch counts.
+    """
 
     keys: tuple[str, ...]
     who: str = ""
+    launches: bool = True
 
 
 @dataclass(frozen=True)

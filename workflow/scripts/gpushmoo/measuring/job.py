@@ -53,7 +53,7 @@ from .process import Session, Workers
 from .progress import LiveFile, Progress, live_path
 from .settings import TOGETHER, settings_of
 from .shard_file import Earlier, ReusedCells, cell_table, joined, provenance, read_first
-from .supervise import Supervisor
+from .supervise import FaultLimits, Supervisor
 
 log = logging.getLogger(__name__)
 
@@ -141,8 +141,15 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
             live.tell(supervisor.result.runs, supervisor.result.timed_s, share)
 
         runs = [planned(folder.workload, cell) for cell in cells]
-        timeout_s = params["measure"]["timeout_s"]
-        supervisor = Supervisor(runs, session.start, timeout_s, on_progress, request)
+        supervisor = Supervisor(
+            runs,
+            session.start,
+            fault_limits(params),
+            on_progress,
+            request,
+            lambda run: folder.workload.version(run.cell).name,
+            progress.note,
+        )
         with closing(live):
             result = supervisor.measure(worker)
         took_s = time.monotonic() - began
@@ -157,6 +164,12 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
         session.drop()
     progress.finish(", ".join(f"{n} {s}" for s, n in sorted(statuses.items())) or "no cells")
     return shard
+
+
+def fault_limits(params: Mapping[str, Any]) -> FaultLimits:
+    """The limits in a job's parameters."""
+    measure = params["measure"]
+    return FaultLimits(measure["timeout_s"], measure.get("max_faults"))
 
 
 @dataclass(frozen=True)
@@ -180,8 +193,10 @@ def measure_pairs(job: Job, label: str, terminal: TextIO, workers: Workers) -> M
         runs = [pair_of(a, b) for a, b in opened.pairs]
         progress = Progress(label, len(runs), terminal)
         progress.announce()
-        timeout_s = job.params["measure"]["timeout_s"]
-        result = Supervisor(runs, session.start, timeout_s, progress.update).measure(worker)
+        limits = fault_limits(job.params)
+        result = Supervisor(
+            runs, session.start, limits, progress.update, notify=progress.note
+        ).measure(worker)
     ended = list(result.runs.values())
     if not FAULTS.isdisjoint(run.status for run in ended):
         session.drop()

@@ -16,7 +16,18 @@ from ..core.space import CONDITIONS, Cell, Problem
 from ..workloads.contract import ReducingWorkload, Workload
 from ..workloads.host_fed import HostFedWorkload
 from .buffers import Space, Workspace, open_space
-from .events import NAMES, Began, Ended, Event, PairRun, Preparing, Worked, planned, status_of
+from .events import (
+    NAMES,
+    Began,
+    Ended,
+    Event,
+    PairRun,
+    Preparing,
+    Timed,
+    Worked,
+    planned,
+    status_of,
+)
 from .rounds import choose_launches, chunked, shuffled, take_rounds
 from .settings import TOGETHER_S
 from .verify import CellSteps
@@ -77,10 +88,12 @@ class PairedRun:
         self._total = self._done = 0
 
     def _pass_on(self, who: str, event: Event) -> None:
-        """Report the begin of cells as that of their pairs."""
+        """Report the begin of cells, and the first launch of both, as those of their pairs."""
         if isinstance(event, Began):
             keys = dict.fromkeys(self._key[key] for key in event.keys)
             self._emit(replace(event, keys=tuple(keys), who=who))
+        elif isinstance(event, Timed) and who == NAMES[1]:  # A's cell was launched before it
+            self._emit(replace(event, key=self._key[event.key]))
 
     def measure(self, pairs: Sequence[tuple[Cell, Cell]]) -> None:
         """Report one Ended for each pair. Raises DeviceLostError."""
@@ -97,7 +110,11 @@ class PairedRun:
         for pair in self._alive(runs):
             results = a.result_of(pair.a.cell.variant), b.result_of(pair.b.cell.variant)
             groups.setdefault((pair.cell.problem, *results), []).append(pair)
-        for (problem, *_), group in sorted(groups.items(), key=lambda item: item[0]):
+        by_turn = sorted(
+            groups.items(),
+            key=lambda item: (not self._a.is_first(pair.a for pair in item[1]), item[0]),
+        )
+        for (problem, *_), group in by_turn:
             try:
                 self._measure_group(problem, group)
             except DeviceLostError:
@@ -125,8 +142,9 @@ class PairedRun:
     def _measure_group(self, problem: Problem, pairs: list[PairRun]) -> None:
         self._emit(Preparing(problem, frozenset(pair.cell.variant for pair in pairs)))
         spaces, shared = self._open_spaces(problem, pairs[0])
-        for who, (steps, space) in enumerate(zip(self._steps, spaces, strict=True)):
-            steps.admit([pair.runs[who] for pair in pairs], space)
+        for some in self._in_turn(pairs):
+            for who, (steps, space) in enumerate(zip(self._steps, spaces, strict=True)):
+                steps.admit([pair.runs[who] for pair in some], space)
         pairs = self._alive(pairs)
         log.info("%d pairs of %s admitted", len(pairs), problem.label)
         for met in CONDITIONS:
@@ -139,6 +157,13 @@ class PairedRun:
         for who, (steps, space) in enumerate(zip(self._steps, spaces, strict=True)):
             steps.verify([pair.runs[who] for pair in pairs], space)
         self._end_open(self._alive(pairs), Status.OK, None)
+
+    def _in_turn(self, pairs: Sequence[PairRun]) -> list[list[PairRun]]:
+        """Pairs that are launched together: unlaunched ones by themselves, the suspect first."""
+        alone = [pair for pair in pairs if pair.cell.key in self._a.unlaunched]
+        alone.sort(key=lambda pair: not self._a.is_first([pair.a]))
+        others = [pair for pair in pairs if pair.cell.key not in self._a.unlaunched]
+        return [*([pair] for pair in alone), others]
 
     def _open_spaces(self, problem: Problem, pair: PairRun) -> tuple[tuple[Space, Space], bool]:
         """The memory of A and of B, and whether it is the same.

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
@@ -31,11 +31,11 @@ PROGRAM = worker.__name__
 # Allowed seconds of silence while no cell runs: gigabytes of input are made, or OpenCL builds.
 IDLE_LIMIT_S = 600.0
 # Seconds between two looks at a silent process.
-BEAT_S = 0.25
+POLL_INTERVAL_S = 0.1
 # After so many processes in a row that ended while no cell ran, the device is lost: by a fault, and
 # by a signal from outside.
-FAULTS_OF_NOBODY = 2
-STRIKES_OF_NOBODY = 10
+MAX_UNATTRIBUTED_CRASHES = 2
+MAX_UNATTRIBUTED_KILLS = 10
 
 # The signals of a process's own faults; all others come from outside.
 _FAULTS = "SIGABRT SIGBUS SIGFPE SIGILL SIGSEGV SIGSYS SIGTRAP"
@@ -85,6 +85,20 @@ def is_stopped(pid: int) -> bool:
     return bool(fields := _fields(pid)) and fields[0] in "Tt"
 
 
+def core_waits_s(pid: int) -> dict[str, float]:
+    """The seconds that each thread of a process has waited for a core; empty without /proc."""
+    waits_s = {}
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        with suppress(OSError, IndexError, ValueError):  # a thread may end meanwhile
+            waits_s[task.name] = int((task / "schedstat").read_text().split()[1]) / 1e9
+    return waits_s
+
+
+def longest_wait_s(before_s: Mapping[str, float], after_s: Mapping[str, float]) -> float:
+    """The longest wait for a core of a thread between two results of `core_waits_s`."""
+    return max((after_s[t] - before_s[t] for t in before_s.keys() & after_s.keys()), default=0.0)
+
+
 class WorkerProcess:
     """A process that runs `worker`, and the connection to it."""
 
@@ -125,15 +139,19 @@ class WorkerProcess:
         return message
 
     def _wait(self, limit_s: float) -> None:
-        """Wait for a message.
+        """Wait for a message; raise WorkerSilentError after `limit_s` seconds of silence.
 
-        Each look counts as BEAT_S seconds: a longer one means that this process was stopped or the
-        machine suspended. None counts while the other process is stopped.
+        Only seconds in which the process could run count. It could not while it was stopped, while
+        its threads waited for a core of a busy machine, or while this process was stopped or the
+        machine suspended: each look counts at most POLL_INTERVAL_S.
         """
-        beats = 0
-        while not self._connection.poll(BEAT_S):
-            beats += not is_stopped(self._process.pid)
-            if beats * BEAT_S >= limit_s:
+        silent_s, pid = 0.0, self._process.pid
+        waits_s = core_waits_s(pid)
+        while not self._connection.poll(POLL_INTERVAL_S):
+            before_s, waits_s = waits_s, core_waits_s(pid)
+            if not is_stopped(pid):
+                silent_s += max(0.0, POLL_INTERVAL_S - longest_wait_s(before_s, waits_s))
+            if silent_s >= limit_s:
                 raise WorkerSilentError(f"the measuring process said nothing for {limit_s:g} s")
 
     def stop(self) -> None:
@@ -230,13 +248,17 @@ class Session:
         self._label, self._terminal, self._preferred = label, terminal, preferred
         # The device's UUID and its lock.
         self._held: tuple[str, DeviceLock] | None = None
+        # Has imported what it needs, and waits for the device.
+        self._spare: WorkerProcess | None = None
         self.clocks: HeldClocks | None = None
 
     def __enter__(self) -> Session:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Free the clocks and the device."""
+        """End the spare process; free the clocks and the device."""
+        if self._spare is not None:
+            self._spare.stop()
         if self.clocks is not None:
             self.clocks.free()
         if self._held is not None:
@@ -250,10 +272,20 @@ class Session:
             raise NotOpenedError(f"The device was not opened: {err}.") from err
 
     def start(self, do: Measure) -> WorkerProcess:
-        """A fresh process, at work. Raises DeviceError, WorkerGoneError, WorkerSilentError."""
+        """A fresh process, at work. Raises DeviceError, WorkerGoneError, WorkerSilentError.
+
+        If there may be more faults, another process imports meanwhile, for the next call.
+        """
         self.drop()
         process, _ = self._opened()
         process.say(do)
+        if do.unlaunched:
+            self._spare = self._workers.take(self._job)
+        return process
+
+    def _taken(self) -> WorkerProcess:
+        """The spare process, or another one, at work on the job."""
+        process, self._spare = self._spare or self._workers.take(self._job), None
         return process
 
     def drop(self) -> None:
@@ -264,7 +296,7 @@ class Session:
         """A process with its device. One that ends before is replaced: no signal costs a cell."""
         ends: Counter[bool] = Counter()
         while True:
-            process = self._workers.take(self._job)
+            process = self._taken()
             try:
                 offered = process.hear(IDLE_LIMIT_S)
                 assert isinstance(offered, Candidates)
@@ -274,7 +306,7 @@ class Session:
                 process.stop()
                 struck = isinstance(err, WorkerKilledError)
                 ends[struck] += 1
-                if ends[struck] >= (STRIKES_OF_NOBODY if struck else FAULTS_OF_NOBODY):
+                if ends[struck] >= (MAX_UNATTRIBUTED_KILLS if struck else MAX_UNATTRIBUTED_CRASHES):
                     raise
                 log.error("%s while it started; another one is started", err)
             except DeviceLostError as err:

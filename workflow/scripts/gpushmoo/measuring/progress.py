@@ -56,6 +56,10 @@ class Progress:
             left = f", about {duration(seconds)} left"
         self._say(f"{done}/{self.cells} cells done, {100 * fraction:.0f} % of the work{left}")
 
+    def note(self, sentence: str) -> None:
+        """Print a line about what happens to the cells."""
+        self._say(sentence)
+
     def finish(self, summary: str) -> None:
         """Print the last line."""
         self._say(f"{summary} in {duration(self.clock() - self._started)}")

@@ -244,7 +244,8 @@ class ShardRun:
         for run in open_runs:
             result = workload.result_of(run.cell.variant)
             groups.setdefault((run.cell.problem, result), []).append(run)
-        for (problem, _), group in sorted(groups.items(), key=lambda item: item[0]):
+        by_turn = sorted(groups.items(), key=lambda item: (not steps.is_first(item[1]), item[0]))
+        for (problem, _), group in by_turn:
             try:
                 self._measure_group(problem, group)
             except DeviceLostError:
@@ -289,6 +290,7 @@ class ShardRun:
 
     def _search_all(self, runs: list[CellRun], space: Space) -> None:
         """Measure the cells that a search of each group proposes."""
+        self._steps.admit([run for run in runs if self._steps.is_first([run])], space)
         for met in CONDITIONS:
             alike = [r for r in runs if r.cell.condition == met and r.status is None]
             if not alike:

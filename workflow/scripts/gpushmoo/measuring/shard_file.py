@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from .. import PROTOCOL_VERSION, __version__
 from ..core.errors import WorkloadError
 from ..core.run_plan import fully_sampled, plain
-from ..core.schema import MOST_THREADS, cell_schema
+from ..core.schema import MOST_THREADS, Status, cell_schema
 from ..core.space import Cell, CellGroup, Problem
 from ..devices.base import DeviceInfo, identity
 from ..storage.store import DERIVED, BadParquetError, read_shard, restored
@@ -187,7 +187,9 @@ class Earlier:
         cut = ("cache_states", "timing_modes", "shard", "sizes")
         space = {key: params[key] for key in cut if key in params}
         conditions = {k: v for k, v in params.items() if k not in _SPACE}
-        conditions |= {"axes": sorted(params["axes"]), "code": code}
+        # How many faults are tried changes no time.
+        measure = {k: v for k, v in params["measure"].items() if k != "max_faults"}
+        conditions |= {"axes": sorted(params["axes"]), "code": code, "measure": measure}
         kept = out.parents[2] / _FOLDER / out.parent.parent.name / out.parent.name
         self._folder = kept / _digest(conditions)
         # Shards of one cut into parts have no cell in common.
@@ -197,7 +199,11 @@ class Earlier:
         self._read: dict[Path, tuple[pa.Table, dict[str, Any]]] = {}
 
     def read(self, again: Collection[str] = ()) -> None:
-        """Read the kept cells but those with a status in `again`. A damaged file is deleted."""
+        """Read the kept cells that were tried, but those with a status in `again`.
+
+        A damaged file is deleted.
+        """
+        again = {*again, Status.SKIPPED}
         for path in sorted(self._folder.glob("*.kept")):
             if path.name.startswith(f"{self._cut}-") and not path.name.startswith(f"{self._name}."):
                 continue
@@ -207,7 +213,8 @@ class Earlier:
                 log.warning("%s It is deleted.", err)
                 path.unlink(missing_ok=True)
                 continue
-            wanted = pc.invert(pc.is_in(table.column("status"), pa.array(again, pa.string())))
+            measured_again = pa.array(sorted(again), pa.string())
+            wanted = pc.invert(pc.is_in(table.column("status"), measured_again))
             self._read[path] = (table.filter(wanted), metadata)
 
     @property

@@ -1,8 +1,7 @@
 """Supervises the process that measures cells or pairs, and replaces it when it fails.
 
-A kernel that reads outside its buffers leaves a broken context; one that never returns ends only
-with its process. Its cell gets a status after it has failed alone in a fresh process (see
-`Suspects`); other processes measure the rest.
+A kernel that reads outside its buffers leaves a broken context. One that never returns ends only
+with its process. `Suspects` finds the cell to blame. Other processes measure the rest.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Any, Generic
 
 from ..core.errors import DeviceError, DeviceLostError
 from ..core.schema import Status
-from ..storage.joblog import STRIKES_FORGIVEN
 from .events import (
     Began,
     Copied,
@@ -34,107 +33,62 @@ from .events import (
     WorkerCrashedError,
 )
 from .process import (
-    FAULTS_OF_NOBODY,
     IDLE_LIMIT_S,
-    STRIKES_OF_NOBODY,
     WorkerGoneError,
     WorkerKilledError,
     WorkerProcess,
     WorkerSilentError,
 )
 from .settings import TOGETHER
+from .suspects import Attempt, Suspects, Turn, WorkerFailure
 
 log = logging.getLogger(__name__)
 
-# So many of them while a suspect runs alone blame it: most likely it takes all memory.
-STRIKES_ALONE = 3
-# From so many unexplained ends on, suspects come first: a variant may hang in every cell.
-MOST_UNEXPLAINED = 8
-# Added to the configured time of a launch, for the host's work and OpenCL's compilers, which some
-# runtimes start with the first launch of a shape.
-LAUNCH_GRACE_S = 10.0
-# A variant is blamed after so many faults of a process that tried the same cell of it.
+# Added to the configured time limit of a launch, for the host's work around it.
+LAUNCH_GRACE_S = 0.5
+# A first launch that takes longer is tried again after all others. It may also take WAIT_FACTOR
+# times as long as the longest wait so far. The limit doubles while no first launch keeps it.
+FIRST_LAUNCH_S, WAIT_FACTOR = 0.5, 4.0
+# A version is blamed after so many faults of a process that tried the same cell of it.
 TRIAL_FAULTS = 2
-# After so many faulty cells of a variant, and this share of those that ran, its other cells are not
-# tried: each faulty cell costs the start of two processes.
-FAULTS_PER_VARIANT = 8
-FAULTY_SHARE = 0.1
+# The default of the key max_faults.
+MAX_FAULTS = 64
+# A cell that ended so may have damaged others in its process.
+HARMFUL = frozenset({Status.WRONG_RESULT, Status.LAUNCH_FAILED, Status.TIMEOUT})
 
 
 @dataclass(frozen=True)
-class WorkerFailure:
-    """The early end of a process: the keys of the running cells, and the status for a culprit.
+class FaultLimits:
+    """Limits of the configuration: seconds of a launch, and faults of a version.
 
-    `from_outside`: by a signal that no kernel causes. `preparing` are the keys of the cells whose
-    data were made, if none ran.
+    After `max_faults` (None: no limit) faulty cells of a version, none of whose cells has been
+    right, its other cells are skipped.
     """
 
-    running: tuple[str, ...]
-    status: Status
-    text: str
-    from_outside: bool = False
-    preparing: tuple[str, ...] = ()
+    cell_timeout_s: float
+    max_faults: int | None = MAX_FAULTS
 
 
-class Suspects:
-    """Chooses the cells of the next process, and the culprit of a failure.
-
-    A cell that ran in a failure is a suspect. It is blamed for the failure of a fresh process that
-    measured it alone: for one fault, or for STRIKES_ALONE signals from outside. If several ran when
-    a process hung, one that hangs again while it runs by itself is blamed as well. Suspects come
-    last, so that competing cells stay together. Those that ran at the same time are first taken one
-    by one in one process, to find the one to take alone.
-    """
+class FirstLaunches:
+    """The time limit of first launches, by the waits so far."""
 
     def __init__(self) -> None:
-        self._strikes = 0
-        # Cells that ran by themselves in a failure, with the strikes that they had alone since.
-        self._single: dict[str, int] = {}
-        self._crowds: list[frozenset[str]] = []
-        self._explaining = False
-        self._of_nobody: Counter[bool] = Counter()
-        self._left = -1
+        self._longest_wait_s = 0.0
+        self._limit_s = FIRST_LAUNCH_S
 
-    def next(self, left: frozenset[str]) -> tuple[frozenset[str], int]:
-        """Keys for the next process, out of those `left`, and how many to run at a time."""
-        single = [key for key in self._single if key in left]
-        crowds = [c for crowd in self._crowds if (c := (crowd & left).difference(single))]
-        unexplained = len(single) + len(crowds)
-        self._explaining = unexplained >= MOST_UNEXPLAINED or (self._explaining and unexplained > 0)
-        crowd = frozenset().union(*crowds)
-        if self._explaining and single:
-            return frozenset(single[:1]), 1
-        if not self._explaining and (trusted := left - crowd - set(single)):
-            return trusted, TOGETHER
-        return crowd or frozenset(single[:1]), 1
+    @property
+    def limit_s(self) -> float:
+        """The seconds that first launches may take before they are put off."""
+        return max(self._limit_s, WAIT_FACTOR * self._longest_wait_s)
 
-    def accuse(self, asked: frozenset[str], failure: WorkerFailure) -> str | None:
-        """The culprit, if any, of the failure of a process that was to measure `asked`."""
-        if failure.from_outside:
-            self._strikes += 1
-        if len(asked) == 1 and (alone := self._single.keys() & set(failure.running)):
-            (key,) = alone
-            self._single[key] += failure.from_outside
-            return key if self._single[key] >= STRIKES_ALONE or not failure.from_outside else None
-        if failure.from_outside and self._strikes <= STRIKES_FORGIVEN:
-            return None
-        if len(failure.running) == 1:
-            (key,) = failure.running
-            if failure.status is Status.TIMEOUT and any(key in crowd for crowd in self._crowds):
-                return key
-            self._single.setdefault(key, 0)
-        elif failure.running:
-            self._crowds.append(frozenset(failure.running))
-        return None
+    def ended(self, wait_s: float) -> None:
+        """Count a wait of so many seconds, after which the launches had ended."""
+        self._longest_wait_s = max(self._longest_wait_s, wait_s)
+        self._limit_s = FIRST_LAUNCH_S
 
-    def lost(self, left: int, failure: WorkerFailure) -> bool:
-        """Whether too many processes have failed without a running cell since `left` changed."""
-        if left != self._left:
-            self._left = left
-            self._of_nobody.clear()
-        self._of_nobody[failure.from_outside] += 1
-        limit = STRIKES_OF_NOBODY if failure.from_outside else FAULTS_OF_NOBODY
-        return self._of_nobody[failure.from_outside] >= limit
+    def put_off(self) -> None:
+        """Count launches that did not end in time."""
+        self._limit_s *= 2
 
 
 class Supervisor(Generic[Run]):
@@ -144,74 +98,96 @@ class Supervisor(Generic[Run]):
         self,
         runs: Sequence[Run],
         start: Callable[[Measure], WorkerProcess],
-        cell_timeout_s: float,
+        limits: FaultLimits,
         on_progress: Callable[[int, float], None],
         request: Measure | None = None,
+        version_of: Callable[[Run], str] | None = None,
+        notify: Callable[[str], None] = log.info,
     ) -> None:
-        """`start` opens a process for a request; `request` is the first process's."""
+        """`start` opens a process for a request; `request` is the first process's.
+
+        `version_of` returns the version of the code that a run launches, by default its variant.
+        `notify` shows a sentence to the user.
+        """
         own: dict[str, Run] = {run.cell.key: run for run in runs}
         self._request = request or Measure(None, TOGETHER, {})
         self.result: ShardResult[Run] = ShardResult(own, launches=dict(self._request.launches))
-        self._start, self._on_progress = start, on_progress
-        self._timeout_s = cell_timeout_s
+        self._start, self._on_progress, self._notify = start, on_progress, notify
+        self._limits = limits
+        name: Callable[[Run], str] = version_of or (lambda run: run.cell.variant)
+        self._versions: dict[str, str] = {key: name(run) for key, run in own.items()}
         self._faults: Counter[str] = Counter()
+        # Versions of which a cell has been right.
+        self._right: set[str] = set()
         self._suspects = Suspects()
+        self._first_launches = FirstLaunches()
+        self._has_put_off = False
         self._tried: frozenset[str] = frozenset()
         # Failures on trial, by a signal from outside or not, and the key.
         self._trials: Counter[tuple[bool, str]] = Counter()
-        # Keys of cells that ran while their process lived on.
-        self._survived: set[str] = set()
-        # The cells requested of the present process, and the share of all that had ended before.
-        self._asked = frozenset(self.result.runs)
+        # An earlier job may have left traces in the first process.
+        self._attempt = Attempt(Turn(frozenset(own)), is_fresh=False)
+        # The share of all cells that had ended before the present process.
         self._before = 0.0
         # The reported share of the work never falls, although a new process repeats a part.
         self._share = 0.0
 
     def measure(self, first: WorkerProcess) -> ShardResult[Run]:
         """Measure with `first`, a process at work on all cells, and its successors."""
-        worker = first
-        while True:
-            tries = False
-            try:
-                failure = self._follow(worker)
-            except WorkerCrashedError as err:
-                # A program's error, not the device's; finished cells are kept.
-                worker.stop()
-                if len(self._left()) == len(self.result.runs):
-                    raise
-                self._end_open(Status.LAUNCH_FAILED, f"a program failed: {err}")
-                return self.result
-            except BaseException:
-                worker.stop()
-                raise
-            if failure is None:
-                worker.done()
-                left_out = self._asked & self._left()
-                self._end_open(Status.LOST_DEVICE, "the measuring process left it out", left_out)
-            else:
-                worker.stop()
-                tries = self._judge_trial(failure)
-                if not tries:
-                    self._judge(failure)
-                self._report(self._share if self._left() else 1.0)
-            left = self._left()
-            if not left and not tries:
-                return self.result
-            self._before = 1.0 - len(left) / len(self.result.runs)
-            self._asked, together = self._suspects.next(left)
-            try:
-                worker = self._start(self._again(together))
-            except (DeviceError, WorkerGoneError, WorkerSilentError, WorkerCrashedError) as err:
-                self._end_open(Status.LOST_DEVICE, f"the device did not come back: {err}")
-                return self.result
+        worker: WorkerProcess | None = first
+        while worker is not None:
+            worker = self._finish(worker)
+        return self.result
 
-    def _again(self, together: int) -> Measure:
-        """The request for the cells that are asked next."""
+    def _finish(self, worker: WorkerProcess) -> WorkerProcess | None:
+        """Follow a process to its end; the next one, or None if no cell is left."""
+        goes_on = False
+        try:
+            failure = self._follow(worker)
+        except WorkerCrashedError as err:
+            # A program's error, not the device's; finished cells are kept.
+            worker.stop()
+            if len(self._left()) == len(self.result.runs):
+                raise
+            self._end_open(Status.LAUNCH_FAILED, f"a program failed: {err}")
+            return None
+        except BaseException:
+            worker.stop()
+            raise
+        if failure is None:
+            worker.done()
+            left_out = self._attempt.turn.keys & self._left()
+            self._end_open(Status.LOST_DEVICE, "the measuring process left it out", left_out)
+        else:
+            worker.stop()
+            goes_on = self._judge_trial(failure)
+            if not goes_on:
+                self._judge(failure)
+            self._report(self._share if self._left() else 1.0)
+        left = self._left()
+        return self._next(left) if left or goes_on else None
+
+    def _next(self, left: frozenset[str]) -> WorkerProcess | None:
+        """A process for the cells that are `left`, or for the rest of a trial."""
+        self._before = 1.0 - len(left) / len(self.result.runs)
+        turn = self._suspects.next(left) if left else Turn(left)
+        self._attempt = Attempt(turn)
+        try:
+            return self._start(self._request_for(turn))
+        except (DeviceError, WorkerGoneError, WorkerSilentError, WorkerCrashedError) as err:
+            self._end_open(Status.LOST_DEVICE, f"the device did not come back: {err}")
+            return None
+
+    def _request_for(self, turn: Turn) -> Measure:
         ended: list[Any] = [r for r in self.result.runs.values() if r.status is Status.OK]
+        launched = self.result.timed_s.keys()
+        is_careful = self._suspects.is_careful
         return replace(
             self._request,
-            keys=self._asked,
-            together=together,
+            keys=turn.keys,
+            together=turn.together,
+            first=turn.first,
+            unlaunched=turn.keys - launched if is_careful else frozenset(),
             launches=self.result.launches,
             ended=ended,
             tried=self._tried,
@@ -227,12 +203,6 @@ class Supervisor(Generic[Run]):
         for key in self._left() if keys is None else keys:
             self.result.runs[key].end(status, message)
 
-    def _end_ok(self, status: Status, message: str, variant: str) -> None:
-        """End measured cells of a variant once more."""
-        for run in self.result.runs.values():
-            if run.status is Status.OK and run.cell.variant == variant:
-                run.end(status, message)
-
     def _follow(self, worker: WorkerProcess) -> WorkerFailure | None:
         """Collect messages until the process fails, or has done its work (None).
 
@@ -240,35 +210,53 @@ class Supervisor(Generic[Run]):
         """
         doing: Began | Preparing | None = None
         while True:
-            runs = isinstance(doing, Began)
+            began_s = monotonic()
+            limit_s = self._limit_s(doing)
             try:
-                message = worker.hear(self._timeout_s + LAUNCH_GRACE_S if runs else IDLE_LIMIT_S)
+                message = worker.hear(limit_s)
             except (WorkerSilentError, WorkerGoneError, DeviceLostError) as err:
-                return self._failure(doing, err)
+                return self._failure(doing, err, limit_s)
+            if isinstance(doing, Began) and doing.launches:
+                self._first_launches.ended(monotonic() - began_s)
             if isinstance(message, Finished):
                 return None
             if isinstance(message, Began | Preparing | Ended):
-                self._survived.update(doing.keys if isinstance(doing, Began) else ())
                 doing = None if isinstance(message, Ended) else message
             self._collect(message)
 
-    def _failure(self, doing: Began | Preparing | None, err: Exception) -> WorkerFailure:
+    def _limit_s(self, doing: Began | Preparing | None) -> float:
+        """The seconds within which the process must send its next message."""
+        if not isinstance(doing, Began) or not doing.launches:
+            return IDLE_LIMIT_S
+        whole_s = self._limits.cell_timeout_s + LAUNCH_GRACE_S
+        if self._attempt.turn.is_patient or all(map(self._is_launched, doing.keys)):
+            return whole_s
+        return min(whole_s, self._first_launches.limit_s)
+
+    def _is_launched(self, key: str) -> bool:
+        """Whether the cell was launched before, by this job or one whose time is reused."""
+        return key in self.result.timed_s or self.result.runs[key].status is not None
+
+    def _failure(
+        self, doing: Began | Preparing | None, err: Exception, limit_s: float
+    ) -> WorkerFailure:
         """The meaning of the end of a process that was `doing` something."""
-        text, struck = str(err), isinstance(err, WorkerKilledError)
+        text, is_killed = str(err), isinstance(err, WorkerKilledError)
         status = Status.LAUNCH_FAILED
         if isinstance(doing, Began):
             if isinstance(err, WorkerSilentError):
                 status = Status.TIMEOUT
-                text = f"a launch did not end within {self._timeout_s:g} s; its process was ended"
+                waited_s = min(limit_s, self._limits.cell_timeout_s)
+                text = f"a launch did not end within {waited_s:g} s; its process was ended"
             elif text.endswith(("SIGSEGV", "SIGBUS")):
                 text += (
                     ", as by a kernel that reaches outside of its buffers: look at its indices and "
                     "at the order of its arguments"
                 )
             text = f"{doing.who}: {text}" if doing.who else text
-            return WorkerFailure(doing.keys, status, text, struck)
+            return WorkerFailure(doing.keys, status, text, is_killed)
         if isinstance(err, DeviceLostError) or doing is None or not doing.variants:
-            return WorkerFailure((), status, text, struck)
+            return WorkerFailure((), status, text, is_killed)
         keys = tuple(
             key
             for key in self._left()
@@ -276,14 +264,15 @@ class Supervisor(Generic[Run]):
             and cell.variant in doing.variants
         )
         text += f" while workload.py made the data of {doing.problem.label}"
-        return WorkerFailure((), Status.WORKLOAD_FAILED, text, struck, keys)
+        return WorkerFailure((), Status.WORKLOAD_FAILED, text, is_killed, keys)
 
     def _collect(self, message: Any) -> None:
         result = self.result
         match message:
+            case Began(keys):
+                self._attempt.ran.update(keys)
             case Ended():
-                run: Any = message.run
-                result.runs[run.cell.key] = run
+                self._collect_end(message.run)
             case Copied(problem, met, seconds, at_s):
                 result.copies.setdefault((problem, met), []).append((at_s, seconds))
             case Grouped(group, launches):
@@ -296,9 +285,19 @@ class Supervisor(Generic[Run]):
                 self._tried |= {key}
             case Timed(key, seconds):
                 result.timed_s[key] = seconds
+                self._right.add(self._versions[key])
             case Worked(fraction):
-                share = self._before + fraction * len(self._asked) / len(result.runs)
+                asked = len(self._attempt.turn.keys)
+                share = self._before + fraction * asked / len(result.runs)
                 self._report(max(self._share, min(1.0, share)))
+
+    def _collect_end(self, run: Any) -> None:
+        key = run.cell.key
+        self.result.runs[key] = run
+        if run.status is Status.OK:
+            self._right.add(self._versions[key])
+        elif run.status in HARMFUL:
+            self._attempt.is_clean = False
 
     def _judge_trial(self, failure: WorkerFailure) -> bool:
         """Whether the process failed in a trial, which a fresh one may repeat or go on with."""
@@ -310,40 +309,69 @@ class Supervisor(Generic[Run]):
             if self._trials[failure.from_outside, key] >= TRIAL_FAULTS:
                 self._tried |= {key}
                 if not failure.from_outside:
-                    text = f"on other inputs: {failure.text}"
-                    self._end_ok(failure.status, text, runs[key].cell.variant)
+                    self._end_version(key, failure.status, f"on other inputs: {failure.text}")
         return bool(tried)
+
+    def _end_version(self, key: str, status: Status, message: str) -> None:
+        """End the measured cells of a cell's variant once more."""
+        variant = self.result.runs[key].cell.variant
+        for run in self.result.runs.values():
+            if run.status is Status.OK and run.cell.variant == variant:
+                run.end(status, message)
 
     def _judge(self, failure: WorkerFailure) -> None:
         """End the culprit; after too many failures without a running cell, end all open cells."""
-        culprit = self._suspects.accuse(self._asked, failure) if failure.running else None
+        if not failure.running:
+            self._judge_unattributed(failure)
+            return
+        launched = self.result.timed_s.keys()
+        culprit = self._suspects.assign_blame(self._attempt, failure, launched)
         if culprit is not None:
             log.error("%s: %s: %s", culprit, failure.status, failure.text)
             self._blame(culprit, failure)
-        elif not failure.running and self._suspects.lost(len(self._left()), failure):
-            log.error("%s, while no cell ran", failure.text)
-            if failure.preparing:
-                self._end_open(failure.status, failure.text, failure.preparing)
-            else:
-                self._end_open(Status.LOST_DEVICE, failure.text)
+            return
+        log.error("%s; cells that had not ended are measured again", failure.text)
+        log.info("while these ran: %s", ", ".join(failure.running))
+        if failure.status is Status.TIMEOUT and not self._attempt.turn.is_patient:
+            self._put_off()
+
+    def _put_off(self) -> None:
+        """Count a launch that did not end in time; inform the user of the first one."""
+        self._first_launches.put_off()
+        if not self._has_put_off:
+            self._notify(
+                "a launch does not end: the others are measured first, then each such launch may "
+                f"take {self._limits.cell_timeout_s:g} s (cell_timeout_s)"
+            )
+        self._has_put_off = True
+
+    def _judge_unattributed(self, failure: WorkerFailure) -> None:
+        """Count a failure without a running cell; after too many the open cells end."""
+        if not self._suspects.is_lost(len(self._left()), failure):
+            log.error("%s; cells that had not ended are measured again", failure.text)
+            return
+        log.error("%s, while no cell ran", failure.text)
+        if failure.preparing:
+            self._end_open(failure.status, failure.text, failure.preparing)
         else:
-            log.error("%s; what it had not ended is measured again", failure.text)
-            log.info("while these ran: %s", ", ".join(failure.running) or "none")
+            self._end_open(Status.LOST_DEVICE, failure.text)
 
     def _report(self, share: float) -> None:
         self._share = share
         self._on_progress(len(self.result.runs) - len(self._left()), share)
 
     def _blame(self, key: str, failure: WorkerFailure) -> None:
-        """End the cell, and its variant if too many of its cells that ran have failed."""
+        """End the cell, and skip the rest of its version if nothing else of it was right."""
         often = ", each time that it measured this cell alone" if failure.from_outside else ""
-        text = failure.text + often
-        self.result.runs[key].end(failure.status, text)
-        variant = self.result.runs[key].cell.variant
-        self._faults[variant] += 1
-        faults = self._faults[variant]
-        ran = sum(self.result.runs[k].cell.variant == variant for k in self._survived)
-        if faults >= FAULTS_PER_VARIANT and faults > FAULTY_SHARE * ran:
-            alike = [k for k in self._left() if self.result.runs[k].cell.variant == variant]
-            text = f"not tried: {faults} cells before it: {text}"
-            self._end_open(failure.status, text, tuple(alike))
+        self.result.runs[key].end(failure.status, failure.text + often)
+        version, most = self._versions[key], self._limits.max_faults
+        self._faults[version] += 1
+        if most is None or self._faults[version] < most or version in self._right:
+            return
+        rest = frozenset(k for k in self._left() if self._versions[k] == version)
+        self._end_open(
+            Status.SKIPPED,
+            f"skipped, because {most} cells of its code failed and none was right, the last with: "
+            f"{failure.text}; raise max_faults (or set it to null) to try this one",
+            rest,
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -37,7 +37,8 @@ class CellSteps:
     `started` is the shard's beginning on `clock`, by default now. At most `together` cells are
     launched without a wait between them. `launches` has the launches in a sample of the groups for
     which the number is chosen, maybe by another process. `until` is the end of the budget on
-    `clock`; None for none. `joined` are groups that are not searched.
+    `clock`; None for none. `joined` are groups that are not searched. Cells of `unlaunched`, by
+    key, are launched one at a time, `first` before all others.
     """
 
     device: Device
@@ -51,6 +52,8 @@ class CellSteps:
     launches: dict[CellGroup, int] = field(default_factory=dict)
     until: float | None = None
     joined: frozenset[CellGroup] = frozenset()
+    first: str | None = None
+    unlaunched: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         self._started = self.clock() if self.started is None else self.started
@@ -182,8 +185,18 @@ class CellSteps:
 
     # How cells are verified.
 
+    def is_first(self, runs: Iterable[CellRun]) -> bool:
+        """Whether one of these runs is to be launched before all others."""
+        return any(run.cell.key == self.first for run in runs)
+
     def admit(self, runs: Sequence[CellRun], space: Space) -> None:
         """Bind each, verify a launch on poisoned output, time one launch."""
+        alone = [run for run in runs if run.cell.key in self.unlaunched]
+        for run in sorted(alone, key=lambda run: not self.is_first([run])):
+            self._admit([run], space)
+        self._admit([run for run in runs if run.cell.key not in self.unlaunched], space)
+
+    def _admit(self, runs: Sequence[CellRun], space: Space) -> None:
         for begin in range(0, len(runs), self.together):
             some = runs[begin : begin + self.together]
             self.emit(Began(tuple(run.cell.key for run in some)))
@@ -267,6 +280,7 @@ class CellSteps:
         _, took = self.announced([run], launch)
         if took > slowest_s:
             _, took = self.announced([run], launch)
+        self.emit(Began((run.cell.key,), launches=False))
         verdict = space.verdict(run.cell, proof)
         run.verified_words, run.wrong_words = space.words, verdict.wrong_words
         run.worst_error = verdict.worst
@@ -285,6 +299,7 @@ class CellSteps:
     def _watch_alone(self, space: Space, run: CellRun) -> None:
         """Check the timed launch alone for writes outside of the output."""
         self.announced([run], _timed(run).run)
+        self.emit(Began((run.cell.key,), launches=False))
         verdict = space.damage()
         if verdict.message is not None:
             run.wrong_words = verdict.wrong_words

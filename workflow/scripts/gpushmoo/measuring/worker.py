@@ -270,6 +270,8 @@ def _steps(
         dict(do.launches),
         do.until,
         do.joined,
+        do.first,
+        do.unlaunched,
     )
 
 

@@ -6,6 +6,7 @@ const MEANINGS = {
   resources: "needs more than the device has",
   invalid: "ruled out by the kernel",
   unproposed: "left out by the search",
+  skipped: "not tried, because other cells of its code failed",
   build_failed: "did not compile",
   workload_failed: "its workload raised an error",
   launch_failed: "the launch failed",

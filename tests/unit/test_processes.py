@@ -131,7 +131,8 @@ class SilentConnection:
         (1000, True, 0.0, True),
         (7, False, 0.5, True),
         (8, False, 0.5, False),
-        (1000, False, 1.0, True),
+        (19, False, 1.0, True),
+        (20, False, 1.0, False),
     ],
 )
 def test_silence_counts_while_the_process_is_neither_stopped_nor_waits_for_a_core(

@@ -32,6 +32,8 @@ PROGRAM = worker.__name__
 IDLE_LIMIT_S = 600.0
 # Seconds between two looks at a silent process.
 POLL_INTERVAL_S = 0.1
+# Silence counts by at least this share, however long the process waits for a core.
+MIN_COUNTED_SHARE = 0.2
 # After so many processes in a row that ended while no cell ran, the device is lost: by a fault, and
 # by a signal from outside.
 MAX_UNATTRIBUTED_CRASHES = 2
@@ -142,15 +144,16 @@ class WorkerProcess:
         """Wait for a message; raise WorkerSilentError after `limit_s` seconds of silence.
 
         Only seconds in which the process could run count. It could not while it was stopped, while
-        its threads waited for a core of a busy machine, or while this process was stopped or the
-        machine suspended: each look counts at most POLL_INTERVAL_S.
+        its threads waited for a core of a busy machine (MIN_COUNTED_SHARE of that counts), or while
+        this process was stopped or the machine suspended: a look counts at most POLL_INTERVAL_S.
         """
         silent_s, pid = 0.0, self._process.pid
         waits_s = core_waits_s(pid)
         while not self._connection.poll(POLL_INTERVAL_S):
             before_s, waits_s = waits_s, core_waits_s(pid)
             if not is_stopped(pid):
-                silent_s += max(0.0, POLL_INTERVAL_S - longest_wait_s(before_s, waits_s))
+                ran_s = POLL_INTERVAL_S - longest_wait_s(before_s, waits_s)
+                silent_s += max(MIN_COUNTED_SHARE * POLL_INTERVAL_S, ran_s)
             if silent_s >= limit_s:
                 raise WorkerSilentError(f"the measuring process said nothing for {limit_s:g} s")
 

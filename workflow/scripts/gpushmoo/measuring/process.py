@@ -19,7 +19,7 @@ from ..core.paths import child_environment
 from ..devices.base import DeviceInfo
 from ..devices.select import PROBE_TIMEOUT_S
 from . import worker
-from .events import Candidates, Job, Locked, Measure, Message, Open, Ready
+from .events import Candidates, Job, Locked, Measure, Message, Open, Opened, PairsOpened, Ready
 from .locks import DeviceLock, HeldClocks, lock_one
 from .settings import settings_of
 from .starting import StartedProgram, early, start
@@ -251,8 +251,9 @@ class Session:
         self._label, self._terminal, self._preferred = label, terminal, preferred
         # The device's UUID and its lock.
         self._held: tuple[str, DeviceLock] | None = None
-        # Has imported what it needs, and waits for the device.
+        # Has imported all that it needs, and waits for the device.
         self._spare: WorkerProcess | None = None
+        self._has_gpu = False
         self.clocks: HeldClocks | None = None
 
     def __enter__(self) -> Session:
@@ -270,20 +271,24 @@ class Session:
     def begin(self) -> tuple[WorkerProcess, Message]:
         """The first process, and its message on the open device. Raises DeviceError."""
         try:
-            return self._opened()
+            process, opened = self._opened(self._taken())
+            assert isinstance(opened, Opened | PairsOpened)
+            self._has_gpu = opened.info.kind == "gpu"
+            return process, opened
         except (WorkerGoneError, WorkerSilentError) as err:
             raise NotOpenedError(f"The device was not opened: {err}.") from err
 
     def start(self, do: Measure) -> WorkerProcess:
         """A fresh process, at work. Raises DeviceError, WorkerGoneError, WorkerSilentError.
 
-        If there may be more faults, another process imports meanwhile, for the next call.
+        Meanwhile another process imports for the next call, if a GPU's runtime starts slowly.
         """
         self.drop()
-        process, _ = self._opened()
-        process.say(do)
-        if do.unlaunched:
+        process = self._taken()
+        if self._has_gpu:
             self._spare = self._workers.take(self._job)
+        process, _ = self._opened(process)
+        process.say(do)
         return process
 
     def _taken(self) -> WorkerProcess:
@@ -295,11 +300,10 @@ class Session:
         """Have the next job start with a fresh process."""
         self._workers.drop(self._job)
 
-    def _opened(self) -> tuple[WorkerProcess, Message]:
-        """A process with its device. One that ends before is replaced: no signal costs a cell."""
+    def _opened(self, process: WorkerProcess) -> tuple[WorkerProcess, Message]:
+        """The process with its device. One that ends before is replaced: no signal costs a cell."""
         ends: Counter[bool] = Counter()
         while True:
-            process = self._taken()
             try:
                 offered = process.hear(IDLE_LIMIT_S)
                 assert isinstance(offered, Candidates)
@@ -312,6 +316,7 @@ class Session:
                 if ends[struck] >= (MAX_UNATTRIBUTED_KILLS if struck else MAX_UNATTRIBUTED_CRASHES):
                     raise
                 log.error("%s while it started; another one is started", err)
+                process = self._taken()
             except DeviceLostError as err:
                 process.stop()
                 raise DeviceError(f"The device was lost while it was opened ({err}).") from err

@@ -119,8 +119,16 @@ class Space(ABC):
             self._device.poison(buffer)
 
     @abstractmethod
-    def answer(self) -> None:
-        """Write the right result into outputs that a launch that leaves early would find."""
+    def forget(self) -> None:
+        """Give memory that launches may write and nobody compares its first content."""
+
+    def left(self) -> Mapping[str, Array]:
+        """What launches have left in memory that they may write and nobody compares, by name."""
+        return {}
+
+    @abstractmethod
+    def answer(self, left: Mapping[str, Array]) -> None:
+        """Write what a launch may find that leaves early: the right result and what was `left`."""
 
     @abstractmethod
     def verdict(self, cell: Cell, proof: PreparedLaunch) -> Verdict:
@@ -273,13 +281,24 @@ class Workspace(Space):
 
     def poison(self) -> None:
         """Give outputs their content, or ones throughout, a NaN in every float type."""
-        if self._workload.has_check and self._free:
-            self._write(self._make(), self._free)
+        if self._workload.has_check:
+            self.forget()
         for output in self._outputs:
             self._device.prepare(output.on_device)
 
-    def answer(self) -> None:
+    def forget(self) -> None:
+        """Write the unwatched inputs again."""
+        if self._free:
+            self._write(self._make(), self._free)
+
+    def left(self) -> dict[str, Array]:
+        """What the unwatched inputs hold."""
+        forms = self._make() if self._free else {}
+        return {name: self._content(name, forms[name]) for name in self._free}
+
+    def answer(self, left: Mapping[str, Array]) -> None:
         """What is expected, or the content that launches find."""
+        self._write(left, {name: self._free[name] for name in left})
         for output in self._outputs:
             own, source = output.on_device, output.on_device.content
             if source is None and output.expected is not None:
@@ -310,12 +329,13 @@ class Workspace(Space):
         """What the buffers of inputs and outputs hold."""
         inputs = self._make()
         forms = {**inputs, **self._workload.outputs(inputs, self._variant)}
-        arrays = {}
-        for name, form in forms.items():
-            words = self._device.words(self._buffers[name], 0, ceil_div(form.nbytes, 4))
-            held = words.view(np.uint8)[: form.nbytes].view(form.dtype)
-            arrays[name] = held.reshape(form.shape)
-        return arrays
+        return {name: self._content(name, form) for name, form in forms.items()}
+
+    def _content(self, name: str, form: Array) -> Array:
+        """What a buffer holds, as an array of this form."""
+        words = self._device.words(self._buffers[name], 0, ceil_div(form.nbytes, 4))
+        held = words.view(np.uint8)[: form.nbytes].view(form.dtype)
+        return held.reshape(form.shape)
 
     def _said(self, found: Sequence[Deviation]) -> tuple[int, list[str], float | None]:
         """The number of wrong words, a clause for each wrong output, and the worst error."""
@@ -421,7 +441,10 @@ class ReducedSpace(Space):
             return self._device.bind_library(call, self.buffers)
         return self._device.bind(program, self._workload.launch(cell), self.buffers)
 
-    def answer(self) -> None:
+    def forget(self) -> None:
+        """Do nothing: `poison` writes all of it."""
+
+    def answer(self, left: Mapping[str, Array]) -> None:
         """Do nothing: the launch before has left its number."""
 
     def value(self, proof: PreparedLaunch) -> float:
@@ -495,7 +518,10 @@ class FedSpace(Space):
         """The cell's pipeline in memory that is poisoned before."""
         return replace(self.bind(program, cell), poisoned=True)
 
-    def answer(self) -> None:
+    def forget(self) -> None:
+        """Do nothing: memory is the pipeline's own."""
+
+    def answer(self, left: Mapping[str, Array]) -> None:
         """Do nothing: memory is the pipeline's own."""
 
     def damage(self) -> Verdict:

@@ -132,6 +132,7 @@ class Trial:
     def _first(self, run: CellRun, space: Space, bound: PreparedLaunch) -> tuple[float, str | None]:
         """The seconds of a launch that finds poison, and what is wrong with its result."""
         proof = space.bind_proof(self._steps.program(run.cell), run.cell)
+        space.forget()
         space.poison()
         first_s = bound.sample(1)
         if proof is not None:
@@ -156,7 +157,7 @@ class Trial:
 
         def once() -> float:
             space.damage()
-            space.answer()
+            space.answer({})
             return bound.sample(1)
 
         return min(once() for _ in range(3))
@@ -176,11 +177,12 @@ class Trial:
             if fault is not None:
                 return fault
             self._last(run, space, bound)
+            left = space.left()
             # Frees its memory first.
             del space, bound
             space = self._open(run)
             bound = self._bound(run, space)
-            space.answer()
+            space.answer(left)
             pairs.append((first_s, bound.sample(1)))
             del space, bound
             alike += not _differ(*pairs[-1])

@@ -316,6 +316,21 @@ def test_one_axis_is_a_curve_with_its_model_and_none_a_cell(tab: Any) -> None:
     assert tab.inner_text("#cell .params") == "block_x 32, block_y 8"
 
 
+def test_a_link_is_followed_while_the_address_is_yet_to_be_written(tab: Any) -> None:
+    go(tab, CURVE)
+    # In one task: the choice before the link comes into the address before the page hears of it.
+    tab.evaluate(
+        """link => {
+            const before = location.hash;
+            location.hash = link;
+            history.replaceState(null, "", before);
+        }""",
+        COPY,
+    )
+    tab.wait_for_selector("#map-title:has-text('block_y over block_x')")
+    wait_for_link(tab, "kernel=copy2d_coalesced")
+
+
 def test_of_three_axes_two_are_drawn_the_others_held(tab: Any, cells: pd.DataFrame) -> None:
     go(tab, SLICES)
     assert tab.inner_text("#map-title") == "unroll over block_x"

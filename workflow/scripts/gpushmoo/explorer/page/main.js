@@ -46,7 +46,7 @@ function tellProgress() {
 }
 
 function listen() {
-  addEventListener("hashchange", () => choose(fromFragment(location.hash)));
+  addEventListener("hashchange", (event) => follow(new URL(event.newURL).hash));
   addEventListener("resize", () => drawPictures());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawPictures());
   byId("copy-csv").addEventListener("click", copyCsv);
@@ -55,6 +55,12 @@ function listen() {
   byId("page-on").addEventListener("click", () => turnPage(1));
   byId("controls").addEventListener("submit", (event) => event.preventDefault());
   listenToKeys(byId("maps"), page, pick);
+}
+
+/** Draw what a link asks for. The address may hold the choice before it by now, which was yet to be noted. */
+function follow(fragment) {
+  clearTimeout(page.noting);
+  return choose(fromFragment(fragment));
 }
 
 /** Have the address hold what is chosen; a browser takes its time for that, so not before it is drawn. */

@@ -14,13 +14,14 @@ import pytest
 from compiled import compile_modules
 from gpushmoo.core.errors import NoDeviceError
 from gpushmoo.devices.base import Device
-from gpushmoo.devices.select import DeviceChoice, open_device, probe, resolve
+from gpushmoo.devices.select import DeviceChoice, open_device, probe
 from gpushmoo.planning.config import default_config
 from gpushmoo.storage.store import unpacked
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 from matplotlib.figure import Figure
 from mounts import Mount
+from projects import answering_opencl
 
 ROOT = Path(__file__).resolve().parent
 
@@ -120,8 +121,8 @@ def opencl_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def opencl_choice(opencl_cache: Path) -> DeviceChoice:
-    """The OpenCL runtime that works on this machine; one must, or the suite is worth nothing."""
-    return resolve(DeviceChoice("opencl", 0, "auto", opencl_cache))[0]
+    """The OpenCL runtime of all tests."""
+    return answering_opencl(opencl_cache)
 
 
 @pytest.fixture(scope="session")

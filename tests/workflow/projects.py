@@ -19,6 +19,7 @@ from typing import Any
 
 import warm
 import yaml
+from gpushmoo.core.backends import BACKENDS
 from gpushmoo.devices.select import DeviceChoice, resolve
 
 # Far beyond what any run here needs, on a busy machine too: a hung one fails, it does not stop the
@@ -62,11 +63,22 @@ TINY_SHARDS = [
 ]
 
 
+def answering_opencl(cache: Path) -> DeviceChoice:
+    """The OpenCL runtime that GPUSHMOO_TEST_RUNTIME names, else the first that answers.
+
+    Raises NoDeviceError where it does not work: without a device the suite is worth nothing.
+    """
+    names = (*BACKENDS["opencl"].runtimes, "auto")
+    name = os.environ.get("GPUSHMOO_TEST_RUNTIME", "auto")
+    assert name in names, f"GPUSHMOO_TEST_RUNTIME is '{name}'; allowed: {', '.join(names)}"
+    return resolve(DeviceChoice("opencl", 0, name, cache))[0]
+
+
 @functools.cache
 def answering_runtime() -> str:
-    """The OpenCL runtime of this machine, asked once: told ``auto``, every job asks for itself."""
+    """The name of that runtime, asked for once: with ``auto``, every job asks for itself."""
     with tempfile.TemporaryDirectory() as folder:
-        return resolve(DeviceChoice("opencl", 0, "auto", Path(folder)))[0].runtime
+        return answering_opencl(Path(folder)).runtime
 
 
 @dataclass(frozen=True)

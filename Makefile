@@ -1,4 +1,5 @@
-# make report: set up and run the default configuration. make test: set up and run all checks.
+# make report: set up and run the default configuration. make test: set up, run linters and tests.
+# make check: run every suite there is.
 # make fuzz: look for new faults by random draws.
 SNAKEMAKE := .venv/bin/snakemake
 
@@ -37,8 +38,19 @@ PYTEST := .venv/bin/python -m pytest -q --dist loadfile --no-loadscope-reorder
 # workers than the smallest machine has cores: some of the time is waiting.
 test: style
 	@said=$$(mktemp); $(MAKE) --no-print-directory types >$$said 2>&1 & types=$$!; \
-	$(PYTEST) -n 3 tests/workflow tests/unit; \
+	$(MAKE) --no-print-directory test-code; \
 	failed=$$?; wait $$types || { failed=1; cat $$said; }; rm -f $$said; exit $$failed
+
+# All tests but those of documents, cluster and browser.
+.PHONY: test-code
+test-code: .venv/dev.stamp
+	$(PYTEST) -n 3 tests/workflow tests/unit
+
+# Every suite there is, one line for each: linters, all tests, a short chaos. As root it installs what
+# the suites of cluster and browser need.
+.PHONY: check
+check: .venv/dev.stamp
+	@sh tests/check.sh
 
 # Chapters, docs/ and the published documents.
 .PHONY: test-documents
@@ -67,6 +79,11 @@ CHAOS := PYTHONPATH=workflow/scripts:kernels:reports/chapters:.:tests/unit:tests
 chaos: .venv/dev.stamp
 	$(CHAOS)/chaos.py --strikes $(or $(STRIKES),200) --minutes $(or $(MINUTES),25) --seed $(SEED) \
 		$(if $(REPLAY),--replay $(REPLAY))
+
+# Trials of honest kernels beside BUSY processes a core: none must be blamed.
+.PHONY: honest-trials
+honest-trials: .venv/dev.stamp
+	$(CHAOS)/honest_trials.py --trials $(or $(TRIALS),2000) --busy $(or $(BUSY),6)
 
 # Changes lines of the library, one at a time: does a test see it? Hours; 100 mutants by default.
 .PHONY: mutants

@@ -517,7 +517,9 @@ def chaos(seed: str, strikes: int, minutes: float, out: Path, replay: int | None
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(json.dumps({**found, "rounds_with_findings": "in the file"}, indent=1))
-    return bool(found["violations_by_kind"])
+    broken = sum(found["violations_by_kind"].values())
+    print(f"{found['strikes']} strikes in {len(rounds)} rounds, {broken} promises broken")
+    return broken > 0
 
 
 def _figures(seed: str, rounds: list[Attack], seconds: float) -> dict[str, Any]:

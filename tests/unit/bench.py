@@ -37,8 +37,11 @@ def choice_of(request: pytest.FixtureRequest, cache: Path) -> DeviceChoice:
 class Bench:
     """Measures a shard of a written kernel by the real job, in real processes."""
 
-    def __init__(self, choice: DeviceChoice, folder: Path, tmp_path: Path) -> None:
+    def __init__(
+        self, choice: DeviceChoice, folder: Path, tmp_path: Path, worker_log: Path | None = None
+    ) -> None:
         self._choice, self._folder, self._tmp = choice, folder, tmp_path
+        self._worker_log = worker_log
         self.terminal = io.StringIO()
 
     def measure(
@@ -48,9 +51,8 @@ class Bench:
         out = self._tmp / "shard.parquet"
         params = self.params(variants, threads) | other
         live = live_path(self._tmp, out)
-        task = ShardTask(
-            params, (1, 1), self._choice.cache, build=build, log_file="the.log", live=live
-        )
+        files = {"log_file": "the.log", "worker_log": self._worker_log, "live": live}
+        task = ShardTask(params, (1, 1), self._choice.cache, build=build, **files)
         run_shard(task, out, self.terminal)
         table, _ = read_shard(out)
         return table.to_pandas()

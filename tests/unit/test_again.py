@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,11 +12,12 @@ import pytest
 from conftest import ROOT
 from fakes import FOLDER, INFO, FakeDevice, Fault, cell_tag, make_cells, measure_cells
 from gpushmoo.core.schema import FAULTS, Status
+from gpushmoo.devices.builds import KernelBuild, VersionBuild, write_build
 from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.planning.config import load_config
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.flow import Flow
-from gpushmoo.planning.snakemake_hooks import cells_ended_as, remaking, sentence
+from gpushmoo.planning.snakemake_hooks import BUILDING, cells_ended_as, remaking, sentence
 from gpushmoo.storage.store import write_parquet
 
 CELLS = make_cells()
@@ -93,7 +95,7 @@ def test_exactly_the_shards_with_such_cells_are_forced(
     flow: Any = Flow.__new__(Flow)
     flow.config, flow.results = SimpleNamespace(remeasure=again, dataset=None), tmp_path
     flow.shard_files = [shards[i] for i in (0, 1, 2)]
-    rule = SimpleNamespace(wildcard_names={"shard"}, output=[Product("")])
+    rule = SimpleNamespace(wildcard_names={"shard"}, output=[Product("")], params={})
     names_no_input = remaking(flow, workflow, rule)
     # Snakemake asks more than once.
     assert [names_no_input(path) for path in shards[:3] * 2] == [[]] * 6
@@ -101,6 +103,29 @@ def test_exactly_the_shards_with_such_cells_are_forced(
     said = capsys.readouterr().err
     # All is counted once.
     assert said.count("gpushmoo: remeasure: ") == (1 if main and again else 0)
+
+
+@pytest.mark.parametrize(
+    ("again", "forced"),
+    [(FAULTS, ["failed"]), (frozenset({Status.TIMEOUT}), []), (frozenset(), [])],
+)
+def test_builds_that_failed_are_made_again(
+    again: frozenset[Status], forced: list[str], tmp_path: Path
+) -> None:
+    """Else a compiler that crashed once would fail for as long as its sources stay."""
+    failed = VersionBuild(status=Status.BUILD_FAILED, failure="the compiler's process crashed")
+    for name, made in {"whole": VersionBuild(code=b"code"), "failed": failed}.items():
+        write_build(tmp_path / f"{name}.json", KernelBuild("digest", {"target": {"plain": made}}))
+    paths = {str(tmp_path / f"{name}.json"): name for name in ("whole", "failed", "missing")}
+    workflow = SimpleNamespace(is_main_process=True, dag=SimpleNamespace(forcefiles=set()))
+    flow: Any = SimpleNamespace(config=SimpleNamespace(remeasure=again), dataset=str(tmp_path))
+    wildcards, params = {"sweep", "dtype"}, {"call": BUILDING}
+    rule = SimpleNamespace(wildcard_names=wildcards, output=[Product("")], params=params)
+    names_no_input = remaking(flow, workflow, rule)
+    assert [names_no_input(path) for path in paths] == [[]] * 3
+    assert [paths[path] for path in workflow.dag.forcefiles] == forced
+    module, _, function = BUILDING.partition(":")
+    assert callable(getattr(import_module(module), function))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from gpushmoo.core.backends import BACKENDS
 from gpushmoo.core.errors import BuildError, DeviceError, NoDeviceError, WorkloadError
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Version
-from gpushmoo.devices.building import TaskEnded, refuse_failures, run_isolated
+from gpushmoo.devices.building import refuse_failures
 from gpushmoo.devices.builds import (
     CompiledCode,
     EntryFacts,
@@ -26,20 +26,25 @@ from gpushmoo.devices.builds import (
     read_build,
     write_build,
 )
+from gpushmoo.devices.isolated import PATIENCE, TaskEnded, run_isolated
 from gpushmoo.devices.machine_code import cubins
-from gpushmoo.devices.select import DeviceChoice
+from gpushmoo.devices.select import DeviceChoice, resolve
 from gpushmoo.measuring.builds import Builds, programs_for
 from gpushmoo.storage.joblog import raises_signals
+from gpushmoo.storage.room import obstacle
 from gpushmoo.storage.store import read_shard
 from gpushmoo.storage.wholefile import DamagedFileError
 from gpushmoo.workloads.loader import load_kernel
+from mounts import Mount
 
 # Builds in a process of its own: this one may have opened a device, after which none may be forked.
 BUILD = """
-import ast, sys
+import ast, resource, sys
 from pathlib import Path
 from gpushmoo.core.errors import DeviceError
 from gpushmoo.devices.building import build_kernel
+if len(sys.argv) > 4:  # no file may be larger
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]), resource.RLIM_INFINITY))
 try:
     build_kernel(ast.literal_eval(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]),
                  sys.stdout, "the.log", 2)
@@ -48,10 +53,10 @@ except DeviceError as err:
 """
 
 
-def build(params: dict[str, Any], folder: Path) -> tuple[Path, str]:
-    """Builds as the rule does; the build file and the terminal."""
+def build(params: dict[str, Any], folder: Path, *most: int) -> tuple[Path, str]:
+    """Builds as the rule does; the build file and the terminal. Files take `most` bytes."""
     out = folder / "build.json"
-    done = python(BUILD, repr(params), folder / "cache", out)
+    done = python(BUILD, repr(params), folder / "cache", out, *most)
     assert done.returncode == 0 or "refused: " in done.stderr, done.stderr
     return out, done.stdout + done.stderr
 
@@ -80,13 +85,13 @@ def test_a_task_that_ends_or_hangs_costs_no_other_and_its_errors_are_raised() ->
         "third": os.getpid,
     }
     for processes in (1, 2):
-        results = run_isolated(tasks, processes, limit_s=2.0)
+        results = run_isolated(tasks, processes, limit_s=2.0 / PATIENCE)
         assert list(results) == list(tasks)
         assert (results["first"], results["second"]) == (1, 2)
         assert results["third"] != os.getpid()
-        assert results["crash"] == TaskEnded("was ended by SIGKILL")
+        assert results["crash"] == TaskEnded("was ended by SIGKILL", is_struck=True)
         assert results["exit"] == TaskEnded("ended its process with status 3")
-        assert results["hang"] == TaskEnded("did not end within 2 s")
+        assert results["hang"] == TaskEnded("did not end within 0.2 s", is_late=True)
 
     def fail() -> None:
         raise NoDeviceError("There is no compiler.")
@@ -174,9 +179,17 @@ def test_a_damaged_cubin_is_compiled_again(tmp_path: Path, monkeypatch: pytest.M
 
 CRASHES = """
     def defines(self, dtype, variant):
+        import os, signal
         if variant == "crash":
-            import os
             os.abort()
+        if variant == "full":
+            os.write(2, b"LLVM ERROR: IO failure on output stream: No space left on device")
+            os.abort()
+        if variant == "memory":
+            os.write(2, b"LLVM ERROR: out of memory")
+            os.abort()
+        if variant == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
         if variant == "raise":
             raise KeyError(variant)
         return {"BROKEN": "1"} if variant == "broken" else {}
@@ -185,11 +198,12 @@ CRASHES = """
         return super().accesses(entry, dtype, variant) if entry == "copy_" + variant else ()
 """
 VARIANTS = ["good", "broken", "crash", "raise"]
+HOST = ["full", "memory", "killed"]
 
 
 @pytest.fixture
 def faulty(make_kernel: Callable[..., Path]) -> Path:
-    folder = make_kernel("faulty", USER_CUDA, USER_OPENCL, tuple(VARIANTS))
+    folder = make_kernel("faulty", USER_CUDA, USER_OPENCL, (*VARIANTS, *HOST))
     path = folder / "workload.py"
     text = path.read_text()
     assert "    def defines" in text
@@ -213,6 +227,44 @@ def test_a_failed_variant_costs_itself(faulty: Path, backend: str, tmp_path: Pat
     assert made["crash"].failure == "the compiler's process was ended by SIGABRT"
     assert terminal.count("gpushmoo: ") == 3
     assert "faulty, float, variant crash: the compiler's process was ended" in terminal
+
+
+@pytest.mark.parametrize(
+    ("variant", "backend"), [("full", "cuda"), ("memory", "opencl"), ("killed", "opencl")]
+)
+def test_the_machines_fault_blames_no_kernel(
+    faulty: Path, backend: str, variant: str, tmp_path: Path
+) -> None:
+    """Without a build file the next start compiles again."""
+    params = params_of(faulty, backend, ["good", variant], cuda_arch="sm_90")
+    out, terminal = build(params, tmp_path)
+    assert "refused: " in terminal
+    assert ("make room" if variant == "full" else "memory") in terminal
+    assert not out.exists()
+
+
+def test_a_disk_without_room_is_named_and_with_room_it_is_built(
+    faulty: Path, opencl_choice: DeviceChoice, tmp_path: Path
+) -> None:
+    params = params_of(faulty, "opencl", ["good"], opencl_runtime=opencl_choice.runtime)
+    for most in (0, 20_000):
+        out, terminal = build(params, tmp_path, most)
+        assert f"'{tmp_path / 'cache'}' cannot be written to" in terminal
+        assert not out.exists()
+    out, _ = build(params, tmp_path)
+    ((_, made),) = read_build(out).targets.items()
+    assert made["good"].code
+
+
+def test_folders_that_take_no_files_are_named(tmp_path: Path, mount: Mount) -> None:
+    assert obstacle(tmp_path / "new", tmp_path) is None
+    mount(tmp_path / "small", "size=64k")
+    assert "make room there" in str(obstacle(tmp_path, tmp_path / "small"))
+    mount(tmp_path / "fixed", "ro")
+    assert "make it writable" in str(obstacle(tmp_path / "fixed"))
+    for folder in ("small", "fixed"):
+        with pytest.raises(NoDeviceError, match=f"{folder}' cannot be written to"):
+            resolve(DeviceChoice("opencl", 0, "auto", tmp_path / folder))
 
 
 def test_no_target_no_build(faulty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,6 +369,7 @@ from gpushmoo.devices.builds import BuildRequest
 from gpushmoo.core.space import Version
 from gpushmoo.devices.opencl.backend import compile_version
 from gpushmoo.workloads.loader import load_kernel
+from mounts import Mount
 request = BuildRequest("opencl", "0", sys.argv[1], None, Path(sys.argv[2]))
 version = Version("element")
 built = compile_version(request, load_kernel(Path(sys.argv[3])), "float", version, "target")

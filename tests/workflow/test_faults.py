@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from gated import CELLS_PER_SHARD, DATASET, Gate
+from gpushmoo.devices.builds import read_build
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.store import read_shard, write_parquet
 from mounts import Mount, fill
@@ -75,6 +76,22 @@ def test_a_read_only_folder_is_refused_a_full_disk_told(bare: Project, mount: Mo
     again = bare.snakemake(DATASET, config=gate.config)
     assert again.status == 0, again.text
     gate.cells()
+
+
+def test_a_full_disk_blames_no_kernel_and_with_room_it_is_built(
+    bare: Project, mount: Mount
+) -> None:
+    target = "results/tiny/builds/copy2d_coalesced/float.json"
+    cache = bare.results / ".cache"
+    mount(cache, "size=64k")
+    full = bare.snakemake(target)
+    assert full.status != 0
+    assert "(No space left on device): make room there" in full.text
+    assert not (bare.root / target).exists()
+    mount(cache, "size=64m")
+    assert bare.snakemake(target).status == 0
+    ((_, made),) = read_build(bare.root / target).targets.items()
+    assert all(version.code for version in made.values())
 
 
 def test_a_shard_of_another_device_model_is_named_and_not_mixed_in(project: Project) -> None:

@@ -28,6 +28,13 @@ class NoDeviceError(DeviceError):
     """No usable device of the backend; the sentence says what to install."""
 
 
+class HostError(NoDeviceError):
+    """This machine kept a compiler or a runtime from its work; one sentence with the remedy.
+
+    No kernel is to blame, so nothing of it is kept: the next start tries again.
+    """
+
+
 class BuildError(DeviceError):
     """The kernel did not compile; `log` holds the compiler's message."""
 

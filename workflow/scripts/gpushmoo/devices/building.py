@@ -8,29 +8,33 @@ from __future__ import annotations
 
 import json
 import logging
-import multiprocessing
 import os
-import signal
 import subprocess
 import sys
-import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, Generic, TextIO, TypeVar
+from typing import Any, TextIO
 
 from ..core.backends import AUTO, BACKENDS
-from ..core.errors import BuildError, DeviceError, NoDeviceError, WorkloadError
+from ..core.errors import BuildError, DeviceError, HostError, NoDeviceError, WorkloadError
 from ..core.paths import ROOT, child_environment
 from ..core.schema import Status
 from ..core.space import Version
-from ..storage.joblog import END_SIGNALS, STRIKES_FORGIVEN, end_with_parent
+from ..storage.joblog import end_with_parent
 from ..workloads.loader import KernelFolder, load_kernel
 from .base import functions_of
-from .builds import BuildRequest, KernelBuild, VersionBuild, read_build, write_build
+from .builds import (
+    BuildRequest,
+    KernelBuild,
+    VersionBuild,
+    blaming_the_host,
+    host_fault,
+    read_build,
+    write_build,
+)
+from .isolated import TaskEnded, run_isolated
 from .select import DeviceChoice, resolve
 
 log = logging.getLogger(__name__)
@@ -39,7 +43,6 @@ log = logging.getLogger(__name__)
 LOG_OF_A_CALL = "`log` of the result, log.txt in --out"
 # Seconds that a compiler may take for one variant.
 _LIMIT_S = 600.0
-_FROM_OUTSIDE = (*END_SIGNALS, signal.SIGKILL)
 
 
 class MachineCodeError(DeviceError):
@@ -60,7 +63,7 @@ def build_kernel(
     BuildRequest. A version that does not compile, crashes its compiler or lacks a timed access is
     named on `terminal`, with its message in `log_file`; it costs only its own cells. No device's
     runtime may have been initialised in this process. Raises NoDeviceError when no device or tool
-    answers.
+    answers, and HostError, without a file, if the machine kept a compiler from its work.
     """
     folder = load_kernel(ROOT / spec["folder"])
     request = BuildRequest(
@@ -78,7 +81,8 @@ def build_kernel(
         for sentence in failure_sentences(failures):
             where = f"{folder.name}, {spec['dtype']}"
             terminal.write(f"gpushmoo: {where}, {sentence} (whole message: {log_file})\n")
-    write_build(out, build)
+    with blaming_the_host(out):
+        write_build(out, build)
 
 
 def failure_sentences(failures: Mapping[str, str]) -> list[str]:
@@ -108,11 +112,12 @@ def refuse_failures(builds: Sequence[Path]) -> None:
 def compile_here(
     request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, target: str
 ) -> VersionBuild:
-    """The version compiled in this process, or its failure. Raises NoDeviceError."""
+    """The version compiled in this process, or its failure. Raises NoDeviceError, HostError."""
     try:
-        return functions_of(BACKENDS[request.backend]).compile_version(
-            request, folder, dtype, version, target
-        )
+        with blaming_the_host(request.cache):
+            return functions_of(BACKENDS[request.backend]).compile_version(
+                request, folder, dtype, version, target
+            )
     except NoDeviceError:
         raise
     except BuildError as err:
@@ -140,7 +145,8 @@ def _built(
     builder = functions_of(BACKENDS[request.backend])
     asked = run_isolated({"targets": partial(builder.targets, request)}, 1, _LIMIT_S)["targets"]
     if isinstance(asked, TaskEnded):
-        raise NoDeviceError(f"The {request.backend} runtime cannot be asked: it {asked.how}.")
+        said = f"The {request.backend} runtime cannot be asked: it {asked.how}."
+        raise host_fault(asked.printed, request.cache) or NoDeviceError(said)
     versions = _versions(params)
     tasks: dict[tuple[str, str], Callable[[], Any]] = {
         (target, v.name): partial(compile_here, request, folder, params["dtype"], v, target)
@@ -151,116 +157,22 @@ def _built(
     targets: dict[str, dict[str, VersionBuild]] = {target: {} for target in asked}
     for (target, name), result in made.items():
         if isinstance(result, TaskEnded):
-            failure = f"the compiler's process {result.how}"
-            result = VersionBuild(status=Status.BUILD_FAILED, failure=failure)
+            result = _failed(result, f"{folder.name}, variant {name}", request.cache)
         targets[target][name] = result
     return KernelBuild(params["kernel_digest"], targets)
 
 
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-@dataclass(frozen=True)
-class TaskEnded:
-    """A task ended its process or took too long; `how` is a clause."""
-
-    how: str
-
-
-class _Child(Generic[K, V]):
-    """A forked process and the tasks `left` to it."""
-
-    def __init__(self, tasks: Mapping[K, Callable[[], V]], limit_s: float) -> None:
-        context = multiprocessing.get_context("fork")
-        self.connection, sending = context.Pipe(duplex=False)
-        self.left, self._limit_s = dict(tasks), limit_s
-        self._process = context.Process(target=_run, args=(self.left, sending))
-        self._process.start()
-        sending.close()
-        self.deadline = time.monotonic() + limit_s
-
-    def receive(self, results: dict[K, V | TaskEnded]) -> bool:
-        """Keep the next result, or raise the task's error; False where the process has ended."""
-        try:
-            name, value, error = self.connection.recv()
-        except EOFError:
-            return False
-        if error is not None:
-            raise error
-        results[name] = value
-        del self.left[name]
-        self.deadline = time.monotonic() + self._limit_s
-        return True
-
-    def end(self, kill: bool) -> tuple[str, bool]:
-        """Wait for the process, or kill it; a clause on how it ended, and whether a signal did it.
-
-        Only signals that come from outside count: no compiler sends them to itself.
-        """
-        if kill:
-            self._process.kill()
-        self.connection.close()
-        self._process.join()
-        status = self._process.exitcode or 0
-        if status >= 0:
-            return f"ended its process with status {status}", False
-        return f"was ended by {signal.Signals(-status).name}", -status in _FROM_OUTSIDE
-
-
-def run_isolated(
-    tasks: Mapping[K, Callable[[], V]], processes: int, limit_s: float
-) -> dict[K, V | TaskEnded]:
-    """The results of tasks, run in so many processes at once, `limit_s` seconds each.
-
-    Processes are forked: no device's runtime may have been initialised in this one. An exception of
-    a task is raised here, once all processes have been stopped. A task whose process was ended from
-    outside is run again, twice at most.
-    """
-    results: dict[K, V | TaskEnded] = {}
-    struck: Counter[K] = Counter()
-    names = list(tasks)
-    shares = ({n: tasks[n] for n in names[i::processes]} for i in range(processes))
-    children = [_Child(share, limit_s) for share in shares if share]
-    try:
-        while children:
-            soonest = min(child.deadline for child in children)
-            ready = wait([c.connection for c in children], max(0.0, soonest - time.monotonic()))
-            for child in list(children):
-                is_late = child.connection not in ready and time.monotonic() >= child.deadline
-                if child.connection in ready:
-                    if child.receive(results) and child.left:
-                        continue
-                elif not is_late:
-                    continue
-                children.remove(child)
-                how, is_struck = child.end(kill=is_late)
-                if child.left:
-                    culprit = next(iter(child.left))
-                    if is_struck and not is_late and struck[culprit] < STRIKES_FORGIVEN:
-                        struck[culprit] += 1
-                    else:
-                        late = f"did not end within {limit_s:g} s"
-                        results[culprit] = TaskEnded(late if is_late else how)
-                        del child.left[culprit]
-                if child.left:
-                    children.append(_Child(child.left, limit_s))
-    finally:
-        for child in children:
-            child.end(kill=True)
-    return {name: results[name] for name in names}
-
-
-def _run(tasks: Mapping[K, Callable[[], V]], sending: Connection[Any, Any]) -> None:
-    end_with_parent()
-    # The job's own handlers would end this process like an error of the task.
-    for number in END_SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
-    for name, task in tasks.items():
-        try:
-            sending.send((name, task(), None))
-        except Exception as err:
-            sending.send((name, None, err))
+def _failed(ended: TaskEnded, what: str, cache: Path) -> VersionBuild:
+    """The version that is to blame for how its process ended. Raises HostError if none is."""
+    if ended.is_struck:
+        raise HostError(
+            f"The compiler of {what}, {ended.how} again and again, the last time while no other "
+            "ran, as by a system that is short of memory: free memory, then start again."
+        )
+    if not ended.is_late and (fault := host_fault(ended.printed, cache)) is not None:
+        raise fault
+    failure = f"the compiler's process {ended.how}"
+    return VersionBuild(status=Status.BUILD_FAILED, failure=failure, log=ended.printed)
 
 
 # The exit status that goes with a DeviceError's sentence.

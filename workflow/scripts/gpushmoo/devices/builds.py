@@ -8,15 +8,16 @@ from __future__ import annotations
 import hashlib
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..core.display import one_line
-from ..core.errors import BuildError, TypedError, WorkloadError
+from ..core.errors import BuildError, DeviceError, HostError, TypedError, WorkloadError
 from ..core.schema import Status
+from ..storage.room import is_unwritable, obstacle, temporary_folder, unwritten
 from ..storage.wholefile import DamagedFileError, read_json, write_json
 from ..workloads.loader import included_files
 
@@ -195,8 +196,44 @@ _NO_HEADER = re.compile(r"^(.*?)\((\d+)\): catastrophic error: .* open source fi
 _MOST_LOG = 10**6
 
 
-def compile_error(source: str, log: str) -> BuildError:
-    """The error of the file `source`, with the first error in `log`."""
+# What compilers print if the machine is at fault: its disk, or its memory.
+_NO_ROOM = r"No space left on device|Disk quota exceeded|Read-only file system|File too large"
+_NO_MEMORY = r"Cannot allocate memory|out of memory|bad_alloc"
+_OF_THE_HOST = re.compile(f"({_NO_ROOM})|{_NO_MEMORY}", re.IGNORECASE)
+
+
+def host_fault(printed: str, cache: Path) -> HostError | None:
+    """The fault of this machine that kept a compiler from its work.
+
+    None if its folders take files and the compiler has `printed` nothing of the kind. Disk and
+    memory may have room again by now: what it has printed counts as well.
+    """
+    folders = cache, temporary_folder()
+    why = obstacle(*folders)
+    found = _OF_THE_HOST.search(printed)
+    if why is None and found is not None:
+        places = " and ".join(f"'{folder}'" for folder in dict.fromkeys(folders))
+        remedy = f"make room in {places}" if found[1] else "free memory, or compile fewer at once"
+        why = f"A compiler stopped ({found[0]}): {remedy}, then start again."
+    return None if why is None else HostError(why)
+
+
+@contextmanager
+def blaming_the_host(cache: Path) -> Iterator[None]:
+    """Raise HostError for files that cannot be written within it."""
+    try:
+        yield
+    except OSError as err:
+        if not is_unwritable(err):
+            raise
+        raise HostError(unwritten(err.filename or cache, err)) from err
+
+
+def compile_error(source: str, log: str, cache: Path | None = None) -> DeviceError:
+    """The error of the file `source`, with the first error in `log`.
+
+    A HostError if `log` names no line of it, and the compiler could not write into its `cache`.
+    """
     if len(log) > _MOST_LOG:
         left_out = f"\n[{len(log) - _MOST_LOG} characters are left out here]\n"
         log = log[: _MOST_LOG // 2] + left_out + log[-_MOST_LOG // 2 :]
@@ -212,6 +249,8 @@ def compile_error(source: str, log: str) -> BuildError:
     if found is not None:
         line = found[1] or found[2] or found[3]
         first = f"{source}:{line}: error: {found[4].strip()}"
+    elif cache is not None and (fault := host_fault(log, cache)) is not None:
+        return fault
     else:
         lines = [line.strip() for line in log.splitlines() if line.strip()]
         first = next((line for line in lines if "error" in line.lower()), (lines or ["error"])[0])

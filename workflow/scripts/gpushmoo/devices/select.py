@@ -16,8 +16,9 @@ from typing import Any
 
 from .. import __name__ as library
 from ..core.backends import AUTO, BACKENDS
-from ..core.errors import NoDeviceError
+from ..core.errors import HostError, NoDeviceError
 from ..core.paths import child_environment
+from ..storage.room import obstacle
 from .base import Device, DeviceInfo, functions_of
 
 PROBE_TIMEOUT_S = 60
@@ -48,7 +49,11 @@ def open_device(choice: DeviceChoice) -> Device:
     backend = BACKENDS[choice.backend]
     if choice.runtime == AUTO and backend.runtimes:
         choice = resolve(choice)[0]
-    return functions_of(backend).open_device(choice.index, choice.runtime, choice.cache)
+    try:
+        return functions_of(backend).open_device(choice.index, choice.runtime, choice.cache)
+    except NoDeviceError as err:
+        _refuse_full(choice.cache, err)
+        raise
 
 
 def open_for_job(
@@ -107,15 +112,25 @@ def resolve(
 ) -> tuple[DeviceChoice, DeviceInfo]:
     """The first candidate for ``auto`` that answers when it is `asked`, and its facts.
 
-    Raises NoDeviceError with the reasons of all candidates, each once.
+    Raises NoDeviceError with the reasons of all candidates, each once, and HostError if a full disk
+    may be the reason of one.
     """
     reasons: dict[str, None] = {}
     for tried in _meant(choice):
         try:
             return tried, asked(tried)
         except NoDeviceError as err:
+            _refuse_full(tried.cache, err)
             reasons[str(err)] = None
     raise NoDeviceError(" ".join(reasons))
+
+
+def _refuse_full(cache: Path, err: NoDeviceError) -> None:
+    """Raise HostError if `err` is one, or if the runtime's folder takes no files."""
+    if isinstance(err, HostError):
+        raise err
+    if (why := obstacle(cache)) is not None:
+        raise HostError(why) from err
 
 
 def _meant(choice: DeviceChoice) -> Iterator[DeviceChoice]:

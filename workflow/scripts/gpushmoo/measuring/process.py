@@ -14,10 +14,11 @@ from multiprocessing.reduction import send_handle
 from pathlib import Path
 from typing import Any, TextIO
 
-from ..core.errors import DeviceError, DeviceLostError, NoDeviceError
+from ..core.errors import DeviceError, DeviceLostError, HostError, NoDeviceError
 from ..core.paths import child_environment
 from ..devices.base import DeviceInfo
 from ..devices.select import PROBE_TIMEOUT_S
+from ..storage.room import obstacle
 from . import worker
 from .events import Candidates, Job, Locked, Measure, Message, Open, Opened, PairsOpened, Ready
 from .locks import DeviceLock, HeldClocks, lock_one
@@ -276,6 +277,8 @@ class Session:
             self._has_gpu = opened.info.kind == "gpu"
             return process, opened
         except (WorkerGoneError, WorkerSilentError) as err:
+            if (why := obstacle(self._job.cache)) is not None:
+                raise HostError(why) from err
             raise NotOpenedError(f"The device was not opened: {err}.") from err
 
     def start(self, do: Measure) -> WorkerProcess:

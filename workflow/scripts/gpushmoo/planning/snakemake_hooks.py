@@ -27,11 +27,12 @@ from snakemake.settings.types import DeploymentMethod, Quietness
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from ..core.backends import AUTO, BACKENDS
-from ..core.errors import NoDeviceError
+from ..core.errors import HostError, NoDeviceError
 from ..core.paths import child_environment
 from ..core.run_plan import PLAN_FILE
 from ..core.schema import Status
 from ..devices.base import functions_of
+from ..devices.builds import read_build
 from ..devices.select import probe
 from ..measuring.client import ADDRESS
 from ..storage.store import BadParquetError, check_table, is_whole, open_shard
@@ -42,6 +43,9 @@ from .config_schema import ConfigError
 from .digest import code_digest, keep_read_code, module_digest
 from .flow import MEASURING, Flow
 from .sweeps import size_sentence
+
+# Compiles a kernel and element type, as its rule names it.
+BUILDING = "gpushmoo.devices.building:build_kernel"
 
 _YAML_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 
@@ -67,6 +71,8 @@ def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
             # Runtimes keep there what they compile.
             refuse_unwritable(results)
         flow = Flow(plain, _plans_jobs(workflow), results)
+    except HostError as err:
+        raise ValueError(str(err)) from err
     except NoDeviceError as err:
         raise ValueError(f"backend: {err}") from err
     if workflow.is_main_process and (told := os.environ.get(RUN_FOLDER)):
@@ -330,11 +336,13 @@ def complete_rules(flow: Flow, workflow: Any) -> None:
 def remaking(flow: Flow, workflow: Any, rule: Any) -> Callable[[Any], list[str]]:
     """An input function that names no file and has products of `rule` made again.
 
-    These are damaged ones, and shards with cells that the key `remeasure` names. Snakemake calls it
-    while it builds its graph, the only time at which forced files can be added. Forcing a file
-    leaves a dry run without effect, as deleting it would not. Files in a storage are not looked at.
+    These are damaged ones, and what the key `remeasure` names: shards with such cells, and build
+    files with versions that failed. Snakemake calls it while it builds its graph, the only time at
+    which forced files can be added. Forcing a file leaves a dry run without effect, as deleting it
+    would not. Files in a storage are not looked at.
     """
     measures = "shard" in rule.wildcard_names
+    builds = rule.params.get("call") == BUILDING
 
     @cache
     def is_damaged(path: str) -> bool:
@@ -354,10 +362,23 @@ def remaking(flow: Flow, workflow: Any, rule: Any) -> Callable[[Any], list[str]]
             forced = {path for path in paths if is_damaged(path)}
             if measures and flow.config.remeasure:
                 forced |= remeasured_shards(flow).intersection(paths)
+            if builds:
+                forced |= {path for path in paths if ended_as(flow.config.remeasure, Path(path))}
             workflow.dag.forcefiles.update(forced)
         return []
 
     return no_input
+
+
+def ended_as(statuses: Collection[Status], path: Path) -> bool:
+    """Whether a version in the build file `path` ended so."""
+    if not statuses or not path.exists():
+        return False
+    try:
+        targets = read_build(path).targets.values()
+    except DamagedFileError:
+        return False
+    return any(made.status in statuses for versions in targets for made in versions.values())
 
 
 @cache

@@ -220,7 +220,7 @@ def _compiled(nvrtc: Any, unit: Unit, arch: str, cache: Path) -> CompiledCode:
         message = _read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
         log = message.rstrip(b"\0").decode(errors="replace").strip()
         if status:
-            raise compile_error("kernel.cu", log)
+            raise compile_error("kernel.cu", log, cache)
         code = _read(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
         facts = plain_names(parameter_sizes(code))
         for expression in unit.expressions:

@@ -277,7 +277,10 @@ class OpenCLDevice(OpenCLBuffers):
         """Build ``kernel.cl`` with ``element_t`` and `defines`. Raises BuildError."""
         options = (*build_options(dtype, defines), *options)
         source = kernel_source(folder, ".cl")
-        program, log = build_source(self._cl, self._context, source, (*options, *_path(folder)))
+        cache = self.request.cache
+        program, log = build_source(
+            self._cl, self._context, source, (*options, *_path(folder)), cache
+        )
         return OpenCLProgram(self._cl, program, " ".join(options), log)
 
     def load(self, build: VersionBuild) -> OpenCLProgram:
@@ -459,7 +462,7 @@ def _built(
 
     def compiled() -> CompiledCode:
         # A build file with other messages would measure anew.
-        program, log = build_source(cl, context, source, (*options, *path), anew=True)
+        program, log = build_source(cl, context, source, (*options, *path), kept, anew=True)
         return CompiledCode(program.get_info(cl.program_info.BINARIES)[0], log)
 
     made = kept_code((source, *options, *headers, target), kept / "opencl", compiled)

@@ -17,7 +17,7 @@ from ...core.paths import install
 from ...core.space import INDEX_BITS
 from ...storage.wholefile import write_whole
 from ..base import DeviceInfo
-from ..builds import compile_error
+from ..builds import blaming_the_host, compile_error
 
 # Name of the platform that each runtime reports (a part of it). The PoCL that pip ships knows no
 # CPU younger than its LLVM (14) and then builds nothing, so a probe has to build and run a kernel.
@@ -38,8 +38,13 @@ def prepare_environment(runtime: str, cache: Path) -> None:
     """Point OpenCL at one runtime (``pocl``, ``intel`` or ``system``) and at writable caches.
 
     Must run before pyopencl is imported. `cache` is made when missing; without a writable cache
-    PoCL reports no devices and says nothing.
+    PoCL reports no devices and says nothing. Raises HostError if it cannot be written to.
     """
+    with blaming_the_host(cache):
+        _prepare(runtime, cache)
+
+
+def _prepare(runtime: str, cache: Path) -> None:
     cache.mkdir(parents=True, exist_ok=True)
     os.environ["XDG_CACHE_HOME"] = str(cache)
     os.environ["POCL_CACHE_DIR"] = str(cache / "pocl")
@@ -186,9 +191,12 @@ def build_options(dtype: DType, defines: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def build_source(
-    cl: Any, context: Any, source: str, options: Sequence[str], anew: bool = False
+    cl: Any, context: Any, source: str, options: Sequence[str], cache: Path, anew: bool = False
 ) -> tuple[Any, str]:
-    """Program and messages; a kept binary's may be others unless compiled `anew`. Or BuildError."""
+    """Program and messages; a kept binary's may be others unless compiled `anew`.
+
+    `cache` is the runtime's folder. Raises BuildError or HostError.
+    """
     program = cl.Program(context, source)
     if anew:
         with warnings.catch_warnings():
@@ -198,7 +206,7 @@ def build_source(
     try:
         program.build(options=list(options))
     except cl.Error as err:
-        raise compile_error("kernel.cl", str(err)) from err
+        raise compile_error("kernel.cl", str(err), cache) from err
     info: Any = program.get_build_info
     return program, str(info(context.devices[0], cl.program_build_info.LOG)).strip()
 

@@ -1,0 +1,253 @@
+"""Runs tasks in forked processes: one that crashes, hangs or is killed costs no other."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from ..storage.joblog import END_SIGNALS, STRIKES_FORGIVEN, end_with_parent
+
+# Seconds between two looks at processes.
+_LOOK_S = 0.25
+# So many times its limit a task may take by the clock on the wall: it may wait for a processor.
+PATIENCE = 10.0
+# Seconds after which `run_isolated` says that a task is under way.
+SLOW_S = 10.0
+# Of what a process has printed, this many last bytes are kept.
+_TAIL = 10_000
+# Reads of what it has printed at each look; a flood never ends.
+_READS = 16
+# Seconds that a process has for its end, once its task has ended it.
+_GRACE_S = 10.0
+_FROM_OUTSIDE = (*END_SIGNALS, signal.SIGKILL)
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True)
+class TaskEnded:
+    """A task ended its process or took too long; `how` is a clause.
+
+    `is_struck` says that signals from outside did it, which no compiler sends to itself. `printed`
+    is the end of what the process has printed.
+    """
+
+    how: str
+    is_struck: bool = False
+    is_late: bool = False
+    printed: str = field(default="", compare=False)
+
+
+def run_isolated(
+    tasks: Mapping[K, Callable[[], V]],
+    processes: int,
+    limit_s: float,
+    on_slow: Callable[[K], None] = lambda _: None,
+) -> dict[K, V | TaskEnded]:
+    """The results of tasks, run in so many processes at once.
+
+    A task that has taken `limit_s` seconds of a processor is ended, and one that has waited for as
+    long as PATIENCE times this. `on_slow` is called with one that takes SLOW_S seconds. Processes
+    are forked: no device's runtime may have been initialised in this one. They print where this one
+    prints. An exception of a task is raised here, once all processes have been stopped. A task
+    whose process was ended from outside runs again after all others, alone, twice at most: the
+    system may have been short of memory.
+    """
+    results: dict[K, V | TaskEnded] = {}
+    strikes: Counter[K] = Counter()
+    struck: dict[K, Callable[[], V]] = {}
+    names = list(tasks)
+    shares = ({n: tasks[n] for n in names[i::processes]} for i in range(processes))
+    children = [_Child(share, limit_s, on_slow) for share in shares if share]
+    try:
+        while children or struck:
+            if not children:
+                children, struck = [_Child(struck, limit_s, on_slow)], {}
+            wait([watched for child in children for watched in child.watched], _LOOK_S)
+            for child in list(children):
+                if child.look(results):
+                    continue
+                children.remove(child)
+                ended = child.end()
+                left = child.left
+                if left:
+                    culprit = next(iter(left))
+                    task = left.pop(culprit)
+                    if ended.is_struck and strikes[culprit] < STRIKES_FORGIVEN:
+                        strikes[culprit] += 1
+                        struck[culprit] = task
+                    else:
+                        results[culprit] = ended
+                if left:
+                    children.append(_Child(left, limit_s, on_slow))
+    finally:
+        for child in children:
+            child.kill()
+    return {name: results[name] for name in names}
+
+
+class _Child(Generic[K, V]):
+    """A forked process and the tasks `left` to it, of which it does the first."""
+
+    def __init__(
+        self, tasks: Mapping[K, Callable[[], V]], limit_s: float, on_slow: Callable[[K], None]
+    ) -> None:
+        self.left = dict(tasks)
+        self._limit_s, self._on_slow = limit_s, on_slow
+        context = multiprocessing.get_context("fork")
+        self._connection, sending = context.Pipe(duplex=False)
+        self._reading, writing = os.pipe()
+        os.set_blocking(self._reading, False)
+        self._process = context.Process(target=_run, args=(self.left, sending, writing))
+        self._process.start()
+        sending.close()
+        os.close(writing)
+        # What compilers start ends with them. The process does the same: one of the two is first.
+        with suppress(OSError):
+            os.setpgid(self._pid, self._pid)
+        self._printed, self._is_mute, self._is_late = b"", False, False
+        self._processor_s, self._waited_s, self._is_slow = 0.0, 0.0, False
+        self._looked = time.monotonic()
+
+    @property
+    def watched(self) -> list[Any]:
+        """What is ready as soon as there is something to look at."""
+        return [self._connection, *([] if self._is_mute else [self._reading])]
+
+    @property
+    def _pid(self) -> int:
+        return self._process.pid or 0
+
+    def look(self, results: dict[K, V | TaskEnded]) -> bool:
+        """Take what the process has sent, or raise a task's error; whether it goes on."""
+        now = time.monotonic()
+        # A longer look means that this process was stopped, or the machine suspended.
+        self._waited_s += min(now - self._looked, 2 * _LOOK_S)
+        self._looked = now
+        self._pass_on()
+        while self.left and self._connection.poll():
+            try:
+                name, value, error, processor_s = self._connection.recv()
+            except (EOFError, OSError):  # OSError: it was ended in the middle of a message
+                return False
+            if error is not None:
+                raise error
+            results[name] = value
+            del self.left[name]
+            self._begin(processor_s)
+        if not self.left:
+            return False
+        if self._waited_s >= SLOW_S and not self._is_slow:
+            self._is_slow = True
+            self._on_slow(next(iter(self.left)))
+        self._is_late = self._has_taken_too_long()
+        return not self._is_late
+
+    def end(self) -> TaskEnded:
+        """Wait for the process, or kill it if it is late; how it ended."""
+        if self._is_late:
+            self.kill()
+            return TaskEnded(f"did not end within {self._limit_s:g} s", is_late=True)
+        self._process.join(_GRACE_S if self.left else None)
+        status = self._process.exitcode
+        self._pass_on()
+        self.kill()
+        printed = self._printed.decode(errors="replace")
+        if status is None:
+            return TaskEnded("did not say how it ended", printed=printed)
+        if status >= 0:
+            return TaskEnded(f"ended its process with status {status}", printed=printed)
+        how = f"was ended by {_signal_name(-status)}"
+        return TaskEnded(how, -status in _FROM_OUTSIDE, printed=printed)
+
+    def kill(self) -> None:
+        """End the process and what it has started."""
+        with suppress(OSError):
+            os.killpg(self._pid, signal.SIGKILL)
+        if self._process.exitcode is None:
+            self._process.kill()
+        self._process.join()
+        self._connection.close()
+        with suppress(OSError):
+            os.close(self._reading)
+
+    def _begin(self, processor_s: float) -> None:
+        """The next task begins, in a process that has taken so many seconds of a processor."""
+        self._processor_s, self._waited_s, self._is_slow = processor_s, 0.0, False
+        self._looked = time.monotonic()
+
+    def _has_taken_too_long(self) -> bool:
+        if self._waited_s < self._limit_s:
+            return False
+        if self._waited_s >= PATIENCE * self._limit_s:
+            return True
+        taken_s = _processor_s(self._pid)
+        return taken_s is None or taken_s - self._processor_s >= self._limit_s
+
+    def _pass_on(self) -> None:
+        """Print what the process has printed, and keep the end of it."""
+        for _ in range(_READS):
+            try:
+                data = os.read(self._reading, 2**16)
+            except OSError:  # nothing for now
+                return
+            if not data:
+                self._is_mute = True
+                return
+            self._printed = (self._printed + data)[-_TAIL:]
+            with suppress(OSError):  # a full disk
+                os.write(2, data)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
+
+
+def _processor_s(group: int) -> float | None:
+    """Seconds of a processor that a process, and all in its group, have taken; None without /proc.
+
+    A compiler may start another and wait for it.
+    """
+    ticks, found = 0, False
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text(encoding="utf-8", errors="replace")
+        except OSError:  # it has ended
+            continue
+        # The name before them, in brackets, may hold anything.
+        fields = text.rpartition(")")[2].split()
+        if int(fields[2]) == group:
+            found = True
+            ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK") if found else None
+
+
+def _run(tasks: Mapping[K, Callable[[], V]], sending: Connection[Any, Any], printing: int) -> None:
+    with suppress(OSError):
+        os.setpgid(0, 0)
+    end_with_parent()
+    # The job's own handlers would end this process like an error of the task.
+    for number in END_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    for descriptor in (1, 2):
+        os.dup2(printing, descriptor)
+    os.close(printing)
+    for name, task in tasks.items():
+        try:
+            made, error = task(), None
+        except Exception as err:
+            made, error = None, err
+        sending.send((name, made, error, sum(os.times()[:4])))

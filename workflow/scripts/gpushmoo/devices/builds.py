@@ -144,7 +144,8 @@ def kernel_source(folder: Path, suffix: str) -> str:
             "",
         )
     try:
-        return path.read_text(encoding="utf-8")
+        # Without a byte order mark, which not all compilers take.
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as err:
         line = err.object[: err.start].count(b"\n") + 1
         raise BuildError(f"{path.name}, line {line}: not UTF-8; save it as that.", "") from err
@@ -153,7 +154,7 @@ def kernel_source(folder: Path, suffix: str) -> str:
 
 
 def own_headers(folder: Path, suffix: str) -> tuple[str, ...]:
-    """Names and digests of the files beside the kernel's source that it includes."""
+    """Names and digests of the files that the kernel's source includes by their paths from it."""
     found = included_files(folder / f"kernel{suffix}")
     return tuple(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path, name in found)
 

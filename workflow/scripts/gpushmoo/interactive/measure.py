@@ -41,6 +41,7 @@ from ..planning.plan import build_params
 from ..planning.sweeps import SweepConfig, refuse_kinds, refuse_too_large
 from ..storage.store import write_parquet
 from ..workloads.contract import Workload
+from ..workloads.loader import copy_folder
 from ..workloads.views import HeatMap
 from .arguments import Request, checked, loaded, read_request
 from .opened_run import Run
@@ -443,9 +444,8 @@ class Sweep(Run):
         shutil.copy(self._path(LOG), out / LOG)
         own: dict[str, Any] = {}
         if sweep.folder.path.parent != KERNELS:
-            ours = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(sweep.folder.path, out / "kernels" / sweep.folder.name, ignore=ours)
-            own = {"kernel_folders": ["kernels"]}
+            kernel = copy_folder(sweep.folder.path, out / "kernels")
+            own = {"kernel_folders": [str(kernel.parent.relative_to(out))]}
         config = {
             # Not the kernel's name alone, which a run of it may have.
             "run": re.sub("[^A-Za-z0-9_.-]", "_", f"{sweep.folder.name}-{out.name}")[:64],

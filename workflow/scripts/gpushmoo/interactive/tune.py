@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from ..planning.config_schema import ConfigError, refuse_unknown
 from ..workloads.call import ArrayArgument, Call, Expression, called, compiled
 from ..workloads.contract import SharedMemory
 from ..workloads.limits import EXACT, Limit
-from ..workloads.loader import included_files
+from ..workloads.loader import copy_files, copy_folder, included_files, room_for
 from .arguments import Request, argument_names
 from .measure import Sweep, empty_folder, measured
 
@@ -184,11 +183,13 @@ def tune(
     def folder(values: Mapping[str, Any], work: Path, log_file: Path) -> Path:
         from .in_memory import write_folder
 
-        made = write_folder(workload, {suffix: data}, work / "kernels", workload.functions)
+        parent, found = work / "kernels", dict[Path, Path]()
+        if file is not None:
+            found = {place: path for path, place in included_files(file)}
+            parent = room_for(parent, file.parent, found)
+        made = write_folder(workload, {suffix: data}, parent, workload.functions)
         workload.save(made, contents, expected)
-        for one, relative in [] if file is None else included_files(file):
-            (made / relative).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(one, made / relative)
+        copy_files(found, made)
         return made
 
     asked = {"backend": backend, "repeats": repeats, "budget": budget, **sweep}
@@ -227,10 +228,7 @@ class Tuned(Sweep):
 
         Its ``workload.pickle`` needs this version of gpushmoo.
         """
-        own = self._request.sweep.folder
-        out = empty_folder(folder) / own.name
-        shutil.copytree(own.path, out, ignore=shutil.ignore_patterns("__pycache__"))
-        return out
+        return copy_folder(self._request.sweep.folder.path, empty_folder(folder))
 
 
 def numpy_values(

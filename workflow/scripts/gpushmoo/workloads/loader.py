@@ -11,6 +11,7 @@ import itertools
 import os
 import re
 import reprlib
+import shutil
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +43,10 @@ from .user_code import blamed, loading
 from .views import view_fault
 
 _IMPORT = re.compile(rb"^([ \t]*)(?:from|import)[ \t]+([\w.]+)", re.MULTILINE)
-_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
+# The first line may have a byte order mark.
+_INCLUDE = re.compile(
+    rb'^(?:\xef\xbb\xbf)?[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE
+)
 # A comment of C, or a text or character, in which none begins.
 _C_COMMENT = re.compile(
     rb"""//(?:\\\n|[^\n])*|/\*.*?\*/|(?P<text>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')""", re.DOTALL
@@ -78,7 +82,8 @@ class KernelFolder:
         """Hash over the folder's files; part of every row's provenance.
 
         Leaves out sources of other backends than the one that compiles ``kernel`` with the suffix
-        (with None: no source), unless another file includes them. Comments count for nothing;
+        (with None: no source), unless another file includes them. Files outside of the folder that
+        its source includes count as well. Comments count for nothing;
         of Python, behaviour counts, but not the attributes that choose what is swept and shown,
         unless a method reads them.
         """
@@ -93,6 +98,11 @@ class KernelFolder:
         ):
             sources |= more
             names |= more
+        for source in [files[name] for name in sources]:
+            beside = {p.as_posix(): path for path, p in included_files(source) if is_outside(p)}
+            files |= beside
+            sources |= beside.keys()
+            names |= beside.keys()
         # Code shared with other kernels may read those attributes.
         left_out = frozenset() if has_neighbours(files["workload.py"]) else _SPACE
         h = hashlib.sha256()
@@ -175,13 +185,50 @@ def included(source: bytes) -> Iterator[str]:
 
 
 def included_files(source: Path) -> list[tuple[Path, Path]]:
-    """The files below a source's folder that it includes, or these; each with its place there."""
-    folder, found, left = source.parent.resolve(), set[Path](), {source}
+    """The files that a source includes by a path from its folder on, or that these include.
+
+    Each with its place, from the folder on: ``../common.h`` is beside the folder.
+    """
+    folder, found, left = Path(os.path.abspath(source.parent)), set[Path](), {source}
     while left:
-        own = {(p.parent / name).resolve() for p in left for name in included(p.read_bytes())}
-        left = {p for p in own if p.is_file() and p.is_relative_to(folder)} - found
+        names = ((p, name) for p in left for name in included(p.read_bytes()) if name[0] != "/")
+        # A link keeps its name, by which it is included.
+        own = {Path(os.path.abspath(p.parent / name)) for p, name in names}
+        left = {p for p in own if p.is_file()} - found
         found |= left
-    return [(path, path.relative_to(folder)) for path in sorted(found)]
+    return [(path, Path(os.path.relpath(path, folder))) for path in sorted(found)]
+
+
+def is_outside(place: Path) -> bool:
+    """Whether a place that `included_files` gives is not below the folder."""
+    return place.parts[0] == os.pardir
+
+
+def room_for(root: Path, folder: Path, places: Iterable[Path]) -> Path:
+    """The folder in `root` for a copy of the kernel's `folder`, whose files have these `places`.
+
+    It is as deep as the farthest of them is outside of the kernel's folder, so that all are in
+    `root`.
+    """
+    above = max((place.parts.count(os.pardir) for place in places), default=0)
+    return root.joinpath(*folder.parts[-above:-1]) if above > 1 else root
+
+
+def copy_folder(folder: Path, root: Path) -> Path:
+    """Copy a kernel's folder into `root`, with what it includes from outside; its new path."""
+    found = {place: path for s in folder.glob("kernel.*") for path, place in included_files(s)}
+    outside = {place: path for place, path in found.items() if is_outside(place)}
+    copied = room_for(root, folder, outside) / folder.name
+    shutil.copytree(folder, copied, ignore=shutil.ignore_patterns("__pycache__"))
+    copy_files(outside, copied)
+    return copied
+
+
+def copy_files(files: Mapping[Path, Path], folder: Path) -> None:
+    """Copy files, by their places from a kernel's `folder` on."""
+    for place, path in files.items():
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, folder / place)
 
 
 def find_kernels(folders: Iterable[Path]) -> dict[str, Path]:

@@ -216,7 +216,7 @@ def _compiled(nvrtc: Any, unit: Unit, arch: str, cache: Path) -> CompiledCode:
     try:
         for expression in unit.expressions:
             _answer(nvrtc.nvrtcAddNameExpression(program, expression.encode()))
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), [f.encode() for f in flags])
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), [*map(os.fsencode, flags)])
         message = _read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
         log = message.rstrip(b"\0").decode(errors="replace").strip()
         if status:

@@ -53,6 +53,7 @@ from .runtime import (
     describe,
     find_device,
     import_pyopencl,
+    include_option,
     load_binary,
     target_of,
 )
@@ -278,9 +279,9 @@ class OpenCLDevice(OpenCLBuffers):
         options = (*build_options(dtype, defines), *options)
         source = kernel_source(folder, ".cl")
         cache = self.request.cache
-        program, log = build_source(
-            self._cl, self._context, source, (*options, *_path(folder)), cache
-        )
+        with include_option(folder, cache) as path:
+            asked = (*options, *path)
+            program, log = build_source(self._cl, self._context, source, asked, cache)
         return OpenCLProgram(self._cl, program, " ".join(options), log)
 
     def load(self, build: VersionBuild) -> OpenCLProgram:
@@ -427,14 +428,9 @@ def compile_version(
     options = build_options(DTYPES[dtype], workload.macros(dtype, version))
     options += (*workload.options, *request.options)
     source = kernel_source(folder.path, ".cl")
-    beside = own_headers(folder.path, ".cl"), _path(folder.path)
+    beside = own_headers(folder.path, ".cl"), folder.path
     log, code = _built(cl, context, source, options, beside, target, request.cache)
     return VersionBuild(target, " ".join(options), log, code=code)
-
-
-def _path(folder: Path) -> tuple[str, ...]:
-    """The option that finds what a kernel includes from beside it, if it does."""
-    return ("-I", str(folder)) if own_headers(folder, ".cl") else ()
 
 
 @cache
@@ -450,19 +446,20 @@ def _built(
     context: Any,
     source: str,
     options: tuple[str, ...],
-    beside: tuple[tuple[str, ...], tuple[str, ...]],
+    beside: tuple[tuple[str, ...], Path],
     target: str,
     kept: Path,
 ) -> tuple[str, bytes | None]:
     """The compiler's messages and the binary; versions that differ in launches share them.
 
-    `beside` are digests of the headers that the source includes, and the option that finds them.
+    `beside` are digests of the headers that the source includes, and the folder for their names.
     """
-    headers, path = beside
+    headers, folder = beside
 
     def compiled() -> CompiledCode:
         # A build file with other messages would measure anew.
-        program, log = build_source(cl, context, source, (*options, *path), kept, anew=True)
+        with include_option(folder, kept) as path:
+            program, log = build_source(cl, context, source, (*options, *path), kept, anew=True)
         return CompiledCode(program.get_info(cl.program_info.BINARIES)[0], log)
 
     made = kept_code((source, *options, *headers, target), kept / "opencl", compiled)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import platform
+import re
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 from ...core.dtypes import DType
-from ...core.errors import BuildError, NoDeviceError
+from ...core.errors import BuildError, HostError, NoDeviceError
 from ...core.paths import install
 from ...core.space import INDEX_BITS
 from ...storage.wholefile import write_whole
 from ..base import DeviceInfo
-from ..builds import blaming_the_host, compile_error
+from ..builds import blaming_the_host, compile_error, own_headers
 
 # Name of the platform that each runtime reports (a part of it). The PoCL that pip ships knows no
 # CPU younger than its LLVM (14) and then builds nothing, so a probe has to build and run a kernel.
@@ -188,6 +192,50 @@ def build_options(dtype: DType, defines: Mapping[str, str]) -> tuple[str, ...]:
     index = "ulong" if INDEX_BITS in defines else "uint"
     macros = (f"-D{name}={value}" for name, value in sorted(defines.items()))
     return (f"-Delement_t={_TYPES.get(dtype.name, dtype.name)}", f"-Dindex_t={index}", *macros)
+
+
+# Paths that every runtime reads as they are.
+_PLAIN = re.compile("[A-Za-z0-9_./+-]+")
+
+
+@contextmanager
+def include_option(folder: Path, cache: Path) -> Iterator[tuple[str, ...]]:
+    """The option that finds what a kernel includes from beside it, if it does.
+
+    Runtimes read options in different ways: PoCL takes a path apart at blanks, and quotes become
+    part of its name. So a link with a plain name leads to a folder that has another. It stays in
+    the runtimes' folder `cache`, or is temporary. Raises HostError, OSError.
+    """
+    if not own_headers(folder, ".cl"):
+        yield ()
+    elif _PLAIN.fullmatch(str(folder)):
+        yield ("-I", str(folder))
+    elif _PLAIN.fullmatch(str(cache)):
+        yield ("-I", str(_link(cache / "includes", folder)))
+    else:
+        with TemporaryDirectory(prefix="gpushmoo-", dir=_plain_folder()) as place:
+            yield ("-I", str(_link(Path(place), folder)))
+
+
+def _link(place: Path, folder: Path) -> Path:
+    """A link in `place` that leads to `folder`."""
+    target = folder.absolute()
+    link = place / hashlib.sha256(os.fsencode(target)).hexdigest()[:16]
+    place.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        link.symlink_to(target, target_is_directory=True)
+    return link
+
+
+def _plain_folder() -> str:
+    for place in (gettempdir(), "/tmp", "/var/tmp", "/dev/shm"):
+        if _PLAIN.fullmatch(place) and os.access(place, os.W_OK | os.X_OK):
+            return place
+    raise HostError(
+        f"The path of '{gettempdir()}' has characters that OpenCL's compilers do not take in the "
+        "name of a folder with headers: set TMPDIR to a folder whose path has letters, digits and "
+        "'/' only."
+    )
 
 
 def build_source(

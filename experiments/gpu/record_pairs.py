@@ -113,6 +113,7 @@ def planned(given: dict[str, Any], own: dict[str, Any], folder: Path) -> dict[st
     config = load_config(whole, ROOT, cache)
     plan = run_plan(config, backend, runtime)
     where = {"device": config["device"], "opencl_runtime": runtime, "cuda_arch": None}
+    where["compile_timeout_s"] = config["measure"]["compile_timeout_s"]
     builds = [
         (sweep, dtype, build_params(told, dtype, backend, **where))
         for sweep, told in config.sweeps.items()

@@ -392,7 +392,7 @@ def test_the_shell_prints_and_the_guard_sets_the_exit_status(
         ({"rounds": 3}, "Argument 'rounds' is 3; it must be at least 4 and at most 10000."),
         ({"rounds": True}, "Argument 'rounds' is true; it must be a whole number"),
         ({"threshold": 1}, "Argument 'threshold' is 1; it must be more than 0 and less than 1."),
-        ({"min_samples": 9}, "measure: 'min_samples' is not known; allowed: cell_timeout_s, max_b"),
+        ({"min_samples": 9}, "measure: 'min_samples' is not known; allowed: cell_timeout_s, compi"),
         ({"options_b": 3}, "options_b is 3; it must be a text or a list of texts."),
         ({"variant_a": "three"}, "variant_a: 'three' is not known; allowed: one, two, wrong."),
         ({"axes": {"TILE": 1}}, "axes: 'TILE' is not known; allowed: block_x."),

@@ -64,6 +64,7 @@ def build(params: dict[str, Any], folder: Path, *most: int) -> tuple[Path, str]:
 def params_of(folder: Path, backend: str, variants: list[str], **other: Any) -> dict[str, Any]:
     return {
         "backend": backend,
+        "compile_timeout_s": 60.0,
         "cuda_arch": None,
         "device": "all",
         "dtype": "float",
@@ -225,7 +226,7 @@ def test_a_failed_variant_costs_itself(faulty: Path, backend: str, tmp_path: Pat
     assert "does not compile" in str(made["broken"].failure)
     assert "error" in made["broken"].log
     assert made["crash"].failure == "the compiler's process was ended by SIGABRT"
-    assert terminal.count("gpushmoo: ") == 3
+    assert terminal.count("gpushmoo: faulty, float, variant") == 3
     assert "faulty, float, variant crash: the compiler's process was ended" in terminal
 
 

@@ -3,6 +3,7 @@
 import copy
 import json
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -232,3 +233,15 @@ def test_the_report_measures_nothing_again(raw_config: dict[str, Any], config: R
     shard = ShardJob("block_eq_partition", "float", 0, 1)
     before = shard_params(config, shard)
     assert shard_params(load_config(raw_config, ROOT), shard) == before
+
+
+def test_the_limit_of_compilations_compiles_again_and_measures_nothing_again(
+    raw_config: dict[str, Any], config: RunConfig
+) -> None:
+    shard = ShardJob("block_eq_partition", "float", 0, 1)
+    wildcards = SimpleNamespace(sweep=shard.sweep, dtype=shard.dtype)
+    before = shard_params(config, shard), Flow(raw_config, ask_device=False).build_params(wildcards)
+    raw_config["measure"]["compile_timeout_s"] = 5.0
+    flow = Flow(raw_config, ask_device=False)
+    assert shard_params(flow.config, shard) == before[0]
+    assert flow.build_params(wildcards) == before[1] | {"compile_timeout_s": 5.0}

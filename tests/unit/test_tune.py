@@ -10,6 +10,7 @@ import gpushmoo
 import ml_dtypes
 import numpy as np
 import pytest
+from gpushmoo.interactive import measure
 from gpushmoo.interactive.shell import main
 from gpushmoo.workloads.limits import Limit, key_format, sum_bound
 
@@ -347,3 +348,51 @@ def test_an_axis_named_twice_has_both(tmp_path: Path, capsys: pytest.CaptureFixt
     assert '"ok": 2' in capsys.readouterr().out
     assert main([*words.split(), *given, "--repeats", "0"]) == 2
     assert "'repeats' is 0; it must be at least 1" in capsys.readouterr().err
+
+
+# No compiler ends it: each level is eleven times as long.
+ENDLESS = f"""
+#define A(x) x x x x x x x x x x x
+#if BAD
+__kernel void slow(__global float *z)
+{{
+    float s = z[0]; {"A(" * 6} s = s * 1.1f + z[(int)s]; {")" * 6} z[1] = s;
+}}
+#endif
+__kernel void copy(__global float *y, __global const float *x, const int n)
+{{
+    int i = get_global_id(0);
+    if (i < n) y[i] = x[i];
+}}
+"""
+
+
+def test_a_compiler_that_does_not_end_costs_its_version(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builds: list[Any] = []
+    apart = measure.build_apart
+
+    def build_apart(*asked: Any) -> None:
+        builds.append(asked)
+        apart(*asked)
+
+    monkeypatch.setattr(measure, "build_apart", build_apart)
+    arguments = [np.zeros_like(X), X, np.int32(N)]
+    axes = {"block_x": [16, 32], "BAD": [0, 1]}
+    made = tuned(
+        ENDLESS,
+        "copy",
+        arguments,
+        axes=axes,
+        expect=[X, None, None],
+        compile_timeout_s=3.0,
+        repeats=2,
+        progress=True,
+    )
+    ended = made.cells.groupby("BAD")["status"].unique()
+    assert {bad: list(status) for bad, status in ended.items()} == {0: ["ok"], 1: ["build_failed"]}
+    assert "compile_timeout_s" in made.fault
+    # It is compiled by one process of its own, whatever is measured then.
+    assert len(builds) == 1
+    assert "compile_timeout_s" in capfd.readouterr().err

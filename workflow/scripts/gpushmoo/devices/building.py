@@ -34,15 +34,15 @@ from .builds import (
     read_build,
     write_build,
 )
-from .isolated import TaskEnded, run_isolated
+from .isolated import PATIENCE, SLOW_S, TaskEnded, run_isolated
 from .select import DeviceChoice, resolve
 
 log = logging.getLogger(__name__)
 
 # Where the log of a call is told to be; its own file goes with the result.
 LOG_OF_A_CALL = "`log` of the result, log.txt in --out"
-# Seconds that a compiler may take for one variant.
-_LIMIT_S = 600.0
+# Seconds of a processor that a runtime may take to name its devices.
+_ASKING_S = 60.0
 
 
 class MachineCodeError(DeviceError):
@@ -59,11 +59,12 @@ def build_kernel(
 ) -> None:
     """Compile all versions of a kernel and dtype, on so many cores, and write the build file `out`.
 
-    `spec` holds ``folder``, ``kernel_digest``, ``dtype``, ``versions`` and the fields of a
-    BuildRequest. A version that does not compile, crashes its compiler or lacks a timed access is
-    named on `terminal`, with its message in `log_file`; it costs only its own cells. No device's
-    runtime may have been initialised in this process. Raises NoDeviceError when no device or tool
-    answers, and HostError, without a file, if the machine kept a compiler from its work.
+    `spec` holds ``folder``, ``kernel_digest``, ``dtype``, ``versions``, ``compile_timeout_s`` and
+    the fields of a BuildRequest. A version that does not compile, crashes its compiler or lacks a
+    timed access is named on `terminal`, with its message in `log_file`; it costs only its own
+    cells. No device's runtime may have been initialised in this process. Raises NoDeviceError when
+    no device or tool answers, and HostError, without a file, if the machine kept a compiler from
+    its work.
     """
     folder = load_kernel(ROOT / spec["folder"])
     request = BuildRequest(
@@ -72,7 +73,7 @@ def build_kernel(
     if request.opencl_runtime == AUTO and BACKENDS[request.backend].runtimes:
         choice = DeviceChoice(request.backend, 0, AUTO, request.cache)
         request = replace(request, opencl_runtime=resolve(choice)[0].runtime)
-    build = _built(request, folder, spec, threads)
+    build = _built(request, folder, spec, threads, terminal)
     for target, versions in build.targets.items():
         for name, made in versions.items():
             if made.failure is not None:
@@ -140,10 +141,15 @@ def _versions(spec: Mapping[str, Any]) -> list[Version]:
 
 
 def _built(
-    request: BuildRequest, folder: KernelFolder, params: Mapping[str, Any], cores: int
+    request: BuildRequest,
+    folder: KernelFolder,
+    params: Mapping[str, Any],
+    cores: int,
+    terminal: TextIO,
 ) -> KernelBuild:
     builder = functions_of(BACKENDS[request.backend])
-    asked = run_isolated({"targets": partial(builder.targets, request)}, 1, _LIMIT_S)["targets"]
+    limit_s = params["compile_timeout_s"]
+    asked = run_isolated({"targets": partial(builder.targets, request)}, 1, _ASKING_S)["targets"]
     if isinstance(asked, TaskEnded):
         said = f"The {request.backend} runtime cannot be asked: it {asked.how}."
         raise host_fault(asked.printed, request.cache) or NoDeviceError(said)
@@ -153,30 +159,44 @@ def _built(
         for target in asked
         for v in versions
     }
-    made = run_isolated(tasks, cores, _LIMIT_S)
+
+    def say_slow(task: tuple[str, str]) -> None:
+        terminal.write(
+            f"gpushmoo: {folder.name}, {params['dtype']}: variant {task[1]} has been compiling for "
+            f"{SLOW_S:g} s; its limit is {limit_s:g} s of a processor (compile_timeout_s)\n"
+        )
+        terminal.flush()
+
+    made = run_isolated(tasks, cores, limit_s, say_slow)
     targets: dict[str, dict[str, VersionBuild]] = {target: {} for target in asked}
     for (target, name), result in made.items():
         if isinstance(result, TaskEnded):
-            result = _failed(result, f"{folder.name}, variant {name}", request.cache)
+            result = _failed(result, f"{folder.name}, variant {name}", request.cache, limit_s)
         targets[target][name] = result
     return KernelBuild(params["kernel_digest"], targets)
 
 
-def _failed(ended: TaskEnded, what: str, cache: Path) -> VersionBuild:
+def _failed(ended: TaskEnded, what: str, cache: Path, limit_s: float) -> VersionBuild:
     """The version that is to blame for how its process ended. Raises HostError if none is."""
     if ended.is_struck:
         raise HostError(
             f"The compiler of {what}, {ended.how} again and again, the last time while no other "
             "ran, as by a system that is short of memory: free memory, then start again."
         )
-    if not ended.is_late and (fault := host_fault(ended.printed, cache)) is not None:
-        raise fault
-    failure = f"the compiler's process {ended.how}"
+    if ended.is_late:
+        failure = (
+            f"the compiler did not end within {limit_s:g} s of a processor, or "
+            f"{PATIENCE * limit_s:g} s by the clock; the key compile_timeout_s sets this limit"
+        )
+    else:
+        if (fault := host_fault(ended.printed, cache)) is not None:
+            raise fault
+        failure = f"the compiler's process {ended.how}"
     return VersionBuild(status=Status.BUILD_FAILED, failure=failure, log=ended.printed)
 
 
-# The exit status that goes with a DeviceError's sentence.
-_REFUSED = 3
+# The exit status that goes with a DeviceError's sentence, and the beginning of all other lines.
+_REFUSED, _SAID = 3, "gpushmoo: "
 
 
 def build_apart(
@@ -186,20 +206,33 @@ def build_apart(
 
     Raises DeviceError when no device or compiler answers.
     """
-    with log_file.open("ab") as log:
-        done = subprocess.run(
-            [sys.executable, "-m", __name__, json.dumps(params), str(cache), str(out)],
+    command = [sys.executable, "-m", __name__, json.dumps(params), str(cache), str(out)]
+    with (
+        log_file.open("ab") as log,
+        subprocess.Popen(
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
             env=child_environment(),
             encoding="utf-8",
             errors="replace",
-            check=False,
-        )
+        ) as done,
+    ):
+        assert done.stdout is not None
+        refusal = ""
+        try:
+            for line in done.stdout:
+                if line.startswith(_SAID):
+                    terminal.write(line)
+                    terminal.flush()
+                else:
+                    refusal = line.strip()
+        except BaseException:
+            done.kill()
+            raise
     if done.returncode == _REFUSED:
-        raise DeviceError(done.stdout.strip())
-    terminal.write(done.stdout)
+        raise DeviceError(refusal)
     if done.returncode:
         raise DeviceError(f"The compiling process ended with status {done.returncode}.")
 

@@ -33,7 +33,7 @@ from .measure import LOG, WORKERS, device_of, logged, refuse_misfit
 
 # The keys of `measure` that mean something here.
 _MEASURE = (
-    *("cell_timeout_s", "max_builds", "max_cells", "max_faults"),
+    *("cell_timeout_s", "compile_timeout_s", "max_builds", "max_cells", "max_faults"),
     *("seed", "thread_limit", "warmup"),
 )
 # Schemas of the arguments that `sweep` does not have.
@@ -115,10 +115,13 @@ def ab(
             choice, info = device_of(values, log_file)
             for request in requests:
                 refuse_misfit(request.sweep, choice, info)
+            limit_s = values["compile_timeout_s"]
             for dtype in requests[0].sweep.dtypes:
                 first, second = (request.params(dtype, choice) for request in requests)
                 against = Against(second, options, rounds, pairs)
-                job = Job(first, choice.cache, time.monotonic(), against=against, log=log_file)
+                many = sum(len(request.sweep.versions[dtype]) for request in requests)
+                began, most_s = time.monotonic(), many * limit_s
+                job = Job(first, choice.cache, began, None, against, log_file, compile_s=most_s)
                 label = f"{folders[0].name} {dtype}, A and B"
                 measured[dtype] = measure_pairs(job, label, terminal, WORKERS)
         log = log_file.read_text(encoding="utf-8", errors="replace")

@@ -37,10 +37,14 @@ _OF_RUNS = "cells_per_shard"
 
 @dataclass(frozen=True)
 class Request:
-    """A sweep of a kernel, and the other parameters of its jobs: seed, thread_limit, measure."""
+    """A sweep of a kernel, and the other parameters of its jobs: seed, thread_limit, measure.
+
+    A compilation may take `compile_timeout_s`.
+    """
 
     sweep: SweepConfig
     asked: dict[str, Any]
+    compile_timeout_s: float
 
     def params(self, dtype: str, choice: DeviceChoice, repeat: int = 1) -> dict[str, Any]:
         """Parameters of the job that measures an element type once."""
@@ -95,7 +99,7 @@ def read_request(folder: KernelFolder, values: Mapping[str, Any]) -> Request:
         named = {folder.name: sweep}
         refuse_large(named, values["backend"], values["max_cells"], values["max_builds"])
         refuse_impossible(named)
-    return Request(sweep, asked)
+    return Request(sweep, asked, values["compile_timeout_s"])
 
 
 def argument_names() -> list[str]:

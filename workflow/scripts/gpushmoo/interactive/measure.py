@@ -33,7 +33,7 @@ from ..core.space import Condition, Problem, shard_name
 from ..devices.base import DeviceInfo
 from ..devices.building import build_apart
 from ..devices.select import DeviceChoice, kept_for_calls, resolve
-from ..measuring.events import Open
+from ..measuring.events import CompilerSlowError, Open
 from ..measuring.job import MeasuredShard, ShardTask, measure_shard
 from ..measuring.process import NotOpenedError, Workers
 from ..planning.config_schema import ConfigError, refuse_unknown
@@ -158,6 +158,8 @@ MOST_REPEATS = 100
 # So many versions are compiled by the measuring process itself, which takes less than a process
 # for the compilers.
 _FEW_VERSIONS = 8
+# It gives up after so many seconds of a processor: then each version has a process and its limit.
+_COMPILED_THERE_S = 5.0
 # The devices that have answered: a choice and facts by backend, index and runtime as asked.
 _ANSWERED: dict[tuple[str, int, str], tuple[DeviceChoice, DeviceInfo]] = {}
 
@@ -171,10 +173,15 @@ def device_of(
     """
     asked = values["backend"], values["device"], values["opencl_runtime"]
 
+    limit_s = values["compile_timeout_s"]
+
     def opened(tried: DeviceChoice) -> DeviceInfo:
         dtypes = () if sweep is None or not _is_compiled_there(sweep) else sweep.dtypes
-        specs = [_build_params(sweep, dtype, tried) for dtype in dtypes if sweep is not None]
-        return WORKERS.open(Open(tried, specs, log_file), _import_analysis)
+        specs = [
+            _build_params(sweep, dtype, tried, limit_s) for dtype in dtypes if sweep is not None
+        ]
+        ask = Open(tried, specs, log_file, min(limit_s, _COMPILED_THERE_S))
+        return WORKERS.open(ask, _import_analysis)
 
     if asked not in _ANSWERED:
         _ANSWERED[asked] = resolve(DeviceChoice(*asked, kept_for_calls()), opened)
@@ -191,9 +198,11 @@ def _is_compiled_there(sweep: SweepConfig) -> bool:
     return sum(map(len, sweep.versions.values())) <= _FEW_VERSIONS
 
 
-def _build_params(sweep: SweepConfig, dtype: str, choice: DeviceChoice) -> dict[str, Any]:
-    where = {"device": choice.index, "opencl_runtime": choice.runtime}
-    return build_params(sweep, dtype, choice.backend, cuda_arch=None, **where)
+def _build_params(
+    sweep: SweepConfig, dtype: str, choice: DeviceChoice, limit_s: float
+) -> dict[str, Any]:
+    where = {"device": choice.index, "opencl_runtime": choice.runtime, "cuda_arch": None}
+    return build_params(sweep, dtype, choice.backend, compile_timeout_s=limit_s, **where)
 
 
 def refuse_misfit(sweep: SweepConfig, choice: DeviceChoice, info: DeviceInfo) -> None:
@@ -236,12 +245,13 @@ def _measure(
     from ..analysis.aggregate import aggregate
 
     sweep, shards = request.sweep, dict[Path, MeasuredShard]()
+    there_s = min(request.compile_timeout_s, _COMPILED_THERE_S)
     builds: dict[str, Path | None] = dict.fromkeys(sweep.dtypes)
     is_apart = not _is_compiled_there(sweep)
 
     def build() -> None:
         for dtype in sweep.dtypes:
-            builds[dtype] = _build(sweep, dtype, choice, work, terminal, log_file)
+            builds[dtype] = _build(request, dtype, choice, work, terminal, log_file)
 
     def measured(dtype: str, number: int, repeat: int) -> MeasuredShard:
         nonlocal is_apart
@@ -255,16 +265,17 @@ def _measure(
             workers=WORKERS,
             # The first repeat may take half of it.
             seconds=until and max(0.0, until - time.monotonic()) / (2 if repeat == 1 else 1),
+            compile_s=None if is_apart else there_s,
         )
         try:
             return measure_shard(task, terminal)
-        except NotOpenedError:
+        except (NotOpenedError, CompilerSlowError):
             if is_apart:
                 raise
-            # A compiler that crashes costs its own version where each has a process.
+            # A compiler that crashes or hangs costs its own version where each has a process.
             is_apart = True
             build()
-            return measure_shard(replace(task, build=builds[dtype]), terminal)
+            return measure_shard(replace(task, build=builds[dtype], compile_s=None), terminal)
 
     def file_of(dtype: str, repeat: int) -> Path:
         return work / CELLS / sweep.folder.name / dtype / f"{shard_name(0, 1, repeat)}.parquet"
@@ -305,7 +316,7 @@ def _measure(
 
 
 def _build(
-    sweep: SweepConfig,
+    request: Request,
     dtype: str,
     choice: DeviceChoice,
     work: Path,
@@ -313,6 +324,7 @@ def _build(
     log_file: Path,
 ) -> Path | None:
     """The build file of an element type; None where nothing runs on the device."""
+    sweep, limit_s = request.sweep, request.compile_timeout_s
     if not sweep.folder.workload.device_code:
         return None
     many = len(sweep.versions[dtype])
@@ -320,7 +332,8 @@ def _build(
         terminal.write(f"{sweep.folder.name} {dtype}: compiling {many} versions\n")
         terminal.flush()
     out = work / "builds" / f"{dtype}.json"
-    build_apart(_build_params(sweep, dtype, choice), choice.cache, out, terminal, log_file)
+    params = _build_params(sweep, dtype, choice, limit_s)
+    build_apart(params, choice.cache, out, terminal, log_file)
     return out
 
 

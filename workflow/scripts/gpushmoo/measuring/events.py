@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from ..core.display import MOST_SENTENCE, one_line
 from ..core.errors import (
     BuildError,
+    DeviceError,
     LaunchRefusedError,
     OutOfDeviceMemoryError,
     TypedError,
@@ -173,7 +174,7 @@ class Job:
     """A shard's parameters (run_plan.RunPlan), the runtimes' cache, the moment of the beginning.
 
     `build` is the kernel's build file, if there is one. The measuring process prints into `log`, or
-    where the job prints.
+    where the job prints. It gives up compiling after `compile_s` seconds of a processor.
     """
 
     params: Mapping[str, Any]
@@ -182,6 +183,7 @@ class Job:
     build: Path | None = None
     against: Against | None = None
     log: Path | None = None
+    compile_s: float | None = None
 
     @property
     def process_key(self) -> tuple[object, ...]:
@@ -192,16 +194,24 @@ class Job:
 
 @dataclass(frozen=True)
 class Open:
-    """A request to open a device before a Job, compile `builds` meanwhile, and print into `log`."""
+    """A request to open a device before a Job, compile `builds` meanwhile, and print into `log`.
+
+    The process gives up compiling `compile_s` seconds of a processor after the device is open.
+    """
 
     choice: DeviceChoice
     builds: Sequence[Mapping[str, Any]]
     log: Path
+    compile_s: float
 
     @property
     def process_key(self) -> tuple[object, ...]:
         """That of jobs of the first repeat on this device."""
         return (*astuple(self.choice), 1)
+
+
+class CompilerSlowError(DeviceError):
+    """Versions take longer to compile than the measuring process may take; one sentence."""
 
 
 @dataclass(frozen=True)

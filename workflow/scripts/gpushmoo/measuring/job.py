@@ -68,7 +68,7 @@ class ShardTask:
     the messages are in `log_file`. `earlier` has the cells of jobs before this one. The measuring
     process prints into `worker_log`, or where this one prints. `live` is the file for watchers (see
     `progress`). `workers` start the measuring processes. After so many `seconds` of measuring no
-    cell gets more than the fewest samples; None for no limit.
+    cell gets more than the fewest samples; None for no limit. `compile_s` is a `Job`'s.
     """
 
     params: Mapping[str, Any]
@@ -82,6 +82,7 @@ class ShardTask:
     live: Path | None = None
     workers: Workers = field(default_factory=Workers)
     seconds: float | None = None
+    compile_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,8 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
     folder = load_kernel(ROOT / params["folder"])
     before = None if task.first is None else read_first(task.first)
     label = _label(folder, params, task.place)
-    job = Job(params, task.cache, time.monotonic(), task.build, log=task.worker_log)
+    began, log_file = time.monotonic(), task.worker_log
+    job = Job(params, task.cache, began, task.build, log=log_file, compile_s=task.compile_s)
     preferred = frozenset() if earlier is None else earlier.uuids
     with Session(job, label, terminal, task.workers, preferred) as session:
         worker, opened = session.begin()

@@ -15,11 +15,12 @@ import math
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
 from multiprocessing.connection import Connection
@@ -36,6 +37,7 @@ from ..core.space import Cell, asks_the_device, space_of
 from ..devices.base import Device, steady_room
 from ..devices.building import compile_ahead
 from ..devices.builds import KernelBuild, read_build
+from ..devices.isolated import PATIENCE
 from ..devices.select import open_device, open_for_job
 from ..storage.joblog import end_with_parent
 from ..storage.wholefile import DamagedFileError
@@ -44,6 +46,7 @@ from .builds import Builds, plan_cells, programs_for
 from .events import (
     Against,
     Candidates,
+    CompilerSlowError,
     Finished,
     Job,
     Locked,
@@ -65,6 +68,8 @@ from .verify import CellSteps
 
 log = logging.getLogger(__name__)
 
+# Seconds between two looks at a compiler.
+_LOOK_S = 0.1
 # Seconds between two reports of progress.
 _TELL_EVERY_S = 0.5
 
@@ -117,7 +122,7 @@ class Caller:
             self._lock = recv_handle(self._connection)
         return message
 
-    def send(self, message: Message) -> None:
+    def send(self, message: Message | CompilerSlowError) -> None:
         """Send a message; progress only every half second."""
         if isinstance(message, Worked):
             if time.monotonic() - self._told_s < _TELL_EVERY_S:
@@ -153,11 +158,44 @@ def _open(request: Open, caller: Caller) -> Device:
         compiled = [pool.submit(compile_ahead, request.choice, spec) for spec in request.builds]
         device = open_device(request.choice)
         caller.send(Ready(device.info))
-        for future in compiled:
-            # The job compiles again what failed, and says so.
-            with suppress(TypedError):
-                future.result()
+        with _compiling(request.compile_s, caller):
+            for future in compiled:
+                # The job compiles again what failed, and says so.
+                with suppress(TypedError):
+                    future.result()
     return device
+
+
+@contextmanager
+def _compiling(limit_s: float | None, caller: Caller) -> Iterator[None]:
+    """End this process, and say so, if what is within takes `limit_s` seconds of a processor.
+
+    Or PATIENCE times as long by the clock on the wall. Nothing else ends a compiler.
+    """
+    if limit_s is None:
+        yield
+        return
+    over, began, used = threading.Event(), time.monotonic(), time.process_time()
+
+    def watch() -> None:
+        while not over.wait(_LOOK_S):
+            waited_s, used_s = time.monotonic() - began, time.process_time() - used
+            if used_s >= limit_s or waited_s >= PATIENCE * limit_s:
+                caller.send(
+                    CompilerSlowError(
+                        f"The compiler has taken {used_s:.0f} s of a processor, {waited_s:.0f} s "
+                        "in all; the key compile_timeout_s limits each version's part."
+                    )
+                )
+                os._exit(0)
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watching.join()
 
 
 def _serve(job: Job, caller: Caller, kept: Device | None) -> Device:
@@ -181,7 +219,8 @@ def _serve(job: Job, caller: Caller, kept: Device | None) -> Device:
 
 def _measure_shard(job: Job, device: Device, build: KernelBuild | None, caller: Caller) -> None:
     folder = load_kernel(ROOT / job.params["folder"])
-    builds, cells = _built(device, folder, job.params, build)
+    with _compiling(job.compile_s, caller):
+        builds, cells = _built(device, folder, job.params, build)
     programs, failures = builds.programs, builds.failures
     log.info("%d cells, built: %s", len(cells), ", ".join(programs) or "nothing")
     caller.send(
@@ -228,7 +267,8 @@ def _measure_pairs(job: Job, against: Against, device: Device, caller: Caller) -
         digest = params["kernel_digest"]
         return programs_for(device, folder, params["dtype"], versions, None, digest, options)
 
-    builds_a, builds_b = built(0), built(1)
+    with _compiling(job.compile_s, caller):
+        builds_a, builds_b = built(0), built(1)
     caller.send(PairsOpened(device.info, pairs, alone, (builds_a.codes, builds_b.codes)))
     do: Measure = caller.receive()
     a = _steps(job, device, folders[0], builds_a, caller, do)

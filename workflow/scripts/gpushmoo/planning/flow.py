@@ -166,6 +166,7 @@ class Flow:
             device=self.config["device"],
             opencl_runtime=self.choice.runtime,
             cuda_arch=self.config["cuda_arch"],
+            compile_timeout_s=self.config["measure"]["compile_timeout_s"],
         )
 
     def build_threads(self, wildcards: Any) -> int:

@@ -162,7 +162,7 @@ def refuse_kinds(sweeps: Mapping[str, SweepConfig], backend: str) -> None:
 
 
 # Keys of a configuration's `measure` that no job is told, and what jobs call others.
-_OF_RUNS = ("budget", "cells_per_shard", "max_cells", "max_builds")
+_OF_RUNS = ("budget", "cells_per_shard", "compile_timeout_s", "max_cells", "max_builds")
 _CALLED = {"cell_budget_s": "budget_s", "cell_timeout_s": "timeout_s"}
 
 

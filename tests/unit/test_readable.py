@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, python
-from gpushmoo.core.readable import UnreadableError, read_mapping, refuse_braces, refuse_configfiles
+from gpushmoo.core.readable import (
+    UnreadableError,
+    read_mapping,
+    refuse_braces,
+    refuse_configfiles,
+    typed,
+)
 
 DEEP = b"only: " + b"[" * 3000 + b"]" * 3000
 DIGITS = b"seed: " + b"9" * 5000
@@ -91,3 +97,22 @@ def test_a_locale_that_knows_no_more_than_ascii_changes_nothing(tmp_path: Path) 
     )
     done = python(code, cwd=ROOT, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
     assert (done.returncode, done.stderr) == (0, "16 × 4")
+
+
+def test_texts_of_a_command_line_become_what_yaml_has() -> None:
+    # As Snakemake reads --config 'measure={repeats: 2, ...}'.
+    given = {"repeats": "2", "strict": "true", "sizes": ["512", ["8", "16"]], "dataset": "null"}
+    given |= {"share": "0.5", "big": "1e3", "name": "r2", "other": {"a": "-1"}, "on": "on"}
+    assert typed(given) == {
+        "repeats": 2,
+        "strict": True,
+        "sizes": [512, [8, 16]],
+        "dataset": None,
+        "share": 0.5,
+        "big": 1000.0,
+        "name": "r2",
+        "other": {"a": -1},
+        "on": "on",
+    }
+    kept = ["010x", "1.2.3", "", "2024-01-01", "9" * 5000, 7, True, None]
+    assert typed(kept) == kept

@@ -43,6 +43,19 @@ def test_what_cannot_be_read_or_run_is_refused_before_any_job(tmp_path: Path) ->
     )
 
 
+def test_numbers_within_what_config_gives_are_numbers(tmp_path: Path) -> None:
+    project = new_project(tmp_path / "project")
+    sweep = "{dtypes: [float], sizes: [512], axes: {block_x: {from: 8, to: 9}}}"
+    given = (
+        "measure={repeats: 2, search: {mode: all}}",
+        f"kernels={{copy2d_coalesced: {sweep}}}",
+        "only=[copy2d_coalesced]",
+    )
+    outcome = project.snakemake("-n", "--config", *given, "backend=opencl", config=())
+    assert outcome.status == 0, outcome.text
+    assert (outcome.jobs["measure"], outcome.jobs["repeat"]) == (1, 1)
+
+
 def test_a_missing_cuda_device_is_an_error_and_not_another_backend(project: Project) -> None:
     named = {"run": "absent", "backend": "cuda", "only": None}
     config = ("tiny.yaml", project.write_config("bad.yaml", named))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,28 @@ def read_mapping(path: Path | str) -> dict[Any, Any]:
             "the colon."
         )
     return value
+
+
+# Words of a command line that are no texts, as YAML 1.2 has them: `on` and `010` of YAML 1.1 are
+# no truth value and no octal number. More digits than Python converts remain a text.
+_WHOLE = re.compile(r"[-+]?[0-9]{1,300}")
+_NUMBER = re.compile(
+    r"[-+]?([0-9]{1,300}(\.[0-9]{,300})?|\.[0-9]{1,300})(e[-+]?[0-9]{1,4})?", re.IGNORECASE
+)
+_WORDS = {"true": True, "True": True, "false": False, "False": False, "null": None}
+
+
+def typed(value: Any) -> Any:
+    """`value`, of which a command line knows texts alone, with its numbers, truth values, null."""
+    if isinstance(value, dict):
+        return {key: typed(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [typed(inner) for inner in value]
+    if not isinstance(value, str):
+        return value
+    if _WHOLE.fullmatch(value):
+        return int(value)
+    return float(value) if _NUMBER.fullmatch(value) else _WORDS.get(value, value)
 
 
 class _FaultyLineError(Exception):

@@ -29,6 +29,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from ..core.backends import AUTO, BACKENDS
 from ..core.errors import HostError, NoDeviceError
 from ..core.paths import child_environment
+from ..core.readable import typed
 from ..core.run_plan import PLAN_FILE
 from ..core.schema import Status
 from ..devices.base import functions_of
@@ -47,16 +48,12 @@ from .sweeps import size_sentence
 # Compiles a kernel and element type, as its rule names it.
 BUILDING = "gpushmoo.devices.building:build_kernel"
 
-_YAML_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
-
 
 def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
     """The run of a checked configuration; only the user's own process asks a device."""
     plain, given = default_config(), _given(config, workflow)
     for part, folder in given:
-        # `--config strict=true` arrives as a text.
-        words = {k: _YAML_WORDS.get(v, v) if isinstance(v, str) else v for k, v in part.items()}
-        plain = merged(plain, words, folder)
+        plain = merged(plain, part, folder)
     shown = plain["dataset"] is not None or plain["before"] is not None
     asks = plain["backend"] == AUTO and not shown
     if asks and _plans_jobs(workflow) and _on_cluster(workflow):
@@ -95,9 +92,10 @@ def _given(config: Mapping[str, Any], workflow: Any) -> list[tuple[Mapping[str, 
     """The configuration's parts without the defaults, with their folders; the last one wins."""
     here, settings = Path.cwd(), workflow.config_settings
     if workflow.modifier.skip_configfile:
-        return [(config, here)]
+        return [(typed(config), here)]
     files = [(load_configfile(path), Path(path).parent) for path in settings.configfiles]
-    return [*files, (settings.config, here)]
+    # Of `--config 'measure={repeats: 2}'` Snakemake makes texts.
+    return [*files, (typed(settings.config), here)]
 
 
 def _results(workflow: Any) -> Path:

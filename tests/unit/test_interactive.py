@@ -296,9 +296,10 @@ def test_each_command_helps_by_an_example(capsys: pytest.CaptureFixture[str]) ->
             main([name, "--help"])
         *_, title, example = capsys.readouterr().out.splitlines()
         assert title == "example:"
-        words = shlex.split(example.partition(" -- ")[0])
+        words = shlex.split(example)
         assert words[:2] == ["gpushmoo", name]
-        assert shell._parser().parse_args(words[1:]).command.__name__ == f"_{name}"
+        ours = shell._for_snakemake(words[1:])[0] if name == "run" else words[1:]
+        assert shell._parser().parse_args(ours).command.__name__ == f"_{name}"
 
 
 def test_a_run_is_snakemakes(
@@ -316,6 +317,19 @@ def test_a_run_is_snakemakes(
     with pytest.raises(SystemExit):
         main(["run"])
     assert started[1][1:] == ["--cores", "all"]
+    # Its options need no `--`, and a configuration may follow them.
+    (tmp_path / "mine.yml").touch()
+    monkeypatch.chdir(tmp_path)
+    for given, theirs in (
+        ("mine.yaml --unlock", "--configfile mine.yaml --cores all --unlock"),
+        ("-n mine.yml --cores 2", "--configfile mine.yml --cores 2 -n"),
+        ("mine.yaml -p export -c 3", "--configfile mine.yaml --cores all -p export -c 3"),
+        ("--configfile mine.yaml", "--cores all --configfile mine.yaml"),
+        ("--cores=1 mine.yaml -- -n x", "--configfile mine.yaml --cores 1 -n x"),
+    ):
+        with pytest.raises(SystemExit):
+            main(["run", *given.split()])
+        assert started[-1][3:] == theirs.split()
     monkeypatch.setattr(shell, "ROOT", tmp_path)
     assert main(["run"]) == 2
     assert "A run needs a clone of gpushmoo" in capsys.readouterr().err
@@ -376,6 +390,24 @@ def test_what_a_new_kernel_is_told_to_run_next_runs_from_anywhere(
         ("sweep {} --axes TILE=16", "axes: 'TILE' is not known; allowed: block_x, PER_THREAD."),
         ("sweep {} --axes block_x=0", "Argument 'axes.block_x' is 0; it must be at least 1."),
         ("sweep {} --axes block_x", "argument --axes: 'block_x' must be NAME=VALUES, such as"),
+        ("sweep {} --axes block_x=32 64", "'64' must be NAME=VALUES, such as"),
+        ("sweep {} --axes =32", "'=32' must be NAME=VALUES, such as"),
+        ("sweep {} --axes block_x=32,,64", "separate axes by blanks"),
+        ("sweep {} --axes block_x=32,block_y=", "'block_y=' must be NAME=VALUES"),
+        ("sweep {} --axes block_x=32,2y=2", "'block_x=2y=2': a block must have a whole number"),
+        ("sweep {} --axes block_x==32", "separate values by commas, without brackets"),
+        ("sweep {} --axes block_x=32:64:16:9", "'block_x=32:64:16:9': a range must be FROM:TO"),
+        ("sweep {} --axes PER_THREAD=1:", "'PER_THREAD=1:': a range must be FROM:TO"),
+        ("sweep {} --axes PER_THREAD=1:4:0", "the range is empty"),
+        ("sweep {} --axes PER_THREAD=4:1", "the range is empty"),
+        ("sweep {} --axes PER_THREAD=[1,2]", "such as PER_THREAD=16,32"),
+        ("sweep {} --axes block_x=x64", "'block_x=x64': a block must have a whole number"),
+        ("sweep {} --axes block_x=8.5", "'block_x=8.5': a block must have a whole number"),
+        ("sweep {} --axes PER_THREAD=on", "'axes.PER_THREAD.0' is 'on'"),
+        (
+            "tune x.cl f --size 4 --arguments x=empty(n) --axes block_x=32 a=1,2,block_y=y3",
+            "'block_y=y3': a block must have a whole number",
+        ),
         ("sweep {} --search gided", "'search.mode' is 'gided'; allowed are all, race, guided"),
         ("sweep {} --sizes 8y", "argument --sizes: '8y' must be a number or such as 512x1024"),
         ("sweep {} --dtypes int", "dtypes: 'int' is not known; allowed: float, double."),
@@ -409,6 +441,32 @@ def test_what_cannot_be_is_told_in_one_sentence(
     assert said.startswith("gpushmoo: ")
     assert sentence in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "axes"),
+    [
+        ("block_x=32,64,block_y=2", {"block_x": [32, 64], "block_y": [2]}),
+        ("a=1,2,b=3 a=4", {"a": [1, 2, 4], "b": [3]}),
+        (
+            "block_x=4:64:1,block_y=4:64",
+            {"block_x": [{"from": 4, "to": 64, "step": 1}], "block_y": [{"from": 4, "to": 64}]},
+        ),
+        ("A=010,1e3,-2.5,true", {"A": [10, 1000.0, -2.5, True]}),
+        (
+            "T=on,null,2024-01-01,std::plus,x==y,lib::f(4)",
+            {"T": ["on", "null", "2024-01-01", "std::plus", "x==y", "lib::f(4)"]},
+        ),
+    ],
+)
+def test_axes_are_read_as_they_are_written(
+    words: str, axes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(shell, "sweep", lambda _, **given: sys.exit(asked.append(given["axes"])))
+    with pytest.raises(SystemExit):
+        main(["sweep", "kernel", "--axes", *words.split()])
+    assert asked == [axes]
 
 
 def test_without_a_device_the_shell_says_what_is_missing(

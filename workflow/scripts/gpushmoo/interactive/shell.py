@@ -38,8 +38,10 @@ from ..core.display import kind_words, number_of, tied_words
 from ..core.errors import DeviceError, UserError
 from ..core.median import median_interval
 from ..core.paths import ROOT
+from ..core.readable import typed
 from ..core.run_plan import SAVED
 from ..core.schema import FAULTS, GROUP, Status, is_axis
+from ..core.space import BLOCK_AXES
 from ..planning import RUN_FOLDER
 from ..planning.config_schema import ConfigError
 from ..storage.joblog import END_SIGNALS
@@ -77,10 +79,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     By default they are those of this process.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    options: list[str] = []
-    if words[:1] == ["run"] and "--" in words:
-        words, options = words[: words.index("--")], words[words.index("--") + 1 :]
-    if "--json-schema" in words and (named := [w for w in words if w in COMMANDS["commands"]]):
+    words, options = _for_snakemake(words) if words[:1] == ["run"] else (words, [])
+    if "--json-schema" in (*words, *options) and (
+        named := [w for w in words if w in COMMANDS["commands"]]
+    ):
         print(json.dumps(tables.answer_schema(named[0]), indent=1))
         return 0
     form = next((form for form in (JSON, CSV) if f"--{form}" in words), None)
@@ -113,6 +115,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
+# What follows them is a configuration of Snakemake's own.
+_CONFIGFILES = ("--configfile", "--configfiles")
+
+
+def _for_snakemake(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words of ``run`` that are for this program, and those for Snakemake.
+
+    Snakemake's are all behind ``--``, options that ``run`` does not have, and their values.
+    """
+    takes = " ".join(COMMANDS["commands"]["run"]["takes"]).split()
+    own = {*(word for word in takes if word.startswith("-")), "--json", "--help", "-h"}
+    ours, theirs, previous = list[str](), list[str](), ""
+    for place, word in enumerate(words):
+        if word == "--":
+            theirs += words[place + 1 :]
+            break
+        is_config = word.endswith((".yaml", ".yml", ".json")) and Path(word).is_file()
+        after_option = previous.startswith("-") and previous not in _CONFIGFILES
+        if word.startswith("-"):
+            is_ours = word.partition("=")[0] in own
+        else:
+            is_ours = previous == "--cores" or not theirs or (is_config and after_option)
+        (ours if is_ours else theirs).append(word)
+        previous = word
+    return ours, theirs
+
+
 @contextmanager
 def _on_stderr() -> Iterator[None]:
     """Within it what a kernel's Python, a compiler or a child prints goes to stderr."""
@@ -139,12 +168,13 @@ def _asked(words: Sequence[str], options: Sequence[str], form: str | None) -> Ca
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     given = {**vars(parsed), **({"options": options} if options else {})}
     given.pop("form", None)
-    for name in ("axes", "measure", "arguments", "expect"):
-        named: dict[str, Any] = {}
-        for key, value in given.get(name, ()):
+    if "axes" in given:
+        axes: dict[str, list[Any]] = {}
+        for axis, values in (one for several in given["axes"] for one in several):
             # An axis that is named twice has the values of both.
-            named[key] = named[key] + value if name == "axes" and key in named else value
-        given |= {name: named} if name in given else {}
+            axes[axis] = axes.get(axis, []) + values
+        given["axes"] = axes
+    given |= {n: dict(given[n]) for n in ("measure", "arguments", "expect") if n in given}
     command = given.pop("command")
     given |= {"form": form} if command in (_run, _watch) else {}
     return partial(command, **given)
@@ -197,34 +227,69 @@ def _size(word: str) -> int | tuple[int, ...]:
     return parts[0] if len(parts) == 1 else parts
 
 
-def _axis(text: str) -> tuple[str, list[Any]]:
-    """``NAME=16,4:64:4,text`` as the axis and its specification."""
-    name, equals, values = text.partition("=")
-    if not (equals and all(values.split(","))):
-        raise argparse.ArgumentTypeError(
-            f"'{text}' must be NAME=VALUES, such as TILE=16,32 or block_x=4:64:4"
-        )
-    found: list[Any] = []
-    for word in values.split(","):
-        ends = dict(zip(("from", "to", "step"), map(_number, word.split(":")), strict=False))
-        is_range = len(ends) > 1 and None not in ends.values()
-        found.append(ends if is_range else _setting(f"{name}={word}")[1])
-    return name, found
+# Behind it begins another axis: `block_x=32,64,block_y=2`.
+_NEXT_AXIS = re.compile(r",(?=[A-Za-z_]\w*=(?!=))", re.ASCII)
+_BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
 
 
-def _number(word: str) -> int | None:
-    return int(word) if word.isdecimal() else None
+def _axes(text: str) -> list[tuple[str, list[Any]]]:
+    """``NAME=16,4:64:4,text`` as an axis with its specification; after a comma another may follow.
+
+    Raises ArgumentTypeError.
+    """
+    found = []
+    for part in _NEXT_AXIS.split(text):
+        name, equals, values = part.partition("=")
+        words = values.split(",")
+        if not (equals and name.isidentifier() and all(words)):
+            raise argparse.ArgumentTypeError(
+                f"'{part}' must be NAME=VALUES, such as TILE=16,32 or block_x=4:64:4; separate "
+                "axes by blanks"
+            )
+        found.append((name, [_axis_value(name, word) for word in words]))
+    return found
+
+
+def _axis_value(name: str, word: str) -> Any:
+    """A number, a range or a text. Raises ArgumentTypeError."""
+
+    def refuse(problem: str) -> NoReturn:
+        raise argparse.ArgumentTypeError(f"'{name}={word}': {problem}")
+
+    parts = word.split(":")
+    if all(map(_is_whole, parts)) and len(parts) in (2, 3):
+        ends = dict(zip(("from", "to", "step"), map(int, parts), strict=False))
+        if ends["from"] > ends["to"] or ends.get("step") == 0:
+            refuse("the range is empty; write FROM:TO:STEP, such as 4:64:4")
+        return ends
+    if len(parts) > 1 and any(map(_is_whole, parts)):
+        refuse("a range must be FROM:TO or FROM:TO:STEP, such as 4:64:4")
+    if word[0] in "=[" or any(word.count(a) != word.count(b) for a, b in _BRACKETS):
+        refuse(f"separate values by commas, without brackets, such as {name}=16,32")
+    value = typed(word)
+    if name in BLOCK_AXES and not _is_count(value):
+        refuse("a block must have a whole number of threads")
+    # Any other word may be a macro's text.
+    return word if value is None else value
+
+
+def _is_whole(word: str) -> bool:
+    return word.isascii() and word.isdecimal()
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _setting(text: str) -> tuple[str, Any]:
-    """``KEY=VALUE``, the value as YAML has it."""
+    """``KEY=VALUE``, the value as in Snakemake's ``--config``."""
     key, equals, value = text.partition("=")
-    if not equals:
+    if not (key and equals):
         raise argparse.ArgumentTypeError(f"'{text}' must be KEY=VALUE, such as max_samples=21")
     try:
-        return key, yaml.safe_load(value)
+        return key, typed(yaml.load(value, yaml.CBaseLoader))
     except yaml.YAMLError as err:
-        raise argparse.ArgumentTypeError(f"'{value}' is no value") from err
+        raise argparse.ArgumentTypeError(f"'{value}' is not a value of YAML") from err
 
 
 def _named(text: str) -> tuple[str, str]:
@@ -252,7 +317,7 @@ _KINDS: dict[str, dict[str, Any]] = {
     "sizes": {"type": _sizes, "action": "extend"},
     "list": {"type": _words, "action": "extend"},
     "many": {"nargs": "+"},
-    "axes": {"type": _axis, "nargs": "+", "action": "extend"},
+    "axes": {"type": _axes, "nargs": "+", "action": "extend"},
     "named": {"type": _named, "nargs": "+", "action": "extend"},
     "keys": {"type": _setting, "nargs": "+", "action": "extend"},
     "what": {"choices": ("kernels", "devices")},

@@ -94,6 +94,12 @@ def test_a_task_that_ends_or_hangs_costs_no_other_and_its_errors_are_raised() ->
         assert results["exit"] == TaskEnded("ended its process with status 3")
         assert results["hang"] == TaskEnded("did not end within 0.2 s", is_late=True)
 
+    counted: list[tuple[int, int]] = []
+    few = {n: partial(int, n) for n in range(5)}
+    run_isolated(few, 2, 60.0, lambda done, total: counted.append((done, total)))
+    assert [*dict.fromkeys(done for done, _ in counted)] == sorted({done for done, _ in counted})
+    assert counted[-1] == (5, 5)
+
     def fail() -> None:
         raise NoDeviceError("There is no compiler.")
 

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pandas as pd
 import pyarrow as pa
@@ -19,8 +20,10 @@ from gpushmoo.core.errors import DeviceError
 from gpushmoo.core.python_digest import python_digest
 from gpushmoo.devices.base import identity
 from gpushmoo.devices.select import DeviceChoice
+from gpushmoo.measuring import job
 from gpushmoo.measuring.job import ShardTask, run_shard
 from gpushmoo.measuring.process import Workers
+from gpushmoo.measuring.progress import Progress
 from gpushmoo.measuring.shard_file import Earlier
 from gpushmoo.measuring.worker import refuse_misfits
 from gpushmoo.report.method import earlier_finding, earlier_words
@@ -37,6 +40,8 @@ class Run:
     def __init__(self, choice: DeviceChoice, root: Path, params: dict[str, Any]) -> None:
         self._choice, self.root, self.params = choice, root, params
         self.terminal, self.workers = io.StringIO(), Workers(keep=True)
+        # How many cells the last job had to measure.
+        self.asked = 0
 
     def measure(
         self,
@@ -61,7 +66,13 @@ class Run:
         task = ShardTask(
             told, (1, 1), self.root / ".cache", before, earlier=earlier, workers=self.workers
         )
-        run_shard(task, out, self.terminal)
+
+        def progress(label: str, cells: int, *others: Any) -> Progress:
+            self.asked = cells
+            return Progress(label, cells, *others)
+
+        with mock.patch.object(job, "Progress", progress):
+            run_shard(task, out, self.terminal)
         self.table, self.metadata = read_shard(out)
         assert fault_of(out, self.table, self.metadata, None) is None
         return self.table.to_pandas().set_index("cell_key")
@@ -70,12 +81,6 @@ class Run:
         """End the measuring processes, which stay from job to job."""
         for worker in self.workers._kept.values():
             worker.stop()
-
-    @property
-    def asked(self) -> int:
-        """How many cells the last job had to measure."""
-        line = next(x for x in self.terminal.getvalue().splitlines() if "cells to measure" in x)
-        return int(line.split(": ")[1].split()[0])
 
     @property
     def kept(self) -> list[Path]:

@@ -488,6 +488,30 @@ def test_what_does_not_fit_is_refused_before_anything_is_compiled(
         sweep(folder, sizes=[10**6], progress=False, **device)
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_how_many_versions_are_compiled_and_no_line_for_each(
+    device: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr(measure, "_FEW_VERSIONS", 1)
+    axes = {"block_x": [32], "PER_THREAD": [1, 2, 3, 4]}
+    sweep(folder, axes=axes, dtypes="float", sizes=64, repeats=3, **SHORT, **device)
+    shown = terminal.getvalue()
+    assert "compiling, 0 of 4 versions done" in shown
+    assert "compiling, 4 of 4 versions done" in shown
+    assert "% of 4 cells" in shown
+    kept = [line.rpartition("\x1b[K")[2] for line in shown.split("\n")]
+    # Later repeats, all ok, have none.
+    assert len(kept) == 2
+    assert "4 ok in" in kept[0]
+    assert kept[1] == ""
+
+
 class Defined(CopyWorkload):
     """As a notebook defines it; one variant takes the measuring process down."""
 

@@ -1,6 +1,5 @@
-"""A device and its clocks, locked while a job measures (NVML is a fake); progress lines."""
+"""A device and its clocks, locked while a job measures (NVML is a fake)."""
 
-import io
 import json
 import os
 import signal
@@ -14,50 +13,10 @@ from pathlib import Path
 import pytest
 from bench import Bench
 from conftest import ROOT, environment
-from fakes import FakeClock
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring import job, process
 from gpushmoo.measuring.locks import DeviceLock, HeldClocks, device_lock, lock_one
-from gpushmoo.measuring.progress import Progress
 from gpushmoo.storage.store import read_shard
-
-
-def lines_of(progress: Progress) -> list[str]:
-    assert isinstance(progress.stream, io.StringIO)
-    return progress.stream.getvalue().splitlines()
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock(1000.0)
-
-
-@pytest.fixture
-def progress(clock: FakeClock) -> Progress:
-    return Progress("shard 2/7 tiny float", 40, io.StringIO(), every_s=2.0, clock=clock)
-
-
-def test_lines_tell_the_work(progress: Progress, clock: FakeClock) -> None:
-    progress.announce()
-    clock.now += 40.0
-    progress.update(4, 0.8)
-    clock.now += 50.0
-    progress.finish("39 ok, 1 timeout")
-    assert lines_of(progress) == [
-        "shard 2/7 tiny float: 40 cells to measure",
-        "shard 2/7 tiny float: 4/40 cells done, 80 % of the work, about 10 s left",
-        "shard 2/7 tiny float: 39 ok, 1 timeout in 1 min 30 s",
-    ]
-    for i in range(100):
-        clock.now += 0.5
-        progress.update(i, i / 100)
-    # 50 s in steps of half a second: a line every two seconds.
-    assert len(lines_of(progress)) == 3 + 25
-    for share in (0.0, 1.0):
-        clock.now += 5.0
-        progress.update(0, share)
-        assert "left" not in lines_of(progress)[-1]
-
 
 HOLDER = """
 import sys

@@ -91,7 +91,9 @@ def test_the_plan_is_said_and_a_shard_on_its_way_fills_the_map(run: Path) -> Non
     state = Watched(run).state()
     assert (state.planned, state.ended, state.shards, state.left_s) == (48, 0, [0, 2], None)
     said = text(state)
-    assert said.startswith("mine: 0 of 48 cells, 0 of 2 shards, 0 % of the work, no cell has begun")
+    assert said.startswith(
+        "mine: 0 % of the work, 0 of 48 cells have ended, 0 of 2 shards, no cell"
+    )
     assert "Cells that have ended: none yet." in said
     begin(
         run,
@@ -161,7 +163,9 @@ def test_a_finished_run_is_told_with_all_cells_read_once(
     assert watched.state() == replace(state, quiet_s=pytest.approx(state.quiet_s, abs=60.0))
     assert state.finished
     assert sum(state.statuses.values()) == 48
-    assert text(state).startswith("mine: 48 of 48 cells, 2 of 2 shards, 100 % of the work, all mea")
+    assert text(state).startswith(
+        "mine: 100 % of the work, 48 of 48 cells have ended, 2 of 2 shards, all"
+    )
 
 
 def test_a_shard_of_another_plan_is_none(run: Path, shards: dict[str, Path]) -> None:
@@ -209,7 +213,7 @@ def test_the_shell_prints_one_frame_where_there_is_no_terminal(
     monkeypatch.chdir(run.parents[1])
     assert main(["watch"]) == main(["watch", "results/mine", "--once"]) == 0
     said = capsys.readouterr().out
-    assert said.count("mine: 0 of 48 cells") == 2
+    assert said.count("mine: 0 % of the work, 0 of 48 cells") == 2
     assert "\x1b" not in said
     shutil.rmtree(run)
     assert main(["watch"]) == 2
@@ -237,8 +241,8 @@ def test_in_a_terminal_it_goes_on_until_the_run_is_finished(
     view.watch(run, once=False)
     assert isinstance(terminal.file, io.StringIO)
     said = terminal.file.getvalue()
-    assert "mine: 0 of 48 cells" in said
-    assert ("mine: 24 of 48 cells" in said) == ("all measured" in said) == (not interrupted)
+    assert "mine: 0 % of the work, 0 of 48 cells" in said
+    assert ("24 of 48 cells have" in said) == ("all measured" in said) == (not interrupted)
 
 
 def test_a_job_tells_of_every_cell_and_leaves_no_file(

@@ -31,7 +31,8 @@ def test_a_cell_is_one_row_of_both_repeats(repeated: tuple[Project, Outcome]) ->
     project, outcome = repeated
     assert (outcome.jobs["measure"], outcome.jobs["repeat"]) == (2, 2)
     ended = re.findall(r"^shard .* (repeat \d of 2): \d+ ok", outcome.text, re.MULTILINE)
-    assert ended == ["repeat 1 of 2"] * 2 + ["repeat 2 of 2"] * 2
+    # A later repeat that is short and all right has no line.
+    assert ended == ["repeat 1 of 2"] * 2
     cells = read_cells(project.results / "dataset")
     assert cells["cell_key"].is_unique
     assert set(cells["status"]) == {"ok"}

@@ -38,7 +38,7 @@ def steps() -> list[tuple[str, list[str]]]:
 
 def alike(lines: list[str]) -> list[str]:
     """Lines without what depends on the machine: numbers, the device's name, blanks, progress."""
-    ended = (line for line in lines if "cells done, " not in line)
+    ended = (line for line in lines if " % of " not in line and ": compiling, " not in line)
     plain = (re.sub(r"warm, .*?: ", "warm, DEVICE: ", line) for line in ended)
     return [" ".join(VARIES.sub("N", line).split()) for line in plain]
 

@@ -370,9 +370,9 @@ def frame(state: RunState, width: int, coloured: bool, height: int | None = None
 
 
 def _headline(state: RunState) -> Text:
-    text = f"{state.name}: {state.ended:,} of {round(state.planned):,} cells, "
-    text += f"{state.shards[0]} of {state.shards[1]} shards, "
-    text += f"{100 * state.done / max(1.0, state.planned):.0f} % of the work"
+    text = f"{state.name}: {100 * state.done / max(1.0, state.planned):.0f} % of the work, "
+    text += f"{state.ended:,} of {round(state.planned):,} cells have ended, "
+    text += f"{state.shards[0]} of {state.shards[1]} shards"
     if state.finished:
         return Text(f"{text}, all measured", style="bold")
     if state.left_s is not None:

@@ -19,6 +19,7 @@ from typing import Any, TextIO
 
 from ..core.backends import AUTO, BACKENDS
 from ..core.errors import BuildError, DeviceError, HostError, NoDeviceError, WorkloadError
+from ..core.news import News
 from ..core.paths import ROOT, child_environment
 from ..core.schema import Status
 from ..core.space import Version
@@ -56,8 +57,12 @@ def build_kernel(
     terminal: TextIO,
     log_file: str,
     threads: int,
+    on_done: Callable[[int, int], None] | None = None,
 ) -> None:
     """Compile all versions of a kernel and dtype, on so many cores, and write the build file `out`.
+
+    `on_done` is called with the number of compiled versions and of all. Without it lines on
+    `terminal` report them.
 
     `spec` holds ``folder``, ``kernel_digest``, ``dtype``, ``versions``, ``compile_timeout_s`` and
     the fields of a BuildRequest. A version that does not compile, crashes its compiler or lacks a
@@ -73,7 +78,13 @@ def build_kernel(
     if request.opencl_runtime == AUTO and BACKENDS[request.backend].runtimes:
         choice = DeviceChoice(request.backend, 0, AUTO, request.cache)
         request = replace(request, opencl_runtime=resolve(choice)[0].runtime)
-    build = _built(request, folder, spec, threads, terminal)
+    news = News(terminal, in_place=False)
+
+    def report(done: int, total: int) -> None:
+        if done < total:
+            news.show(compiling(f"{folder.name} {spec['dtype']}", done, total))
+
+    build = _built(request, folder, spec, threads, terminal, on_done or report)
     for target, versions in build.targets.items():
         for name, made in versions.items():
             if made.failure is not None:
@@ -84,6 +95,11 @@ def build_kernel(
             terminal.write(f"gpushmoo: {where}, {sentence} (whole message: {log_file})\n")
     with blaming_the_host(out):
         write_build(out, build)
+
+
+def compiling(label: str, done: int, total: int) -> str:
+    """How far the compilers of a kernel and dtype are."""
+    return f"{label}: compiling, {done:,} of {total:,} versions done"
 
 
 def failure_sentences(failures: Mapping[str, str]) -> list[str]:
@@ -146,6 +162,7 @@ def _built(
     params: Mapping[str, Any],
     cores: int,
     terminal: TextIO,
+    on_done: Callable[[int, int], None],
 ) -> KernelBuild:
     builder = functions_of(BACKENDS[request.backend])
     limit_s = params["compile_timeout_s"]
@@ -167,7 +184,7 @@ def _built(
         )
         terminal.flush()
 
-    made = run_isolated(tasks, cores, limit_s, say_slow)
+    made = run_isolated(tasks, cores, limit_s, say_slow, on_done)
     targets: dict[str, dict[str, VersionBuild]] = {target: {} for target in asked}
     for (target, name), result in made.items():
         if isinstance(result, TaskEnded):
@@ -195,17 +212,21 @@ def _failed(ended: TaskEnded, what: str, cache: Path, limit_s: float) -> Version
     return VersionBuild(status=Status.BUILD_FAILED, failure=failure, log=ended.printed)
 
 
-# The exit status that goes with a DeviceError's sentence, and the beginning of all other lines.
+# The exit status that goes with a DeviceError's sentence, and the beginning of lines to show.
 _REFUSED, _SAID = 3, "gpushmoo: "
+# Begins a line of the compiling process with two numbers: versions done, and all.
+_COUNTED = "\0"
 
 
 def build_apart(
-    params: Mapping[str, Any], cache: Path, out: Path, terminal: TextIO, log_file: Path
+    params: Mapping[str, Any], cache: Path, out: Path, log_file: Path, news: News, label: str
 ) -> None:
     """`build_kernel` in another process, whose compilers print into `log_file`.
 
-    Raises DeviceError when no device or compiler answers.
+    How far it is are `news`, which begin with `label`. Raises DeviceError when no device or
+    compiler answers.
     """
+    news.show(compiling(label, 0, len(params["versions"])))
     command = [sys.executable, "-m", __name__, json.dumps(params), str(cache), str(out)]
     with (
         log_file.open("ab") as log,
@@ -223,14 +244,17 @@ def build_apart(
         refusal = ""
         try:
             for line in done.stdout:
-                if line.startswith(_SAID):
-                    terminal.write(line)
-                    terminal.flush()
+                if line.startswith(_COUNTED):
+                    news.show(compiling(label, *map(int, line.removeprefix(_COUNTED).split())))
+                elif line.startswith(_SAID):
+                    news.write(line.rstrip("\n"))
                 else:
                     refusal = line.strip()
         except BaseException:
             done.kill()
             raise
+        finally:
+            news.clear()
     if done.returncode == _REFUSED:
         raise DeviceError(refusal)
     if done.returncode:
@@ -246,7 +270,16 @@ def _main(params: str, cache: str, out: str) -> int:
         asked = json.loads(params)
         try:
             cores = os.cpu_count() or 1
-            build_kernel(asked, Path(cache), Path(out), pipe, LOG_OF_A_CALL, cores)
+            count = partial(print, file=pipe, flush=True)
+            build_kernel(
+                asked,
+                Path(cache),
+                Path(out),
+                pipe,
+                LOG_OF_A_CALL,
+                cores,
+                lambda done, total: count(f"{_COUNTED}{done} {total}"),
+            )
         except DeviceError as err:
             print(err, file=pipe)
             return _REFUSED

@@ -53,12 +53,14 @@ def run_isolated(
     processes: int,
     limit_s: float,
     on_slow: Callable[[K], None] = lambda _: None,
+    on_done: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[K, V | TaskEnded]:
     """The results of tasks, run in so many processes at once.
 
     A task that has taken `limit_s` seconds of a processor is ended, and one that has waited for as
-    long as PATIENCE times this. `on_slow` is called with one that takes SLOW_S seconds. Processes
-    are forked: no device's runtime may have been initialised in this one. They print where this one
+    long as PATIENCE times this. `on_slow` is called with one that takes SLOW_S seconds, `on_done`
+    with the number of tasks that are done, and of all. Processes are forked: no device's runtime
+    may have been initialised in this one. They print where this one
     prints. An exception of a task is raised here, once all processes have been stopped. A task
     whose process was ended from outside runs again after all others, alone, twice at most: the
     system may have been short of memory.
@@ -90,6 +92,7 @@ def run_isolated(
                         results[culprit] = ended
                 if left:
                     children.append(_Child(left, limit_s, on_slow))
+            on_done(len(results), len(tasks))
     finally:
         for child in children:
             child.kill()

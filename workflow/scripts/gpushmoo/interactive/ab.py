@@ -123,7 +123,7 @@ def ab(
                 began, most_s = time.monotonic(), many * limit_s
                 job = Job(first, choice.cache, began, None, against, log_file, compile_s=most_s)
                 label = f"{folders[0].name} {dtype}, A and B"
-                measured[dtype] = measure_pairs(job, label, terminal, WORKERS)
+                measured[dtype] = measure_pairs(job, label, terminal, WORKERS, in_place=True)
         log = log_file.read_text(encoding="utf-8", errors="replace")
     sides = [
         Side(request.sweep.folder.path, request.sweep.variants, own)

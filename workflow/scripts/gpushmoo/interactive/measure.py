@@ -26,6 +26,7 @@ import yaml
 
 from .. import __name__ as library
 from ..core.backends import AUTO, BACKENDS
+from ..core.news import News
 from ..core.paths import KERNELS
 from ..core.run_plan import FEWEST_OF_MANY, SAVED, TELLING_REPEATS
 from ..core.schema import FAULTS, Status
@@ -142,11 +143,14 @@ def measured(
     place = TemporaryDirectory(prefix=f"{library}-", ignore_cleanup_errors=True)
     work = Path(place.name)
     with logged(work / LOG) as log_file:
+        terminal = sys.stderr if progress else io.StringIO()
         request = read_request(loaded(folder(values, work, log_file)), values)
+        if (n_cells := request.sweep.n_cells) > _MANY_CELLS:
+            name = request.sweep.folder.name
+            print(f"{name}: looking through {n_cells:,} combinations", file=terminal, flush=True)
         choice, info = device_of(values, log_file, request.sweep)
         refuse_misfit(request.sweep, choice, info)
         until = None if budget is None else began + budget
-        terminal = sys.stderr if progress else io.StringIO()
         _measure(request, choice, work, terminal, log_file, until)
     return request, place
 
@@ -160,6 +164,8 @@ MOST_REPEATS = 100
 _FEW_VERSIONS = 8
 # It gives up after so many seconds of a processor: then each version has a process and its limit.
 _COMPILED_THERE_S = 5.0
+# More cells than this take seconds before the first of them is measured.
+_MANY_CELLS = 20_000
 # The devices that have answered: a choice and facts by backend, index and runtime as asked.
 _ANSWERED: dict[tuple[str, int, str], tuple[DeviceChoice, DeviceInfo]] = {}
 
@@ -266,6 +272,7 @@ def _measure(
             # The first repeat may take half of it.
             seconds=until and max(0.0, until - time.monotonic()) / (2 if repeat == 1 else 1),
             compile_s=None if is_apart else there_s,
+            in_place=True,
         )
         try:
             return measure_shard(task, terminal)
@@ -327,13 +334,9 @@ def _build(
     sweep, limit_s = request.sweep, request.compile_timeout_s
     if not sweep.folder.workload.device_code:
         return None
-    many = len(sweep.versions[dtype])
-    if many > 1:
-        terminal.write(f"{sweep.folder.name} {dtype}: compiling {many} versions\n")
-        terminal.flush()
     out = work / "builds" / f"{dtype}.json"
-    params = _build_params(sweep, dtype, choice, limit_s)
-    build_apart(params, choice.cache, out, terminal, log_file)
+    params, label = _build_params(sweep, dtype, choice, limit_s), f"{sweep.folder.name} {dtype}"
+    build_apart(params, choice.cache, out, log_file, News(terminal, in_place=True), label)
     return out
 
 

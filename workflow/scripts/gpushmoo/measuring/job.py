@@ -68,7 +68,8 @@ class ShardTask:
     the messages are in `log_file`. `earlier` has the cells of jobs before this one. The measuring
     process prints into `worker_log`, or where this one prints. `live` is the file for watchers (see
     `progress`). `workers` start the measuring processes. After so many `seconds` of measuring no
-    cell gets more than the fewest samples; None for no limit. `compile_s` is a `Job`'s.
+    cell gets more than the fewest samples; None for no limit. `compile_s` is a `Job`'s. Progress
+    lines replace each other if this program alone writes to the terminal (`in_place`).
     """
 
     params: Mapping[str, Any]
@@ -83,6 +84,7 @@ class ShardTask:
     workers: Workers = field(default_factory=Workers)
     seconds: float | None = None
     compile_s: float | None = None
+    in_place: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
         request = Measure(keys, TOGETHER, launches, until, mixed)
         worker.say(request)
         cells = [c for c in opened.cells if keys is None or c.key in keys]
-        progress = Progress(label, len(cells), terminal)
+        progress = Progress(label, len(cells), terminal, task.in_place, before is not None)
         progress.announce()
         if reused.keys:
             terminal.write(f"{label}: {len(reused.keys)} cells were measured before\n")
@@ -138,8 +140,8 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
         _say_of_source(task, folder, opened, terminal)
         live = LiveFile(task.live, folder.workload, label, len(cells), len(reused.keys))
 
-        def on_progress(done: int, share: float) -> None:
-            progress.update(done, share)
+        def on_progress(_: int, share: float) -> None:
+            progress.update(share)
             live.tell(supervisor.result.runs, supervisor.result.timed_s, share)
 
         runs = [planned(folder.workload, cell) for cell in cells]
@@ -152,7 +154,8 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
             lambda run: folder.workload.version(run.cell).name,
             progress.note,
         )
-        with closing(live):
+        with closing(live), closing(progress):
+            progress.update(0.0)
             result = supervisor.measure(worker)
         took_s = time.monotonic() - began
         log.info("measured")
@@ -164,6 +167,7 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
     if not statuses.keys().isdisjoint(FAULTS):
         # A faulty kernel may have left traces in the process.
         session.drop()
+        progress.brief = False
     progress.finish(", ".join(f"{n} {s}" for s, n in sorted(statuses.items())) or "no cells")
     return shard
 
@@ -182,23 +186,31 @@ class MeasuredPairs:
     runs: Sequence[PairRun]
 
 
-def measure_pairs(job: Job, label: str, terminal: TextIO, workers: Workers) -> MeasuredPairs:
+def measure_pairs(
+    job: Job, label: str, terminal: TextIO, workers: Workers, in_place: bool = False
+) -> MeasuredPairs:
     """Measure all cells that two versions of one element type have in common.
 
-    `label` begins each line on `terminal`. Raises DeviceError when there is no device, or a problem
-    does not fit it.
+    `label` begins each line on `terminal`, `in_place` is that of a ShardTask. Raises DeviceError
+    when there is no device, or a problem does not fit it.
     """
     with Session(job, label, terminal, workers) as session:
         worker, opened = session.begin()
         assert isinstance(opened, PairsOpened)
         worker.say(Measure(None, TOGETHER, {}))
         runs = [pair_of(a, b) for a, b in opened.pairs]
-        progress = Progress(label, len(runs), terminal)
+        progress = Progress(label, len(runs), terminal, in_place)
         progress.announce()
-        limits = fault_limits(job.params)
-        result = Supervisor(
-            runs, session.start, limits, progress.update, notify=progress.note
-        ).measure(worker)
+        supervisor = Supervisor(
+            runs,
+            session.start,
+            fault_limits(job.params),
+            lambda _, share: progress.update(share),
+            notify=progress.note,
+        )
+        with closing(progress):
+            progress.update(0.0)
+            result = supervisor.measure(worker)
     ended = list(result.runs.values())
     if not FAULTS.isdisjoint(run.status for run in ended):
         session.drop()

@@ -15,6 +15,7 @@ from typing import Any, TextIO
 
 from ..core.errors import WorkloadError
 from ..core.median import median_interval
+from ..core.news import News
 from ..core.schema import Status
 from ..core.space import TIMING_MODES
 from ..workloads.contract import Workload
@@ -24,49 +25,73 @@ from .events import CellRun
 FOLDER = "live"
 
 
+# From this share of the work on, and these seconds, its speed tells how long the rest takes.
+_TELLING, _TELLING_S = 0.1, 2.0
+
+
 @dataclass
 class Progress:
-    """Prints lines like ``shard 2/7 …: 40/142 cells done, 28 % of the work, about 31 s left``."""
+    """Shows lines like ``shard 2/7 …: 28 % of 142 cells, about 31 s left``.
+
+    They replace each other if this program alone writes to the terminal (`in_place`). A `brief` one
+    has no line that stays, unless it takes long.
+    """
 
     label: str
     cells: int
     stream: TextIO
-    every_s: float = 2.0
+    in_place: bool = False
+    brief: bool = False
     clock: Callable[[], float] = time.monotonic
-    _started: float = field(init=False)
-    _printed: float = field(init=False)
+    _began_s: float = field(init=False)
+    # Moments, and the share of the work that was done.
+    _seen: list[tuple[float, float]] = field(init=False)
+    _news: News = field(init=False)
 
     def __post_init__(self) -> None:
-        self._started = self.clock()
-        self._printed = self._started
+        self._began_s = self.clock()
+        self._seen = [(self._began_s, 0.0)]
+        self._news = News(self.stream, self.in_place, self.clock)
 
     def announce(self) -> None:
-        """Print the first line."""
-        self._say(f"{self.cells} cells to measure")
+        """Write the first line, unless lines are replaced."""
+        if not (self._news.in_place or self.brief):
+            self._news.write(f"{self.label}: {self.cells} cells to measure")
 
-    def update(self, done: int, fraction: float) -> None:
-        """Report `done` finished cells and the `fraction` (0..1) of all work."""
+    def update(self, fraction: float) -> None:
+        """Report the `fraction` (0..1) of all work that is done."""
         now = self.clock()
-        if now - self._printed < self.every_s:
-            return
-        self._printed = now
-        left = ""
-        if 0.0 < fraction < 1.0:
-            seconds = (now - self._started) * (1.0 - fraction) / fraction
-            left = f", about {duration(seconds)} left"
-        self._say(f"{done}/{self.cells} cells done, {100 * fraction:.0f} % of the work{left}")
+        self._seen.append((now, fraction))
+        left_s = self._left_s(now, fraction)
+        left = "" if left_s is None else f", about {duration(left_s)} left"
+        self._news.show(f"{self.label}: {100 * fraction:.0f} % of {self.cells} cells{left}")
+
+    def _left_s(self, now: float, fraction: float) -> float | None:
+        """Seconds for the rest by the speed of the second half of what is done.
+
+        The first of it is verification, which takes longer than samples.
+        """
+        if not _TELLING <= fraction < 1.0 or now - self._began_s < _TELLING_S:
+            return None
+        half_s, half = next(at for at in reversed(self._seen) if at[1] <= fraction / 2.0)
+        return (now - half_s) * (1.0 - fraction) / (fraction - half)
 
     def note(self, sentence: str) -> None:
         """Print a line about what happens to the cells."""
-        self._say(sentence)
+        self._news.write(f"{self.label}: {sentence}")
 
     def finish(self, summary: str) -> None:
-        """Print the last line."""
-        self._say(f"{summary} in {duration(self.clock() - self._started)}")
+        """Write the last line."""
+        self.close()
+        line = f"{self.label}: {summary} in {duration(self.clock() - self._began_s)}"
+        if not self.brief:
+            self._news.write(line)
+        elif not self._news.in_place:
+            self._news.show(line)
 
-    def _say(self, text: str) -> None:
-        self.stream.write(f"{self.label}: {text}\n")
-        self.stream.flush()
+    def close(self) -> None:
+        """Remove a line that would be replaced."""
+        self._news.clear()
 
 
 def duration(seconds: float) -> str:

@@ -267,11 +267,21 @@ def refuse_impossible(sweeps: Mapping[str, SweepConfig]) -> None:
 
 
 def size_sentence(sweeps: Mapping[str, SweepConfig], backend: str) -> str:
-    """How many cells and builds, and how long that takes, about, for the terminal."""
+    """How many cells and builds, and how long measuring takes, about, for the terminal."""
     cells = sum(sweep.n_cells for sweep in sweeps.values())
     builds = sum(sweep.n_builds for sweep in sweeps.values())
-    counted = f"{_number(cells)} cells, {_number(builds)} build{'s' * (builds != 1)}"
-    return f"{counted}{_time_words(cells, backend)}."
+    jobs = sum(len(sweep.dtypes) for sweep in sweeps.values() if sweep.n_builds)
+    # How many values such an axis has is known once a device is open.
+    asks = any(asks_the_device(spec) for sweep in sweeps.values() for spec in sweep.axes.values())
+    counted = f"{'about ' * asks}{_number(cells)} cells, {_number(builds)} versions to compile in "
+    counted += f"{_number(jobs)} job{'s' * (jobs != 1)}"
+    if backend not in BACKENDS:
+        return f"{counted}."
+    cell_s = BACKENDS[backend].cell_s
+    return (
+        f"{counted}. Measuring takes about {duration(cells * cell_s)} at {cell_s * 1e3:g} ms a "
+        "cell; compiling and the report come on top."
+    )
 
 
 def _among(count: int, total: int, what: str) -> str:

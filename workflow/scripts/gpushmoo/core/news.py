@@ -1,0 +1,58 @@
+"""News of work that takes long: one line of a terminal that is replaced, or a line now and then."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+# Without a terminal of its own the work says nothing for this long, then twice as long each time.
+_FIRST_S, _LONGEST_S = 2.0, 120.0
+# Begin of the line, and nothing behind it.
+_CLEAR = "\r\x1b[K"
+
+
+class News:
+    """Shows the latest news of some work on a stream.
+
+    `in_place` is for a program to whose terminal no other process writes: the line is replaced, and
+    must be cleared before anything else is written. Other streams get few lines.
+    """
+
+    def __init__(
+        self, stream: TextIO, in_place: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.in_place = in_place and stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._stream, self._clock = stream, clock
+        self._pause_s = _FIRST_S
+        self._due_s = clock() + _FIRST_S
+        self._is_shown = False
+
+    def show(self, text: str) -> None:
+        """Replace the line by `text`; elsewhere write it if the last one is old enough."""
+        now = self._clock()
+        if self.in_place:
+            # A longer line would take two, of which only one is cleared.
+            room = shutil.get_terminal_size().columns - 1
+            self._stream.write(f"{_CLEAR}{text[:room]}")
+            self._stream.flush()
+            self._is_shown = True
+        elif now >= self._due_s:
+            self.write(text)
+            self._pause_s = min(2.0 * self._pause_s, _LONGEST_S)
+            self._due_s = now + self._pause_s
+
+    def write(self, text: str) -> None:
+        """Write a line that stays."""
+        self.clear()
+        self._stream.write(f"{text}\n")
+        self._stream.flush()
+
+    def clear(self) -> None:
+        """Remove the line that is shown."""
+        if self._is_shown:
+            self._stream.write(_CLEAR)
+            self._stream.flush()
+            self._is_shown = False

@@ -488,6 +488,20 @@ def test_what_does_not_fit_is_refused_before_anything_is_compiled(
         sweep(folder, sizes=[10**6], progress=False, **device)
 
 
+def test_of_many_repeats_few_processes_stay(
+    device: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers = measure.Workers(keep=True)
+    monkeypatch.setattr(measure, "WORKERS", workers)
+    axes = {"block_x": [32], "PER_THREAD": [1]}
+    what = {"axes": axes, "dtypes": "float", "sizes": 64, "repeats": 5}
+    result = sweep(folder, **what, progress=False, **SHORT, **device)
+    assert result.cells["repeat_medians_s"].map(len).tolist() == [5]
+    assert len(workers._kept) == 3
+    for worker in workers._kept.values():
+        worker.stop()
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

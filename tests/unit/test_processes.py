@@ -411,11 +411,10 @@ def jobs(
     workload = folder / "workload.py"
     workload.write_text(workload.read_text() + NOTING)
     made = Jobs(Bench(opencl_choice, folder, tmp_path), folder, opencl_choice.cache, tmp_path)
-    [server] = start_servers(1)
-    made.server = server
+    [made.server] = start_servers(1, {1: ["never"], 2: ["never"]})
     yield made
-    server.kill()
-    server.wait()
+    made.server.kill()
+    made.server.wait()
 
 
 def test_a_measuring_process_stays_for_the_jobs_of_a_repeat(jobs: Jobs) -> None:
@@ -430,6 +429,32 @@ def test_a_measuring_process_stays_for_the_jobs_of_a_repeat(jobs: Jobs) -> None:
     assert [log.read_text().count("INFO measured") for log in jobs.log.parent.glob("*.log")] == [
         1
     ] * 3
+
+
+def test_a_measuring_process_ends_behind_the_last_job_of_its_repeat(
+    jobs: Jobs, tmp_path: Path
+) -> None:
+    jobs.server.kill()
+    jobs.server.wait()
+    folder = tmp_path / "cells/mine/float"
+    outs = [str(folder / f"{number}.parquet") for number in range(1, 5)]
+    # Two are there from an earlier run and will be made again.
+    folder.mkdir(parents=True)
+    for old in (outs[1], outs[3]):
+        Path(old).touch()
+        os.utime(old, (1e9, 1e9))
+    [jobs.server] = start_servers(1, {1: outs[:2], 2: outs[2:]})
+
+    def alive() -> list[bool]:
+        return [Path("/proc", pid).exists() for pid in dict.fromkeys(jobs.pids)]
+
+    assert jobs.do("good") == {"ok": 2}
+    assert alive() == [True]
+    assert jobs.do("good") == {"ok": 2}
+    wait_until(lambda: alive() == [False])
+    assert jobs.do("good", repeat=2) == {"ok": 2}
+    assert alive() == [False, True]
+    assert jobs.server.poll() is None
 
 
 def test_a_fault_costs_its_own_cells_and_the_next_job_a_fresh_process(jobs: Jobs) -> None:
@@ -454,7 +479,7 @@ def test_a_signal_ends_the_job_and_not_the_server(jobs: Jobs) -> None:
 
 def test_a_server_ends_with_a_run_that_ends_while_it_starts() -> None:
     hooks = "gpushmoo.planning.snakemake_hooks"
-    run = f"import os, {hooks}; {hooks}.start_servers(1); os._exit(0)"
+    run = f"import os, {hooks}; {hooks}.start_servers(1, {{}}); os._exit(0)"
     # The server has the pipe, too.
     how: dict[str, Any] = {"capture_output": True, "env": environment(), "check": True}
     subprocess.run([sys.executable, "-c", run], timeout=DEADLINE_S, **how)

@@ -303,6 +303,9 @@ def _measure(
                 file.unlink(missing_ok=True)
             break
         shards |= made
+        if repeat > TELLING_REPEATS:
+            # Few calls have as many.
+            WORKERS.end_repeat(repeat)
         now = time.monotonic()
         if until is not None and repeat != 2 and now + (now - began) > until:
             break

@@ -1,9 +1,9 @@
 """The measuring job: measures a shard or pairs on a locked device, and writes the shard's file.
 
-``python -m gpushmoo.measuring.job FD PARENT`` serves the clients (`client`) of the listening socket
-FD until its parent ends. It keeps the measuring process with its open device from one job of a
-repeat to the next, since a start costs more than most shards take. Without FD it does the one job
-on its standard input.
+``python -m gpushmoo.measuring.job FD PARENT JOBS`` serves the clients (`client`) of the listening
+socket FD until its parent ends. It keeps the measuring process with its open device from one job of
+a repeat to the next, since a start costs more than most shards take, and ends it behind the last of
+the repeat's JOBS. Without FD it does the one job on its standard input.
 """
 
 from __future__ import annotations
@@ -322,13 +322,38 @@ def measure(job: Mapping[str, Any], workers: Workers, end: Callable[[int], NoRet
         run_shard(task, out, terminal)
 
 
-def serve(listening: socket.socket) -> None:
-    """Do the jobs of all clients forever."""
-    workers = Workers(keep=True)
+def serve(listening: socket.socket, jobs: Path) -> None:
+    """Do the jobs of all clients forever; the file `jobs` lists what they write, by repeat."""
+    workers, began = Workers(keep=True), time.time()
+    outs = json.loads(jobs.read_text(encoding="utf-8"))
+    awaited = {int(repeat): list(map(Path, paths)) for repeat, paths in outs.items()}
     while True:
         client, _ = listening.accept()
         with client:
             _serve(client, workers)
+        for repeat in _finished(awaited, began):
+            workers.end_repeat(repeat)
+
+
+def _finished(awaited: dict[int, list[Path]], began: float) -> list[int]:
+    """The repeats of which all files were written since; they are awaited no more.
+
+    Other servers may have written some of them. A file from before is one that will be made again.
+    """
+    for paths in awaited.values():
+        while paths and _was_written(paths[-1], began):
+            paths.pop()
+    finished = [repeat for repeat, paths in awaited.items() if not paths]
+    for repeat in finished:
+        del awaited[repeat]
+    return finished
+
+
+def _was_written(path: Path, since: float) -> bool:
+    try:
+        return path.stat().st_mtime >= since
+    except OSError:
+        return False
 
 
 def _serve(client: socket.socket, workers: Workers) -> None:
@@ -403,9 +428,9 @@ def _signals_of(client: socket.socket) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    end_with_parent(*map(int, sys.argv[2:]))
+    end_with_parent(*map(int, sys.argv[2:3]))
     if len(sys.argv) > 1:
-        serve(socket.socket(fileno=int(sys.argv[1])))
+        serve(socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[3]))
     else:
         with raises_signals():
             measure(json.load(sys.stdin), Workers(keep=False), os._exit)

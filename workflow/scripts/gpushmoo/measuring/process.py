@@ -185,7 +185,8 @@ class Workers:
 
     def __init__(self, keep: bool = False) -> None:
         self._keeps, self._owner = keep, os.getpid()
-        self._kept: dict[object, WorkerProcess] = {}
+        # By the jobs' process_key.
+        self._kept: dict[tuple[object, ...], WorkerProcess] = {}
         self._spare: WorkerProcess | None = None
 
     def prepare(self) -> None:
@@ -229,6 +230,11 @@ class Workers:
         assert isinstance(ready, Ready)
         worker.done()
         return ready.info
+
+    def end_repeat(self, repeat: int) -> None:
+        """End the kept processes of a repeat of which no job will come."""
+        for key in [key for key in self._kept if key[-1] == repeat]:
+            self._kept.pop(key).join()
 
     def drop(self, job: Job) -> None:
         """End the kept process for jobs like this, if there is one."""

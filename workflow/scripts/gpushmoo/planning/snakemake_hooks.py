@@ -7,6 +7,7 @@ interface for plugins, so pyproject.toml bounds its version, and runs in tests/w
 from __future__ import annotations
 
 import atexit
+import json
 import logging
 import os
 import shutil
@@ -205,9 +206,13 @@ def start_run(flow: Flow, workflow: Any, jobs: Sequence[Any]) -> None:
         raise SystemExit(f"gpushmoo: {reason}") from None
     except (ValueError, NoDeviceError) as err:
         raise SystemExit(f"gpushmoo: {err}") from None
-    measured = any("shard" in job.rule.wildcard_names for job in jobs)
-    if measured and workflow.local_exec and not _in_environments(workflow):
-        start_servers(_devices(flow))
+    outs: dict[int, list[str]] = {}
+    for job in jobs:
+        if "shard" in job.rule.wildcard_names:
+            repeat = int(job.wildcards_dict.get("repeat", 1))
+            outs.setdefault(repeat, []).append(os.path.abspath(job.output[0]))
+    if outs and workflow.local_exec and not _in_environments(workflow):
+        start_servers(_devices(flow), outs)
     tell_noted(flow, jobs)
     start_jobs_when_ready(workflow)
 
@@ -259,12 +264,16 @@ def _in_environments(workflow: Any) -> bool:
     return DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
 
 
-def start_servers(number: int) -> list[subprocess.Popen[bytes]]:
-    """Start so many measuring servers for all clients of this process, with which they end."""
+def start_servers(number: int, outs: Mapping[int, Sequence[str]]) -> list[subprocess.Popen[bytes]]:
+    """Start so many measuring servers for all clients of this process, with which they end.
+
+    `outs` are the files that jobs will write, by repeat.
+    """
     # No other user may have something measured here.
     folder = tempfile.mkdtemp(prefix="gpushmoo-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    address = str(Path(folder, "server"))
+    address, listed = str(Path(folder, "server")), Path(folder, "jobs.json")
+    listed.write_text(json.dumps(outs), encoding="utf-8")
     with socket.socket(socket.AF_UNIX) as listening:
         try:
             listening.bind(address)
@@ -274,7 +283,7 @@ def start_servers(number: int) -> list[subprocess.Popen[bytes]]:
         fd = listening.fileno()
         servers = [
             subprocess.Popen(
-                [sys.executable, "-m", MEASURING, str(fd), str(os.getpid())],
+                [sys.executable, "-m", MEASURING, str(fd), str(os.getpid()), str(listed)],
                 pass_fds=(fd,),
                 stdin=subprocess.DEVNULL,
                 env=child_environment(),

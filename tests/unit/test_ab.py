@@ -353,6 +353,19 @@ def test_pairs_that_differ_in_their_parameters_alone_are_known_better_together()
     assert (same.slower, same.groups["verdict"].tolist()) == (False, ["same"])
 
 
+def test_noise_that_parts_the_medians_from_the_change_is_said() -> None:
+    for spread, is_noisy in ((0.3, True), (1e-4, False)):
+        result = judged_as([1.05] * 6, spread)
+        cells = result.cells
+        apart = (cells["b_s"] / cells["a_s"] - 1.0 - cells["change"]).abs()
+        assert (apart.max() > result.threshold) == is_noisy
+        assert ("within each round" in repr(result)) == is_noisy
+        # Times have a unit and no exponent, the threshold is no share.
+        assert "e-0" not in repr(result)
+        assert "e+0" not in repr(result)
+        assert "'same' is within ±1 %" in repr(result)
+
+
 def test_variants_and_options_make_versions(place: Path, device: dict[str, Any]) -> None:
     asked: Any = {"axes": {"block_x": 32}, "rounds": 4, "progress": False, **device}
     mine = place / "mine" / "copies"

@@ -1,5 +1,6 @@
 """Runs held against each other: verdicts, alarms, sentences, what is asked and what is refused."""
 
+import io
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -342,6 +343,25 @@ def shell(
         return status, "".join(capsys.readouterr())
 
     return compared
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_tables_and_a_file_gets_markdown(
+    shell: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, raw = shell("r00", "slow")
+    assert raw.startswith("## ")
+    assert "|---|" in raw
+    monkeypatch.setattr("sys.stdout", terminal := Terminal())
+    monkeypatch.setenv("COLUMNS", "120")
+    assert shell("r00", "slow")[0] == 0
+    shown = terminal.getvalue()
+    assert "groups' bests" in shown
+    assert not {"##", "**", "|---"} & {word for word in ("##", "**", "|---") if word in shown}
 
 
 SAME = ["--noise-runs", *(f"r{i:02}" for i in range(2, 8))]

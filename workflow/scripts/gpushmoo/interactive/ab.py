@@ -20,7 +20,7 @@ from .. import __name__ as library
 from ..comparing.compare import change
 from ..comparing.verdicts import LEAST_BLOCKS, block_changes, judged, paired_change
 from ..core.backends import AUTO
-from ..core.display import number_of, one_line
+from ..core.display import number_of, one_line, seconds
 from ..core.schema import Flag, Number, Small, Status, Table, Text, Whole
 from ..core.space import TYPICAL, asks_the_device, most_values
 from ..devices.base import DeviceInfo
@@ -216,6 +216,11 @@ def _common(name: str, a: Sequence[Any], b: Sequence[Any]) -> tuple[Any, ...]:
     return both
 
 
+# Says why two medians and the change beside them may differ.
+_APART = (
+    "These times are noisy, so the medians of all rounds differ by another share than the change, "
+    "which compares A and B within each round."
+)
 # Rows of the table that a result is printed as.
 _MOST_ROWS = 30
 SAMPLE_COLUMNS = ["a_samples_s", "b_samples_s"]
@@ -357,9 +362,10 @@ class ABTest:
         failed = Counter(s for s in self.cells["status"] if s != Status.OK)
         counted += [f"{n} {status}" for status, n in sorted(failed.items())]
         beyond = int(self.cells["beyond"].sum())
-        more = f"; of {beyond} pairs B is slower by more than that" if beyond else ""
+        more = f", and in {number_of(beyond, 'pair')} B is slower by more" if beyond else ""
         pairs = number_of(len(self.cells), "pair")
-        return f"{pairs}: {', '.join(counted)} (at {self.threshold:.3g}){more}."
+        margin = f"{100 * self.threshold:g} %"
+        return f"{pairs}: {', '.join(counted)}; 'same' is within ±{margin}{more}."
 
     def _group_lines(self) -> Iterator[str]:
         for group in self.groups.to_dict("records"):
@@ -375,13 +381,16 @@ class ABTest:
         constant = [c for c in _WHICH if self.cells[c].nunique() == 1]
         table = shown[[c for c in _WHICH if c not in constant] + self.axes].copy()
         for side in "ab":
-            times = shown[f"{side}_s"] * 1e6
-            table[f"{side.upper()} (µs)"] = ["" if pd.isna(t) else f"{t:.4g}" for t in times]
+            times = shown[f"{side}_s"]
+            table[f"{side.upper()} (median)"] = ["" if pd.isna(t) else seconds(t) for t in times]
         table["change (95 % interval)"] = [change(row) for row in shown.to_dict("records")]
         faults = zip(shown["status"], shown["message"], strict=True)
         faults = pd.Series([one_line(f"{s}: {m}", 80) for s, m in faults], shown.index)
         table["verdict"] = shown["verdict"].fillna(faults)
         common = ", ".join(str(self.cells[c].iloc[0]) for c in constant)
+        apart = (shown["b_s"] / shown["a_s"] - 1.0 - shown["change"]).abs().max()
+        if apart > self.threshold:
+            common += f"\n{_APART}"
         rest = len(self.cells) - len(shown)
         more = f"\n{rest} more pairs, which changed less, are in `cells`." if rest else ""
         return f"{common}\n{table.to_string(index=False)}{more}"

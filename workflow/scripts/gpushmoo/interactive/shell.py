@@ -450,10 +450,10 @@ def _ab(
         test = ab(a, b, **asked)
         found = Checkouts((a, b or a), test.threshold, ([], []))
         found.add(test.sides[0].folder.name, test)
-        text = test.__repr__
+        text, is_markdown = test.__repr__, False
     else:
         found = ab_checkouts(a, b, **asked)
-        text = found.markdown().rstrip
+        text, is_markdown = found.markdown().rstrip, True
     if markdown is not None:
         with markdown.open("a", encoding="utf-8") as file:
             file.write(found.markdown())
@@ -461,8 +461,8 @@ def _ab(
     names = ("groups", "slower", "unchanged", "alone", "failed")
     told |= {name: getattr(found, name) for name in names}
     if any(t.wrong for t in found.tests.values()) or (fail_on_regression and found.slower):
-        return Answer(told, text, _VERDICT)
-    return Answer(told, text, _NOT_MEASURED if found.failed else 0)
+        return Answer(told, text, _VERDICT, is_markdown)
+    return Answer(told, text, _NOT_MEASURED if found.failed else 0, is_markdown)
 
 
 def _compare(
@@ -494,7 +494,7 @@ def _compare(
             folder = found.save(out)
         text, rows = found.markdown(), found.groups
     status = _VERDICT if fail_on_regression and rows["alarm"].any() else 0
-    return Answer({"rows": rows, "folder": folder}, text.rstrip, status)
+    return Answer({"rows": rows, "folder": folder}, text.rstrip, status, is_markdown=True)
 
 
 def _judge(fail_on_regression: bool = False, **asked: Any) -> Answer:
@@ -512,7 +512,7 @@ def _history(**asked: Any) -> Answer:
 
     found = history(**asked)
     told = {"rows": found.rows, "changes": found.changes, "folder": asked.get("out")}
-    return Answer(told, found.markdown().rstrip)
+    return Answer(told, found.markdown().rstrip, is_markdown=True)
 
 
 def _explore(**asked: Any) -> Answer:

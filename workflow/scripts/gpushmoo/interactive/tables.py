@@ -45,12 +45,14 @@ class Answer:
     """What a command has found.
 
     `told` has the keys that commands.yaml says it gives; CSV is of its `rows`, and its `notes` are
-    printed to stderr. `text` makes what a person reads; it is None where that was printed.
+    printed to stderr. `text` makes what a person reads; it is None where that was printed. If it
+    `is_markdown`, a terminal shows it laid out.
     """
 
     told: Mapping[str, Any]
     text: Callable[[], str] | None = None
     status: int = 0
+    is_markdown: bool = False
 
 
 def print_answer(command: str, form: str | None, answer: Answer, took_s: float) -> None:
@@ -61,7 +63,15 @@ def print_answer(command: str, form: str | None, answer: Answer, took_s: float) 
         print_json(command, {"status": answer.status, "took_s": took_s, **answer.told})
     elif form == CSV:
         answer.told["rows"].map(_joined).to_csv(sys.stdout, index=False)
-    elif answer.text is not None:
+    elif answer.text is None:
+        return
+    elif answer.is_markdown and sys.stdout.isatty():
+        # Slow to import.
+        from rich.console import Console
+        from rich.markdown import Markdown
+
+        Console(file=sys.stdout, highlight=False).print(Markdown(answer.text()))
+    else:
         print(answer.text())
 
 

@@ -25,6 +25,10 @@ seeds: .venv/run.stamp
 docs: .venv/run.stamp
 	PYTHONPATH=docs:workflow/scripts:kernels:reports/chapters .venv/bin/python docs/build.py
 
+# The environment with a Jupyter kernel, and with all that docs/notebook.ipynb imports.
+.PHONY: notebook
+notebook: .venv/dev.stamp
+
 # The pages as a site: docs/_build/index.html. A link that leads nowhere is an error.
 .PHONY: site
 site: .venv/dev.stamp

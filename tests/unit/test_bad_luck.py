@@ -89,8 +89,19 @@ def test_visible_devices_are_candidates(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_what_is_missing(module: Any, sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctypes.CDLL", lambda name: name)
     monkeypatch.setitem(sys.modules, "cupy", module)
     with pytest.raises(NoDeviceError, match=sentence):
+        load_cupy()
+
+
+def test_without_a_driver_no_package_is_the_first_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise OSError(name)
+
+    monkeypatch.setattr("ctypes.CDLL", missing)
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(NoDeviceError, match=r"^CUDA needs an NVIDIA GPU and its driver, .*cuda13"):
         load_cupy()
 
 

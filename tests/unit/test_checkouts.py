@@ -214,6 +214,8 @@ def test_the_workflow_to_copy_says_commands_that_there_are() -> None:
     [job] = yaml.safe_load(text)["jobs"].values()
     assert job["runs-on"] == ["self-hosted", "gpu"]
     ran = [shlex.split(step["run"]) for step in job["steps"] if "run" in step]
+    # No index has it.
+    assert ".[cuda12]" in ran[0]
     [ab] = [words[1:] for words in ran if words[0].endswith("/gpushmoo")]
     told = vars(_parser().parse_args(ab))
     assert (told["a"], told["b"], told["fail_on_regression"]) == ("HEAD^1", "HEAD", True)

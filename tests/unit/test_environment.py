@@ -1,5 +1,6 @@
 """pyproject.toml, conda's environments and the lock files tell one story."""
 
+import json
 import re
 import subprocess
 import sys
@@ -128,3 +129,14 @@ def test_extra_leaves_the_versions_of_the_run_alone(name: str) -> None:
     run = locked((ROOT / "requirements/run.lock").read_text())
     extra = locked((ROOT / f"requirements/{name}.lock").read_text())
     assert {n: extra[n][0] for n in run} == {n: v for n, (v, _) in run.items()}
+
+
+def test_the_command_that_the_notebook_names_brings_a_kernel_and_all_that_it_imports() -> None:
+    cells = json.loads((ROOT / "docs/notebook.ipynb").read_text(encoding="utf-8"))["cells"]
+    text = "\n".join("".join(cell["source"]) for cell in cells)
+    assert "after `make notebook`" in text
+    [needs] = re.findall(r"^notebook: \.venv/(\w+)\.stamp$", (ROOT / "Makefile").read_text(), re.M)
+    locked = (ROOT / f"requirements/{needs}.lock").read_text()
+    used = {"ipykernel", *re.findall(r"^(?:import|from) (\w+)", text, re.M)} - {"gpushmoo"}
+    assert len(used) > 2
+    assert not {name for name in used if f"\n{name}==" not in locked}

@@ -176,6 +176,20 @@ def test_a_heat_map_is_a_figure_that_leaves_a_notebook_as_it_is(swept: Sweep) ->
         swept.heatmap(size=32)
 
 
+def test_the_title_of_a_small_map_is_whole(swept: Sweep) -> None:
+    for name in ("mine", "a_kernel_of_a_rather_long_name_that_is_its_own"):
+        named = copy.copy(swept)
+        named.cells = swept.cells.assign(kernel=name)
+        figure = named.heatmap()
+        figure.draw_without_rendering()
+        [title] = figure.texts
+        extent = title.get_window_extent()
+        assert name in title.get_text()
+        assert extent.x0 >= 0.0
+        assert extent.x1 <= figure.bbox.width
+        assert all(ax.title.get_window_extent().y1 <= extent.y0 for ax in figure.axes)
+
+
 def test_a_saved_sweep_is_a_record(
     swept: Sweep, raw_config: dict[str, Any], tmp_path: Path
 ) -> None:

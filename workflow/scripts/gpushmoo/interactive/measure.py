@@ -345,11 +345,17 @@ def _build(
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from matplotlib.text import Text
 
 # What a sweep leaves in its temporary folder.
 CELLS, DATASET, LOG = "cells", "dataset", "log.txt"
 # Of how many threads a block may have where the request does not limit it.
 _ANY_THREADS = 2**31 - 1
+
+
+def _width_in(text: Text) -> float:
+    """How wide a text of a figure is, with a margin, in inches."""
+    return text.get_window_extent().width / text.get_figure().dpi + 0.2
 
 
 class Sweep(Run):
@@ -432,7 +438,11 @@ class Sweep(Run):
             draw_panels(figure, every_variant(ranked, sweep.dtypes), view)
             title = subject(chosen, [c for c, n in counts.items() if n > 1])
             what = f"{merit_of(chosen).name} over {over_words(view)}"
-            figure.suptitle(f"{title}: {what}", fontsize=10)
+            heading = figure.suptitle(f"{title}: {what}", fontsize=10)
+            if _width_in(heading) > figure.get_figwidth():
+                heading.set_text(f"{title}:\n{what}")
+            # A map of few values is narrow.
+            figure.set_figwidth(max(figure.get_figwidth(), _width_in(heading)))
         return figure
 
     def _view(self, x: str | None, y: str | None) -> HeatMap:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from contextlib import suppress
 from typing import Any
@@ -32,6 +33,11 @@ def load_cupy() -> Any:
     try:
         import cupy
     except ImportError as err:
+        if not _has_driver():
+            raise NoDeviceError(
+                "CUDA needs an NVIDIA GPU and its driver, and this machine has no driver "
+                f"(libcuda.so.1); once it has, {_INSTALL}."
+            ) from err
         raise NoDeviceError(f"CuPy is missing ({err}); {_INSTALL}.") from err
     runtime = cupy.cuda.runtime
     try:
@@ -45,6 +51,14 @@ def load_cupy() -> Any:
     if count == 0:
         raise NoDeviceError("No CUDA device is visible; see CUDA_VISIBLE_DEVICES.")
     return cupy
+
+
+def _has_driver() -> bool:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
 
 
 def _driver_sentence(runtime: Any) -> str:

@@ -346,7 +346,8 @@ def _tune(
     measure: Mapping[str, Any] | None = None,
     **asked: Any,
 ) -> Answer:
-    from .tune import numpy_values, tune
+    from .tune import tune
+    from .tune_arguments import numpy_values
 
     if out is not None:
         empty_folder(out)

@@ -65,6 +65,11 @@ def dtype_name(scalar: np.dtype[Any]) -> str | None:
     return next((d.name for d in found if not d.normalised), None)
 
 
+def is_of_ml_dtypes(scalar: np.dtype[Any] | str) -> bool:
+    """Whether a type, or the type of this name, is a float that NumPy has by ml_dtypes alone."""
+    return (scalar if isinstance(scalar, str) else scalar.name) in _OF_ML_DTYPES.values()
+
+
 # What Triton's compiler takes beside a kernel's own parameters; an axis may be called so.
 TRITON_OPTIONS = ("num_warps", "num_stages", "maxnreg")
 

@@ -355,7 +355,9 @@ _ANY_THREADS = 2**31 - 1
 
 def _width_in(text: Text) -> float:
     """How wide a text of a figure is, with a margin, in inches."""
-    return text.get_window_extent().width / text.get_figure().dpi + 0.2
+    figure = text.get_figure(root=True)
+    assert figure is not None
+    return text.get_window_extent().width / figure.dpi + 0.2
 
 
 class Sweep(Run):

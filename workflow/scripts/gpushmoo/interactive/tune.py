@@ -12,26 +12,35 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ..core.backends import AUTO
-from ..core.dtypes import TRITON_OPTIONS, dtype_name
+from ..core.dtypes import dtype_name
+from ..core.numbers import plain
 from ..core.schema import Status
 from ..core.space import BLOCK_AXES
 from ..planning.config_schema import ConfigError, refuse_unknown
-from ..workloads.call import Call, Expression, called
-from ..workloads.limits import EXACT, Limit
+from ..workloads.call import Call, Expression, called, size_values
 from ..workloads.loader import copy_files, copy_folder, included_files, room_for
 from .arguments import Request, argument_names
 from .measure import Sweep, empty_folder, measured
-from .tune_arguments import argument_of, expected_outputs, named_arguments, place_of
-from .tune_axes import defined_axes, labelled, placed_axes, plain
-from .tune_source import COMMENT, is_const, kernel_parameters, read_source, refuse_other
+from .tune_arguments import (
+    argument_of,
+    constants_of,
+    expected_outputs,
+    limits_of,
+    named_arguments,
+    names_of,
+    options_of,
+    refuse_other_types,
+    shared_place,
+    shown,
+    whole_size,
+)
+from .tune_axes import defined_axes, labelled, placed_axes, refuse_parameters, refuse_unused
+from .tune_source import read_source
 
 if TYPE_CHECKING:
     pass
-
-Array = npt.NDArray[Any]
 
 
 def tune(
@@ -46,18 +55,18 @@ def tune(
     valid: Any = (),
     expect: Any = None,
     check: Callable[..., Any] | None = None,
-    unchecked: Sequence[str | int] | str | None = None,
+    unchecked: Sequence[str | int] | str | int | None = None,
     ulp: int | None = None,
     rtol: float = 0.0,
     atol: Any = 0.0,
-    in_place: Sequence[str | int] = (),
+    in_place: Sequence[str | int] | str | int = (),
     resets: bool = True,
     constants: Mapping[str, Any] | None = None,
     shared: Expression = 0,
     work: Expression | None = None,
     work_unit: str = "FLOP",
     moved: Expression | None = None,
-    options: Sequence[str] = (),
+    options: Sequence[str] | str = (),
     backend: str = AUTO,
     repeats: int | None = None,
     budget: float | None = None,
@@ -122,79 +131,92 @@ def tune(
         An argument is wrong, which is a ValueError; no device can be used.
     """
     own = inspect.signature(tune).parameters
-    refuse_unknown("tune", sweep, [*own, *argument_names()])
-    data, suffix, backend, file = read_source(source, backend)
-    # Axes are no macros of ready machine code.
-    text = "" if suffix == ".cubin" else COMMENT.sub(" ", data.decode(errors="replace"))
-    kernel = re.sub(r"\W+", "_", name).strip("_")[:64]
-    parameters = kernel_parameters(text, name)
-    given = named_arguments(arguments, parameters)
-    refuse_other(text, name, parameters, given.values())
-    limit = Limit(ulp, rtol, atol) if ulp is not None or rtol or np.any(atol) else EXACT
+    refuse_unknown("tune", sweep, [n for n in (*own, *argument_names()) if n not in _OF_FOLDERS])
+    for key, flag in (("resets", resets), ("progress", progress)):
+        if not isinstance(flag, bool | int | np.bool_):
+            raise ConfigError(f"{key}: it is {flag!r}; it must be True or False.")
+    if check is not None and not callable(check):
+        raise ConfigError(f"check: it is {shown(check)}; it must be a function of all arguments.")
+    kernel_source = read_source(name, source, backend)
+    kernel_source.refuse_absent()
+    given, parameters = named_arguments(arguments, kernel_source, shared)
+    names = list(given)
     arrays = {key: value for key, value in given.items() if isinstance(value, np.ndarray)}
     expected = expected_outputs(expect, given, parameters)
-    reads = {place_of(key, list(given), "in_place") for key in in_place}
+    reads = names_of("in_place", in_place, names)
     if unchecked == "not const" or (unchecked is None and not expected):
-        unchecked = [key for key in arrays if not is_const(key, parameters)]
-    free = {place_of(key, list(given), "unchecked") for key in unchecked or ()}.difference(expected)
+        unchecked = [k for k in arrays if not (k in parameters and parameters[k].is_const)]
+    free = names_of("unchecked", unchecked, names).difference(expected)
     for key in (*expected, *reads, *free):
         if key not in arrays:
             what = "expect, in_place, unchecked"
-            raise ConfigError(f"{what}: '{key}' is no array among the arguments.")
+            raise ConfigError(f"{what}: '{key}' is not an array among the arguments.")
         if key in reads and key in expected and arrays[key].tobytes() == expected[key].tobytes():
             does = "already holds what is expected; a kernel that does nothing would pass"
             raise ConfigError(f"expect: '{key}' {does}.")
-    placed, labels = placed_axes(axes)
-    named = " ".join([name, *(str(value) for values in labels.values() for value in values)])
-    if suffix == ".triton.py":
-        named = " ".join([named, *TRITON_OPTIONS])
-    defined = defined_axes(text, named, axes)
+    is_read = {key for key in arrays if key not in expected or key in reads}
+    refuse_other_types(given, parameters, kernel_source, is_read.__contains__)
+    limits = limits_of(expected, ulp, rtol, atol)
+    sides, words = whole_size(size), options_of(options)
+    placed, labels = placed_axes(axes, size_values(sides))
+    texts = [name, *words, *(str(value) for values in labels.values() for value in values)]
+    compiled_for, macros = defined_axes(kernel_source, axes, texts)
+    refuse_parameters(macros, parameters)
     call = Call(
         name,
-        tuple(argument_of(k, value, expected, reads, free, limit) for k, value in given.items()),
-        tuple(map(int, size if isinstance(size, Sequence) else [size])),
+        tuple(argument_of(k, value, expected, reads, free, limits) for k, value in given.items()),
+        sides,
         labels,
-        defined,
+        compiled_for,
         block,
         grid,
-        valid if isinstance(valid, list | tuple) else [valid],
+        () if valid is None else valid if isinstance(valid, list | tuple) else [valid],
         shared,
         work,
         moved,
-        resets,
-        tuple(options),
+        bool(resets),
+        words,
         check,
-        {key: np.asarray(value) for key, value in (constants or {}).items()},
+        constants_of(constants),
+        tuple(axis for axis in compiled_for if axis not in macros),
+        shared_place(kernel_source, given.values(), shared),
     )
     if fault := call.fault({a: labels.get(a, values)[0] for a, values in placed.items()}):
         raise ConfigError(fault)
-    if block is None and suffix != ".triton.py" and not {*BLOCK_AXES} & {*axes}:
+    if block is None and not kernel_source.is_python and not {*BLOCK_AXES} & {*axes}:
         raise ConfigError("block: it is not given, nor is an axis block_x, block_y or block_z.")
+    refuse_unused(call, placed, kernel_source)
     main = next(iter(expected or arrays), None)
     dtype = "float" if main is None else dtype_name(arrays[main].dtype)
     if dtype is None:
         raise ConfigError(
-            f"arguments: '{main}' is of type {arrays[str(main)].dtype}, as no kernel."
+            f"arguments: '{main}' is of type {arrays[str(main)].dtype}, which no kernel has."
         )
+    kernel = re.sub(r"\W+", "_", name).strip("_")[:64]
     workload = called(kernel, call, placed, dtype, work_unit)
-    contents = {key: arrays[key] for key in arrays if key not in expected or key in reads}
+    contents = {key: arrays[key] for key in arrays if key in is_read}
 
     def folder(values: Mapping[str, Any], work: Path, log_file: Path) -> Path:
         from .in_memory import write_folder
 
-        parent, found = work / "kernels", dict[Path, Path]()
+        parent, found, file = work / "kernels", dict[Path, Path](), kernel_source.file
         if file is not None:
             found = {place: path for path, place in included_files(file)}
             parent = room_for(parent, file.parent, found)
-        made = write_folder(workload, {suffix: data}, parent, workload.functions)
+        texts = {kernel_source.suffix: kernel_source.data}
+        made = write_folder(workload, texts, parent, workload.functions)
         workload.save(made, contents, expected)
         copy_files(found, made)
         return made
 
-    asked = {"backend": backend, "repeats": repeats, "budget": budget, **sweep}
+    asked = {"backend": kernel_source.backend, "repeats": repeats, "budget": budget, **sweep}
     if progress and not expected and check is None:
         print(f"{kernel}: no result is compared, since `expect` is not given", file=sys.stderr)
-    return Tuned(*measured(folder, asked, progress), labels).warned()
+    return Tuned(*measured(folder, asked, bool(progress)), labels).warned()
+
+
+# Arguments of `sweep` that are about a folder with several kernels.
+_OF_FOLDERS = ("dtypes", "sizes", "variants")
 
 
 class Tuned(Sweep):

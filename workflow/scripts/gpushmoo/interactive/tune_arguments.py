@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+import math
+import reprlib
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ..core.dtypes import is_of_ml_dtypes
+from ..core.numbers import whole
 from ..planning.config_schema import ConfigError
-from ..workloads.call import ArrayArgument, compiled
+from ..workloads.call import ArrayArgument, Expression, compiled
 from ..workloads.contract import SharedMemory
 from ..workloads.limits import EXACT, Limit
-from .tune_source import WORD, is_const
+from .tune_source import KernelSource, Parameter, words_of
 
 Array = npt.NDArray[Any]
+Given = Array | SharedMemory | np.generic
 
 
 def numpy_values(
@@ -44,99 +50,373 @@ def numpy_values(
 
 
 def named_arguments(
-    arguments: Sequence[Any] | Mapping[str, Any], parameters: Sequence[str]
-) -> dict[str, Array | SharedMemory | np.generic]:
-    """The arguments on the host by name: the caller's, or those of the source's `parameters`."""
-    if isinstance(arguments, Mapping):
-        pairs = list(arguments.items())
+    arguments: Sequence[Any] | Mapping[str, Any], source: KernelSource, shared: Expression
+) -> tuple[dict[str, Given], dict[str, Parameter]]:
+    """The arguments on the host, and the source's parameters as far as known, by the same names.
+
+    Names are the caller's, or those of the source. A parameter that takes the `shared` bytes is not
+    among them. Raises ConfigError.
+    """
+    if isinstance(arguments, str | bytes) or not isinstance(arguments, Sequence | Mapping):
+        raise ConfigError(
+            f"arguments: they are {shown(arguments)}; give a list in the kernel's order, or a "
+            "mapping by name."
+        )
+    is_named = isinstance(arguments, Mapping)
+    pairs: dict[Any, Any] = dict(arguments if is_named else enumerate(arguments))
+    taken = [key for key, value in pairs.items() if not isinstance(value, SharedMemory)]
+    if source.local_places():
+        added = shared_place(source, pairs.values(), shared)
+        parameters = source.parameters(len(pairs) + (added is not None))
+        if parameters and added is not None:
+            parameters.pop(added)
+        taken = list(pairs)
     else:
-        names = [re.findall(WORD, parameter)[-1] for parameter in parameters]
-        if len(names) != len(arguments) or len(set(names)) != len(names):
-            names = [f"argument_{i}" for i in range(len(arguments))]
-        pairs = list(zip(names, arguments, strict=True))
-    return {key: _on_host(key, value) for key, value in pairs}
+        # Then shared memory may not be an argument.
+        parameters = source.parameters(*dict.fromkeys((len(taken), len(pairs))))
+        taken = taken if len(parameters) == len(taken) else list(pairs)
+    of: dict[Any, Parameter] = dict(zip(taken, parameters, strict=False))
+    if is_named:
+        by_name = {one.name: one for one in parameters}
+        if by_name.keys() == pairs.keys():  # then names say more than the order
+            pairs, of = {name: pairs[name] for name in by_name}, {**by_name}
+        names = {key: str(key) for key in pairs}
+    else:
+        names = {key: of[key].name if key in of else f"argument_{key}" for key in pairs}
+    given = {names[key]: _on_host(names[key], value) for key, value in pairs.items()}
+    return given, {names[key]: one for key, one in of.items()}
 
 
-def _on_host(key: str, value: Any) -> Array | SharedMemory | np.generic:
+def shared_place(source: KernelSource, given: Iterable[Any], shared: Expression) -> int | None:
+    """The place of the parameter that `shared` bytes of local memory are for; None without one."""
+    places = source.local_places()
+    is_given = any(isinstance(value, SharedMemory) for value in given)
+    return places[0] if len(places) == 1 and shared != 0 and not is_given else None
+
+
+def shown(value: Any) -> str:
+    """A value in a sentence, cut where it is long."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = 60
+    return short.repr(value)
+
+
+def whole_size(size: Any) -> tuple[int, ...]:
+    """The problem's size as up to three whole numbers. Raises ConfigError."""
+    several = isinstance(size, Sequence | np.ndarray) and not isinstance(size, str | bytes)
+    sides = [None if isinstance(n, bool) else whole(n) for n in (size if several else [size])]
+    if not 1 <= len(sides) <= 3 or any(n is None or n < 1 for n in sides):
+        raise ConfigError(
+            f"size: it is {shown(size)}; it must be a whole number of elements, at least 1, or up "
+            "to three: (depth, height, width)."
+        )
+    found = tuple(n for n in sides if n is not None)
+    if math.prod(found) >= 2**63:
+        raise ConfigError(f"size: {math.prod(found):.3g} elements are too many.")
+    return found
+
+
+def options_of(options: Any) -> tuple[str, ...]:
+    """The compiler's options one by one; a text is taken apart at blanks, as a shell does."""
+    try:
+        words = shlex.split(options) if isinstance(options, str) else [*options]
+    except (TypeError, ValueError) as err:
+        raise ConfigError(f"options: {shown(options)} cannot be taken apart ({err}).") from err
+    for word in words:
+        if not isinstance(word, str) or not word.strip():
+            raise ConfigError(f"options: it holds {shown(word)}; an option must be a text.")
+    return tuple(words)
+
+
+def constants_of(constants: Any) -> dict[str, Array]:
+    """Content of constant memory by name. Raises ConfigError."""
+    if constants is not None and not isinstance(constants, Mapping):
+        raise ConfigError(
+            f"constants: they are {shown(constants)}; give a mapping of names to arrays."
+        )
+    return {str(key): _constant(key, value) for key, value in (constants or {}).items()}
+
+
+def _constant(key: Any, value: Any) -> Array:
+    if isinstance(value, np.generic):
+        return np.asarray(value)
+    found = _on_host(key, value, "constants")
+    if isinstance(found, SharedMemory):
+        raise ConfigError(f"constants: '{key}' is SharedMemory; it must be an array.")
+    return np.asarray(found)
+
+
+def names_of(what: str, asked: Any, names: Sequence[str]) -> set[str]:
+    """The arguments that `asked` means by names or places; one may be without a list around it."""
+    several = [asked] if isinstance(asked, str | int | np.integer) else asked
+    try:
+        return {place_of(one, names, what) for one in several or ()}
+    except TypeError as err:
+        said = "it must be the name of an argument, or a list of names and places"
+        raise ConfigError(f"{what}: it is {shown(asked)}; {said}.") from err
+
+
+def place_of(key: Any, names: Sequence[str], what: str) -> str:
+    """The name of an argument that is named, or meant by its place."""
+    place = None if isinstance(key, bool) else whole(key)
+    if place is not None and -len(names) <= place < len(names):
+        return names[place]
+    if key not in names:
+        raise ConfigError(f"{what}: there is no argument '{key}'; there are: {', '.join(names)}.")
+    return str(key)
+
+
+def _on_host(key: Any, value: Any, what: str = "arguments") -> Given:
     if isinstance(value, np.generic | SharedMemory):
         return value
-    if callable(getattr(value, "get", None)):  # CuPy's
+    if callable(getattr(value, "get", None)) and not isinstance(value, Mapping):  # CuPy's
         value = value.get()
     elif callable(getattr(value, "cpu", None)):  # PyTorch's
-        value = value.cpu().numpy()
+        value = value.detach().cpu().numpy()
     if not isinstance(value, np.ndarray):
         example = "np.int32" if isinstance(value, int) else "np.float32"
+        how = f"such as {example}({value!r})" if np.isscalar(value) else "such as np.int32(5)"
         raise ConfigError(
-            f"arguments: '{key}' is {value!r}; it must be an array, SharedMemory, or a NumPy "
-            f"scalar as wide as the kernel's parameter, such as {example}({value!r})."
+            f"{what}: '{key}' is {shown(value)}; it must be an array, SharedMemory, or a NumPy "
+            f"scalar as wide as the kernel's parameter, {how}."
         )
-    array: Array = np.ascontiguousarray(value)
-    if array.dtype.hasobject or array.dtype.kind in "cSUmM":
+    return _host_array(f"{what}: '{key}'", value)
+
+
+def _host_array(what: str, value: Array) -> Array:
+    """An array as a kernel reads it: numbers in rows, in this machine's order of bytes."""
+    if value.dtype.hasobject or value.dtype.kind in "cSUmM":
+        pairs = "; pass .view of its parts" if value.dtype.kind == "c" else ""
+        raise ConfigError(f"{what} is an array of {value.dtype}; it must be of numbers{pairs}.")
+    if value.dtype.kind == "f" and value.dtype.itemsize > 8:
+        raise ConfigError(f"{what} is an array of {value.dtype}, a type that no kernel has.")
+    if isinstance(value, np.ma.MaskedArray):
+        raise ConfigError(f"{what} is a masked array, and kernels see no mask; pass .filled(…).")
+    if value.size == 0:
+        raise ConfigError(f"{what} is empty; it needs at least one element.")
+    if value.flags.f_contiguous and not value.flags.c_contiguous:
         raise ConfigError(
-            f"arguments: '{key}' is an array of {array.dtype}; it must be of numbers."
+            f"{what} is in Fortran's order, and the kernel finds elements in rows; pass "
+            "np.ascontiguousarray of it, or its transpose .T, which has the same bytes."
         )
+    native = value.astype(value.dtype.newbyteorder("="), copy=False)
+    array: Array = np.ascontiguousarray(native)
     return array.reshape(1) if array.ndim == 0 else array
+
+
+def refuse_other_types(
+    given: Mapping[str, Given],
+    parameters: Mapping[str, Parameter],
+    source: KernelSource,
+    read: Callable[[str], bool],
+) -> None:
+    """Raise ConfigError if the kernel would read an argument as another type than it has.
+
+    `read` says of which arrays launches read the content.
+    """
+    for key, parameter in parameters.items():
+        value, element = given[key], parameter.element
+        is_number = isinstance(value, np.generic)
+        what = f"arguments: '{key}', for '{parameter}', is"
+        if isinstance(value, SharedMemory) or source.is_python:
+            if not source.is_python and parameter.is_pointer and not parameter.is_local:
+                raise ConfigError(f"{what} local memory; the kernel's pointer is to an array.")
+            continue
+        if element is None or any(source.redefines(word) for word in _words_of_type(parameter)):
+            continue
+        if is_number == parameter.is_pointer and not isinstance(value, np.uint64):
+            kind = "a number" if is_number else "an array"
+            raise ConfigError(f"{what} {kind}; arguments come in the kernel's order.")
+        if is_number == parameter.is_pointer:
+            continue
+        fits = _reads_alike(value, element, is_number or read(key))
+        if fits is None:
+            continue
+        same = f", or {key}.view(np.{element}) for the same bytes" * (not is_number)
+        how = f"np.{element}({key})" if is_number else f"{key}.astype(np.{element}){same}"
+        raise ConfigError(f"{what} of {value.dtype}{fits}; pass {how}.")
+
+
+# Floats that a language may have no type of, and their bits.
+_AS_BITS = {"float16": 16, "bfloat16": 16, "float8_e4m3fn": 8, "float8_e5m2": 8}
+
+
+def _words_of_type(parameter: Parameter) -> set[str]:
+    return {word for one in parameter.declarations for word in words_of(one)}
+
+
+def _reads_alike(value: Array | np.generic, element: str, is_read: bool) -> str | None:
+    """None if the bytes of `value` mean the same as the type `element`; else what is odd."""
+    own = value.dtype
+    if own.name == element or (own.kind == "V" and not is_of_ml_dtypes(own)):
+        return None
+    if {own.name, element} & _AS_BITS.keys():
+        # Where NumPy or the language has no such type, whole numbers keep its bits.
+        other = element if own.name in _AS_BITS else own.name
+        small = own.name if own.name in _AS_BITS else element
+        return None if other in (f"int{_AS_BITS[small]}", f"uint{_AS_BITS[small]}") else ""
+    kinds = np.dtype(element)
+    if own.kind not in "iub" or kinds.kind not in "iub" or own.itemsize != kinds.itemsize:
+        return ""
+    if own.itemsize == 1 or not is_read:
+        return None
+    least, most = _ends(kinds)
+    low, high = int(np.min(value)), int(np.max(value))
+    return None if least <= low and high <= most else f" and holds {low} to {high}"
 
 
 def argument_of(
     key: str,
-    value: Array | SharedMemory | np.generic,
+    value: Given,
     expected: Mapping[str, Array],
     reads: set[str],
     free: set[str],
-    limit: Limit,
+    limits: Mapping[str, Limit],
 ) -> ArrayArgument | SharedMemory | np.generic:
     """What the call says of an argument."""
     if not isinstance(value, np.ndarray):
         return value
-    # Whole numbers have no rounding.
-    own = limit if np.issubdtype(value.dtype, np.inexact) or value.dtype.kind == "V" else EXACT
-    own = limit if limit.ulp is None and not limit.rtol else own
-    content, own_limit = key not in expected or key in reads, own if key in expected else None
+    content, own_limit = key not in expected or key in reads, limits.get(key)
     return ArrayArgument(key, value.dtype, value.shape, content, own_limit, key not in free)
 
 
+def limits_of(
+    expected: Mapping[str, Array], ulp: int | None, rtol: float, atol: Any
+) -> dict[str, Limit]:
+    """The limit of each output. Raises ConfigError."""
+    try:
+        limit = Limit(ulp, rtol, atol) if ulp is not None or rtol or np.any(atol) else EXACT
+    except (ValueError, TypeError) as err:
+        raise ConfigError(f"ulp, rtol, atol: {err}.") from err
+    found = {}
+    for key, value in expected.items():
+        # Whole numbers have no rounding.
+        is_float = np.issubdtype(value.dtype, np.inexact) or value.dtype.kind == "V"
+        own = limit if is_float or (limit.ulp is None and not limit.rtol) else EXACT
+        if np.ndim(own.atol):
+            bound = np.asarray(own.atol)
+            if bound.size != 1 and not _same_shape(bound, value):
+                raise ConfigError(
+                    f"atol: it has shape {bound.shape}, the output '{key}' {value.shape}; give a "
+                    "number, or an array with a bound for each element."
+                )
+            full = bound.reshape(value.shape) if bound.size == value.size else bound
+            own = replace(own, atol=full)
+        found[key] = own
+    return found
+
+
 def expected_outputs(
-    expect: Any, given: Mapping[str, Any], parameters: Sequence[str]
+    expect: Any, given: Mapping[str, Given], parameters: Mapping[str, Parameter]
 ) -> dict[str, Array]:
-    """What is expected of each output, by name."""
+    """What is expected of each output, by name. Raises ConfigError."""
     names, found = list(given), expect
     how = "give one for each argument, None for inputs, or a mapping by name"
     if callable(expect):
         found = expect(*(np.copy(v) if isinstance(v, np.ndarray) else v for v in given.values()))
+        if found is None:
+            raise ConfigError("expect: the function returns None; it must return what is expected.")
     if found is None:
         return {}
     if not isinstance(found, list | tuple | Mapping):
-        array = _on_host("expect", np.asarray(found) if np.isscalar(found) else found)
-        size = array.size if isinstance(array, np.ndarray) else 0
-        fits = [k for k, v in given.items() if isinstance(v, np.ndarray) and v.size == size]
-        if len(fits) > 1:  # what is not written is no output
-            fits = [k for k in fits if not is_const(k, parameters)]
+        array = _reference("expect: it", found)
+        arrays = {k: v for k, v in given.items() if isinstance(v, np.ndarray)}
+        fits = [k for k, v in arrays.items() if v.size == array.size]
+        if len(fits) > 1:  # an argument that is const is not an output
+            fits = [k for k in fits if not (k in parameters and parameters[k].is_const)]
         if len(fits) != 1:
-            raise ConfigError(f"expect: it does not tell which argument it is; {how}.")
+            shapes = ", ".join(f"{k} {v.shape}" for k, v in arrays.items())
+            which = f"{len(fits)} arguments fit" if fits else "no argument fits"
+            raise ConfigError(
+                f"expect: {which} its shape {array.shape}; there are {shapes}; {how}."
+            )
         found = {fits[0]: array}
     elif not isinstance(found, Mapping):
         if len(found) != len(names):
             raise ConfigError(f"expect: {len(found)} entries for {len(names)} arguments; {how}.")
-        found = {k: v for k, v in zip(names, found, strict=True) if v is not None}
+        found = dict(zip(names, found, strict=True))
     arrays = {}
-    for key, value in found.items():
-        own = given.get(place_of(key, names, "expect"))
-        array = np.ascontiguousarray(_on_host(f"expect of {key}", np.asarray(value)))
-        if not isinstance(own, np.ndarray) or array.size != own.size:
-            raise ConfigError(
-                f"expect: '{key}' has {array.size} elements, the argument "
-                f"{own.size if isinstance(own, np.ndarray) else 'is no array'}."
-            )
-        # A reference of higher precision is rounded once.
-        arrays[place_of(key, names, "expect")] = array.reshape(own.shape).astype(own.dtype)
+    for name, value in found.items():
+        key = place_of(name, names, "expect")
+        if value is not None:
+            arrays[key] = _as_argument(key, _reference(f"expect: '{key}'", value), given[key])
     return arrays
 
 
-def place_of(key: str | int, names: Sequence[str], what: str) -> str:
-    """The name of an argument that is named, or meant by its place."""
-    if isinstance(key, int) and -len(names) <= key < len(names):
-        return names[key]
-    if key not in names:
-        raise ConfigError(f"{what}: there is no argument '{key}'; there are: {', '.join(names)}.")
-    return str(key)
+def _reference(what: str, value: Any) -> Array:
+    """An expected output on the host, whatever its order in memory."""
+    if callable(getattr(value, "get", None)) and not isinstance(value, Mapping):
+        value = value.get()
+    elif callable(getattr(value, "cpu", None)):
+        value = value.detach().cpu().numpy()
+    try:
+        array = value if isinstance(value, np.ndarray) else np.asarray(value)
+    except ValueError as err:
+        raise ConfigError(f"{what} is not an array ({err}).") from err
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        array = array.astype(np.float64)
+    ordered = array if isinstance(array, np.ma.MaskedArray) else np.ascontiguousarray(array)
+    return _host_array(what, ordered)
+
+
+def _same_shape(one: Array, other: Array) -> bool:
+    """Whether elements correspond: equal shapes but for sides of 1, or one of the two is flat."""
+    if one.size != other.size:
+        return False
+    ours, theirs = ([side for side in array.shape if side != 1] for array in (one, other))
+    return ours == theirs or min(len(ours), len(theirs)) < 2
+
+
+def _as_argument(key: str, array: Array, own: Any) -> Array:
+    """An expected output in the form and type of its argument. Raises ConfigError."""
+    if not isinstance(own, np.ndarray):
+        raise ConfigError(f"expect: '{key}' is not an array among the arguments.")
+    if not _same_shape(array, own):
+        raise ConfigError(
+            f"expect: '{key}' has {array.size} elements in shape {array.shape}, the argument "
+            f"{own.size} in shape {own.shape}; give one for each element."
+        )
+    return _cast(f"expect: '{key}'", array, own.dtype).reshape(own.shape)
+
+
+def _cast(what: str, array: Array, target: np.dtype[Any]) -> Array:
+    """The array in another type; a float of higher precision is rounded. Raises ConfigError."""
+    if array.dtype == target:
+        return array
+    if "V" in (array.dtype.kind, target.kind) and not (_is_real(array.dtype) and _is_real(target)):
+        raise ConfigError(f"{what} is of {array.dtype}, the argument of {target}.")
+    with np.errstate(over="ignore", invalid="ignore"):
+        cast = array.astype(target)
+        if target.kind in "iub" and array.dtype.kind in "iub":
+            lost = _differ(cast, array)
+        elif target.kind in "iub":
+            least, most = (0, 1) if target.kind == "b" else _ends(target)
+            value = array.astype(np.float64)
+            lost = ~((value == np.trunc(value)) & (value >= least) & (value < most + 1.0))
+        else:
+            lost = np.isfinite(array.astype(np.float64)) & ~np.isfinite(cast.astype(np.float64))
+    if not lost.any():
+        return cast
+    place = np.unravel_index(int(np.argmax(lost)), array.shape)
+    at = [int(i) for i in place]
+    raise ConfigError(
+        f"{what} holds {array[place]!s} at {at}, which the argument's type {target} cannot hold; "
+        "give the argument another type, or expect what a kernel can write there."
+    )
+
+
+def _ends(kind: np.dtype[Any]) -> tuple[int, int]:
+    ends = np.iinfo(kind)
+    return int(ends.min), int(ends.max)
+
+
+def _is_real(kind: np.dtype[Any]) -> bool:
+    return kind.kind in "iubf" or is_of_ml_dtypes(kind)
+
+
+def _differ(cast: Array, array: Array) -> npt.NDArray[np.bool_]:
+    """Where whole numbers of two types are not the same."""
+    # Signs first: NumPy compares int64 with uint64 as floats.
+    signs = (cast < 0) != (array < 0)
+    differ: npt.NDArray[np.bool_] = signs | (cast.astype(array.dtype) != array)
+    return differ

@@ -2,57 +2,253 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+import difflib
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.schema import axis_fault
-from ..core.space import TYPICAL, expand_axis
-from ..planning.config_schema import ConfigError
-from .tune_source import WORD
+from ..core.numbers import plain, whole
+from ..core.schema import TAKEN, axis_fault
+from ..core.space import BLOCK_AXES, TYPICAL, expand_axis
+from ..planning.config_schema import ConfigError, check_schema, config_schema, of_a_call
+from ..workloads.call import CLUSTER_AXES, LAUNCH_AXES, Call, compiled
+from .tune_arguments import shown
+from .tune_source import KernelSource, Parameter, words_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
+# Largest number of a column of cells.
+_MOST = 2**63 - 1
+# Axes that count threads, blocks or bytes of a launch: whole numbers, and the least of each.
+_LEAST = {
+    axis: int(axis in BLOCK_AXES or axis in CLUSTER_AXES) for axis in (*BLOCK_AXES, *LAUNCH_AXES)
+}
 
-def placed_axes(axes: Mapping[str, Any]) -> tuple[dict[str, list[int]], dict[str, tuple[Any, ...]]]:
-    """Axes as whole numbers, and the values of those that are swept by their places."""
+
+def placed_axes(
+    axes: Mapping[str, Any], of_size: Collection[str]
+) -> tuple[dict[str, list[int]], dict[str, tuple[Any, ...]]]:
+    """Axes as whole numbers, and the values of those that are swept by their places.
+
+    `of_size` are the names that the problem's size has in expressions. Raises ConfigError.
+    """
+    if not isinstance(axes, Mapping):
+        raise ConfigError(f"axes: they are {shown(axes)}; give a mapping of names to values.")
     fault = axis_fault(axes)
     if fault is not None:
-        raise ConfigError(f"axes: {fault}.")
+        taken = next((a for a in axes if isinstance(a, str) and a.lower() in TAKEN), None)
+        hint = f", such as to '{taken}_'" if taken else ""
+        raise ConfigError(f"axes: {fault}{hint}.")
     placed, labels = {}, {}
     for axis, given in axes.items():
-        one = isinstance(given, str) or not isinstance(given, Sequence | np.ndarray)
-        parts = [given] if one else given
-        every = (expand_axis(p, TYPICAL) if isinstance(p, Mapping) else [plain(p)] for p in parts)
-        values = list(dict.fromkeys(value for part in every for value in part))
-        if not values:
-            raise ConfigError(f"axes: '{axis}' has no values.")
-        if all(isinstance(v, int) and v >= 0 for v in values):
+        if axis in of_size:
+            raise ConfigError(
+                f"axes: expressions know the problem's size as '{axis}'; rename the axis, such as "
+                f"to '{axis}_'."
+            )
+        values = _values(axis, given)
+        if axis in _LEAST:
+            values = [_of_a_launch(axis, value) for value in values]
+        if all(isinstance(v, int) and 0 <= v <= _MOST for v in values):
             placed[axis] = values
         else:
             placed[axis], labels[axis] = list(range(len(values))), tuple(values)
     return placed, labels
 
 
-def plain(value: Any) -> Any:
-    """Python's own number for NumPy's, and a whole one for a fraction that is whole."""
-    plain = value.item() if isinstance(value, np.generic) else value
-    if isinstance(plain, float) and plain.is_integer() and not isinstance(value, float):
-        return int(plain)
-    return int(plain) if isinstance(plain, bool) else plain
+def _values(axis: str, given: Any) -> list[Any]:
+    """The different values of an axis; 1, 1.0 and True are the same number written differently."""
+    if isinstance(given, set | frozenset):
+        parts: list[Any] = sorted(given, key=_in_order)
+    elif isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping):
+        parts = list(given)
+    else:
+        parts = [given]
+    if isinstance(given, np.ndarray) and given.dtype.kind == "f":
+        # Such as of np.linspace, where nobody wrote a point.
+        found = [whole(v) for v in given.reshape(-1)]
+        parts = parts if None in found else list(found)
+    values = [value for part in parts for value in _expanded(axis, part)]
+    if not values:
+        raise ConfigError(f"axes: '{axis}' has no values.")
+    return list({(type(value), value): value for value in values}.values())
 
 
-def defined_axes(text: str, named: str, axes: Mapping[str, Any]) -> tuple[str, ...]:
-    """The axes that the source has as a word, or a template's instance or an axis's value does."""
-    words = {*re.findall(WORD, f"{text} {named}")}
-    return tuple(sorted(axis for axis in axes if axis in words))
+def _in_order(value: Any) -> tuple[float, str]:
+    is_number = isinstance(value, int | float | np.number)
+    return (float(value), "") if is_number else (math.inf, str(value))
+
+
+def _expanded(axis: str, part: Any) -> list[Any]:
+    """The values of a part of an axis: a range, or one value."""
+    if isinstance(part, Mapping):
+        rule = config_schema()
+        spec: dict[str, Any] = {
+            name: plain(n) if whole(n) is None else whole(n) for name, n in part.items()
+        }
+        if "to_resident" in spec:
+            raise ConfigError(f"axes: '{axis}' asks the device by to_resident; list its values.")
+        with of_a_call():
+            check_schema(
+                {f"axes.{axis}": spec},
+                {
+                    "properties": {f"axes.{axis}": {"$ref": "#/$defs/axis_part"}},
+                    "$defs": rule["$defs"],
+                },
+            )
+        if spec["from"] > spec["to"]:
+            said = f"the range from {spec['from']} to {spec['to']} is empty"
+            raise ConfigError(f"axes: '{axis}': {said}; 'to' must be at least 'from'.")
+        return list(expand_axis(spec, TYPICAL))
+    value = plain(part)
+    if value is not None and not isinstance(value, int | float | str):
+        raise ConfigError(
+            f"axes: '{axis}' holds {shown(part)}; a value must be a number or a text."
+        )
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"axes: '{axis}' holds {value}; a number must be finite.")
+    return [value]
+
+
+def _of_a_launch(axis: str, value: Any) -> int:
+    number = whole(value)
+    if number is None or not _LEAST[axis] <= number <= _MOST:
+        raise ConfigError(
+            f"axes: '{axis}' holds {value!r}; it must be a whole number, at least {_LEAST[axis]}."
+        )
+    return number
+
+
+def defined_axes(
+    source: KernelSource, axes: Collection[str], texts: Iterable[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The axes that the kernel is compiled for, and those of them that are macros.
+
+    `texts` are compiled with the source: a template's instance, values of axes, options. An axis
+    with the name of a template's parameter is put into the instance.
+    """
+    if source.is_code:
+        return (), ()
+    if source.constants is not None:
+        known = tuple(sorted(source.constants.intersection(axes)))
+        return known, known
+    named = {word for text in texts for word in words_of(text)}
+    templated = source.template_parameters
+    compiled_for = [
+        axis
+        for axis in sorted(axes)
+        if axis in named or (axis in source.words and axis not in templated) or not source.is_whole
+    ]
+    return tuple(compiled_for), tuple(a for a in compiled_for if a not in templated)
+
+
+def refuse_parameters(macros: Collection[str], parameters: Mapping[str, Parameter]) -> None:
+    """Raise ConfigError if a macro has the name of a parameter, which it would replace."""
+    for parameter in parameters.values():
+        if parameter.name in macros:
+            raise ConfigError(
+                f"axes: '{parameter.name}' is a parameter of the kernel ('{parameter}'), which a "
+                "macro of this name would replace; rename the axis."
+            )
+
+
+def refuse_unused(call: Call, axes: Mapping[str, Any], source: KernelSource) -> None:
+    """Raise ConfigError if nothing uses an axis: each of its values would be the same launch."""
+    used = {*call.defined, *LAUNCH_AXES, *(BLOCK_AXES if call.block is None else ())}
+    first = call.values({axis: call.labels.get(axis, at)[0] for axis, at in axes.items()})
+    for _, one in call.expressions:
+        used |= _names_in(one, first)
+    for axis in axes:
+        if axis in used:
+            continue
+        near = difflib.get_close_matches(axis, source.words - {axis}, n=1, cutoff=0.8)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        raise ConfigError(
+            f"axes: nothing uses '{axis}', neither the source nor block, grid, valid, shared, work "
+            f"or moved; use it, or leave it out.{hint}"
+        )
+
+
+def _names_in(expression: Any, values: Mapping[str, Any]) -> set[str]:
+    """The values that an expression uses; of a function those that it may use."""
+    if isinstance(expression, str):
+        return set(compiled(expression).co_names) | _inner_names(compiled(expression))
+    if not callable(expression):
+        return set()
+    if not isinstance(expression, FunctionType) or _calls_others(expression):
+        return set(values)
+    seen = _Seen(values)
+    try:
+        expression(seen)
+    except Exception:  # which its cells will show
+        return set(values)
+    return seen.names | _constants(expression.__code__)
+
+
+class _Seen(dict[str, Any]):
+    """Values that remember which of them were asked for."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        super().__init__(values)
+        self.names = set[str]()
+
+    def __getitem__(self, name: str) -> Any:
+        self.names.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.names.add(name)
+        return super().get(name, default)
+
+    def __iter__(self) -> Iterator[str]:
+        self.names.update(super().keys())
+        return super().__iter__()
+
+    def keys(self) -> Any:
+        self.names.update(super().keys())
+        return super().keys()
+
+    def values(self) -> Any:
+        self.names.update(super().keys())
+        return super().values()
+
+    def items(self) -> Any:
+        self.names.update(super().keys())
+        return super().items()
+
+
+def _calls_others(function: Callable[..., Any]) -> bool:
+    """Whether a function may hand its values to another function in Python."""
+    code, known = function.__code__, function.__globals__
+    free = [cell.cell_contents for cell in function.__closure__ or ()]
+    named = [known[name] for name in _inner_names(code) | {*code.co_names} if name in known]
+    return any(isinstance(one, FunctionType | type) for one in [*free, *named])
+
+
+def _inner_names(code: CodeType) -> set[str]:
+    inner = [one for one in code.co_consts if isinstance(one, CodeType)]
+    return {name for one in inner for name in {*one.co_names} | _inner_names(one)}
+
+
+def _constants(code: CodeType) -> set[str]:
+    """The texts in a function's code, which may be names of values."""
+    found = {one for one in code.co_consts if isinstance(one, str)}
+    inner = [one for one in code.co_consts if isinstance(one, CodeType)]
+    return found.union(*map(_constants, inner))
 
 
 def labelled(frame: pd.DataFrame, labels: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
     """A table with the values of axes for their places."""
-    return frame.assign(
-        **{x: frame[x].map(dict(enumerate(v))) for x, v in labels.items() if x in frame}
-    )
+    import pandas as pd
+
+    def column(axis: str) -> pd.Series[Any]:
+        values = [labels[axis][place] for place in frame[axis]]
+        # Of several types each keeps its own: 1 beside 1.0 or None.
+        alike = len({*map(type, labels[axis])}) == 1 and None not in labels[axis]
+        return pd.Series(values, frame.index, None if alike and values else object)
+
+    return frame.assign(**{axis: column(axis) for axis in labels if axis in frame})

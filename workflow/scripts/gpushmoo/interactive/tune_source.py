@@ -2,24 +2,249 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from ..core.backends import AUTO, BACKENDS
-from ..planning.config_schema import ConfigError
-from ..workloads.contract import SharedMemory
+from ..core.dtypes import TRITON_OPTIONS
+from ..planning.config_schema import ConfigError, refuse_unknown
+from ..workloads.loader import included, included_files
 
 WORD = r"[A-Za-z_]\w*"
-COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+# What stands beside a type in a declaration and does not change how many bytes are read.
+_QUALIFIERS = frozenset(
+    (
+        *("const", "volatile", "restrict", "__restrict", "__restrict__", "struct", "private"),
+        *("__global", "global", "__constant", "constant", "__grid_constant__", "__private"),
+    )
+)
+_LOCAL = frozenset(("__local", "local"))
+# C's types by their sorted words, in NumPy's names; of 64-bit devices.
+_C_TYPES = {
+    "float": "float32",
+    "double": "float64",
+    "bool": "bool",
+    "size_t": "uint64",
+    "char": "int8",
+    "char signed": "int8",
+    "char unsigned": "uint8",
+    "uchar": "uint8",
+    "short": "int16",
+    "short unsigned": "uint16",
+    "ushort": "uint16",
+    "int": "int32",
+    "signed": "int32",
+    "unsigned": "uint32",
+    "uint": "uint32",
+    "long": "int64",
+    "long unsigned": "uint64",
+    "ulong": "uint64",
+    "ptrdiff_t": "int64",
+    "long long": "int64",
+    "long long unsigned": "uint64",
+    **{f"{u}int{n}_t": f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)},
+    "half": "float16",
+    "__half": "float16",
+    "__nv_bfloat16": "bfloat16",
+    "__nv_fp8_e4m3": "float8_e4m3fn",
+    "__nv_fp8_e5m2": "float8_e5m2",
+}
+_VECTOR = re.compile(
+    r"(u?(?:char|short|int|long|longlong)|float|double|half|__half|__nv_bfloat16)(?:2|3|4|8|16)"
+)
 
 
-def read_source(
-    source: str | os.PathLike[str], backend: str
-) -> tuple[bytes, str, str, Path | None]:
-    """The kernel's file, its suffix, the backend for it, and where it was if it was one."""
+@dataclass(frozen=True)
+class Parameter:
+    """A kernel's parameter; of several definitions, as under ``#if``, each has a declaration."""
+
+    name: str
+    declarations: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " ".join(self.declarations[0].split())
+
+    @property
+    def is_const(self) -> bool:
+        """Whether all definitions declare it as const."""
+        return all("const" in words_of(one) for one in self.declarations)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it points to local memory."""
+        return all(_LOCAL.intersection(words_of(one)) for one in self.declarations)
+
+    @property
+    def is_pointer(self) -> bool:
+        """Whether it points to elements."""
+        return all("*" in one or "[" in one for one in self.declarations)
+
+    @property
+    def element(self) -> str | None:
+        """NumPy's name of its type, or of what it points to; None if that is not known."""
+        found = {_element(one) for one in self.declarations}
+        return found.pop() if len(found) == 1 else None
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text in the language C."""
+    return re.findall(WORD, text)
+
+
+def _element(declaration: str) -> str | None:
+    """NumPy's name of the element's type in a declaration of a number or of one pointer."""
+    stars = declaration.count("*") + declaration.count("[")
+    words = [w for w in words_of(declaration)[:-1] if w not in _QUALIFIERS | _LOCAL]
+    words = [w for w in words if w not in ("std", "cuda")]
+    vector = _VECTOR.fullmatch(" ".join(words))
+    if vector:
+        words = [vector[1].replace("longlong", "long")]
+    if stars > 1 or "&" in declaration or "<" in declaration or (vector and not stars):
+        return None
+    if len(words) > 1:
+        implied = {"int"} if "char" in words else {"int", "signed"}
+        words = [word for word in words if word not in implied]
+    return _C_TYPES.get(" ".join(sorted(words)))
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """A kernel's source for a backend; `file` is where it was, if it was a file."""
+
+    name: str
+    data: bytes
+    suffix: str
+    backend: str
+    file: Path | None = None
+
+    @property
+    def is_python(self) -> bool:
+        """Whether it is a function in Python, whose constants are parameters."""
+        return self.suffix.endswith(".py")
+
+    @property
+    def is_code(self) -> bool:
+        """Whether it is ready machine code, which has no macros."""
+        return self.suffix == ".cubin"
+
+    @property
+    def entry(self) -> str:
+        """The function's name without namespaces and a template's arguments."""
+        return re.split("[<(]", self.name)[0].split("::")[-1].strip()
+
+    @cached_property
+    def text(self) -> str:
+        """What can be read of it, without comments."""
+        text = "" if self.is_code else self.data.decode(errors="replace")
+        return text if self.is_python else _COMMENT.sub(" ", text)
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """The words of the source, and of what it includes from its own folder."""
+        beside = [] if self.file is None else included_files(self.file)
+        texts = [_COMMENT.sub(" ", path.read_text(errors="replace")) for path, _ in beside]
+        return frozenset(words_of(" ".join([self.text, *texts])))
+
+    @cached_property
+    def is_whole(self) -> bool:
+        """Whether `words` are all: it joins no words, and what it includes was found."""
+        known = set() if self.file is None else {path.name for path, _ in included_files(self.file)}
+        there = {Path(name).name for name in included(self.data)}
+        return not self.is_code and "##" not in self.text and there <= known
+
+    @cached_property
+    def _function(self) -> ast.FunctionDef | None:
+        """The kernel in a source in Python."""
+        try:
+            nodes = ast.walk(ast.parse(self.text)) if self.is_python else ()
+        except SyntaxError:  # which its compiler names
+            return None
+        named = (n for n in nodes if isinstance(n, ast.FunctionDef) and n.name == self.entry)
+        return next(named, None)
+
+    @cached_property
+    def constants(self) -> frozenset[str] | None:
+        """Of a kernel in Python the constants that axes give; None where it was not found."""
+        if self._function is None:
+            return None
+        given = {one.arg for one in _python_parameters(self._function) if _is_constexpr(one)}
+        return frozenset(given | {*TRITON_OPTIONS})
+
+    @cached_property
+    def template_parameters(self) -> frozenset[str]:
+        """The names that its templates declare."""
+        found = set[str]()
+        for head in re.finditer(r"\btemplate\s*<", self.text):
+            for one in _parts(_bracketed(self.text, head.end())):
+                words = words_of(one.split("=")[0])
+                found.update(words[-1:])
+        return frozenset(found)
+
+    def parameters(self, *counts: int) -> list[Parameter]:
+        """The kernel's parameters, of definitions that take so many; [] if they are not known.
+
+        Raises ConfigError if all definitions surely take another number.
+        """
+        if self._function is not None:
+            every = [one for one in _python_parameters(self._function) if not _is_constexpr(one)]
+            return [Parameter(one.arg, (one.arg,)) for one in every]
+        known = [*self._definitions()]
+        of_one_count = [[one for one in known if len(one) == count] for count in counts]
+        fitting = next(filter(None, of_one_count), [])
+        if not fitting and known and all(_is_plain(d) for one in known for d in one):
+            takes = " or ".join(f"{len(one)} ({', '.join(map(_name, one))})" for one in known)
+            hint = "; local memory is an argument, too: give `shared`, or SharedMemory at its place"
+            raise ConfigError(
+                f"arguments: '{self.name}' takes {takes}, not {counts[0]}"
+                f"{hint if self.local_places() else ''}."
+            )
+        columns = zip(*fitting, strict=True)
+        made = [Parameter(_name(one[0]), one) for one in columns]
+        return made if len({one.name for one in made}) == len(made) else []
+
+    def local_places(self) -> list[int]:
+        """The places of parameters that point to local memory, in the first definition."""
+        first = next(self._definitions(), [])
+        return [place for place, one in enumerate(first) if _LOCAL.intersection(words_of(one))]
+
+    def _definitions(self) -> Iterator[list[str]]:
+        """The declarations of the parameters in each definition of the kernel."""
+        for head in re.finditer(rf"\b{re.escape(self.entry)}\s*\(", self.text):
+            inside = _bracketed(self.text, head.end(), "()")
+            after = self.text[head.end() + len(inside) :]
+            parts = [one.split("=")[0] for one in _parts(inside) if one.strip() != "void"]
+            # A call has no types, and a declaration no body.
+            if re.match(r"\)\s*\{", after) and all(len(words_of(one)) > 1 for one in parts):
+                yield parts
+
+    def refuse_absent(self) -> None:
+        """Raise ConfigError where the text surely has no such kernel."""
+        marks = "|".join(mark for b in BACKENDS.values() for mark in b.marks)
+        heads = rf"\b(?:{marks}|def)\b[^;{{]*?({WORD})\s*\([^(){{;]*\)\s*[{{:]"
+        kernels = ", ".join(re.findall(heads, self.text))
+        is_hidden = re.search(rf'\b{re.escape(self.entry)}\b|##|#\s*include\s*"', self.text)
+        if kernels and not is_hidden:
+            raise ConfigError(f"name: the source has no kernel '{self.name}'; it has: {kernels}.")
+
+    def redefines(self, word: str) -> bool:
+        """Whether a macro of the source has this name."""
+        return bool(re.search(rf"#\s*define\s+{word}\b", self.text))
+
+
+def read_source(name: str, source: str | os.PathLike[str], backend: str) -> KernelSource:
+    """The kernel `name` in a text, or in a file. Raises ConfigError."""
+    if not isinstance(name, str) or not words_of(name):
+        raise ConfigError(f"name: it is {name!r}; it must be the name of a kernel function.")
+    if not isinstance(source, str | os.PathLike) or not os.fspath(source):
+        kind = type(source).__name__
+        raise ConfigError(f"source: it is {kind}; it must be a kernel's text or a file.")
+    refuse_unknown("backend", [backend], [AUTO, *BACKENDS])
     if isinstance(source, str) and ("\n" in source or "{" in source):
         found = [b for b in BACKENDS.values() if any(mark in source for mark in b.marks)]
         found = [BACKENDS[backend]] if backend != AUTO else found
@@ -28,7 +253,7 @@ def read_source(
             raise ConfigError(
                 f"source: its text has no kernel: none of {marks}; or name a backend."
             )
-        return source.encode(), found[0].source_suffix, found[0].name, None
+        return KernelSource(name, source.encode(), found[0].source_suffix, found[0].name)
     file = Path(source).expanduser().absolute()
     known = {suffix: b for b in BACKENDS.values() for suffix in b.suffixes}
     suffix = next((s for s in known if file.name.endswith(s)), None)
@@ -36,42 +261,48 @@ def read_source(
         ends = ", ".join(known)
         raise ConfigError(f"source: '{source}' ends in none of {ends}, nor is it a kernel's text.")
     if backend not in (AUTO, known[suffix].name):
-        raise ConfigError(f"source: '{source}' is no source for backend '{backend}'.")
+        raise ConfigError(f"source: '{source}' is not a source for backend '{backend}'.")
     try:
-        return file.read_bytes(), suffix, known[suffix].name, file
+        return KernelSource(name, file.read_bytes(), suffix, known[suffix].name, file)
     except OSError as err:
         raise ConfigError(f"source: '{source}' cannot be read ({err}).") from err
 
 
-def kernel_parameters(text: str, name: str) -> list[str]:
-    """The declarations of a kernel's parameters, as far as its text tells them."""
-    function = re.escape(re.split("[<(]", name)[0].strip())
-    found = re.search(rf"\b{function}\s*\(([^{{;]*?)\)\s*\{{", text)
-    parts = found[1].split(",") if found else []
-    plain = [re.split(r"[=\[]", part)[0] for part in parts]
-    return plain if all(re.search(WORD, part) for part in plain) else []
+def _bracketed(text: str, begin: int, pair: str = "<>") -> str:
+    """The text from `begin`, just within a bracket, to the end of the bracket."""
+    depth = 1
+    for place in range(begin, len(text)):
+        depth += (text[place] == pair[0]) - (text[place] == pair[1])
+        if depth == 0:
+            return text[begin:place]
+    return text[begin:]
 
 
-def refuse_other(text: str, name: str, parameters: Sequence[str], given: Collection[Any]) -> None:
-    """Raise ConfigError where the text surely has no such kernel, or one of other parameters."""
-    marks = "|".join(mark for b in BACKENDS.values() for mark in b.marks)
-    heads = rf"\b(?:{marks}|def)\b[^;{{]*?({WORD})\s*\([^(){{;]*\)\s*[{{:]"
-    kernels = ", ".join(re.findall(heads, text))
-    entry = re.split("[<(]", name)[0].split("::")[-1].strip()
-    is_hidden = re.search(rf'\b{re.escape(entry)}\b|##|#\s*include\s*"', text)
-    if kernels and not is_hidden:
-        raise ConfigError(f"name: the source has no kernel '{name}'; it has: {kernels}.")
-    # A macro may be several, or make one of several.
-    is_plain = all(re.fullmatch(r"[\w\s*&]*\w[\s*&]+\w+\s*", one) for one in parameters)
-    # Not of each backend is shared memory an argument.
-    is_plain &= not any(isinstance(one, SharedMemory) for one in given)
-    if parameters and is_plain and len(given) != len(parameters):
-        words = ", ".join(re.findall(WORD, one)[-1] for one in parameters)
-        raise ConfigError(
-            f"arguments: '{name}' takes {len(parameters)} ({words}), not {len(given)}."
-        )
+def _parts(text: str) -> list[str]:
+    """A list's entries, apart at commas outside of brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "<([{") - (letter in ">)]}")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts if text.strip() else []
 
 
-def is_const(key: str, parameters: Sequence[str]) -> bool:
-    """Whether the source declares that parameter as const."""
-    return any(re.search(rf"\bconst\b.*\b{key}\b", one, re.DOTALL) for one in parameters)
+def _name(declaration: str) -> str:
+    return words_of(declaration.split("[")[0])[-1]
+
+
+def _is_plain(declaration: str) -> bool:
+    """Whether it is surely one parameter: a macro may be several, or make one of several."""
+    return bool(re.fullmatch(r"[\w\s*&]*\w[\s*&]+\w+\s*(\[\w*\]\s*)?", declaration))
+
+
+def _python_parameters(function: ast.FunctionDef) -> list[ast.arg]:
+    given = function.args
+    return [*given.posonlyargs, *given.args, *given.kwonlyargs]
+
+
+def _is_constexpr(parameter: ast.arg) -> bool:
+    return parameter.annotation is not None and "constexpr" in ast.unparse(parameter.annotation)

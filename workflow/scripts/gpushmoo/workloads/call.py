@@ -8,6 +8,8 @@ as ``ceil(n / block_x)``, or a function of a dictionary of them. Values are thos
 from __future__ import annotations
 
 import math
+import numbers
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,11 +23,14 @@ import numpy.typing as npt
 
 from ..core.dtypes import triton_type
 from ..core.errors import LaunchRefusedError, WorkloadError
+from ..core.numbers import whole
 from ..core.space import BLOCK_AXES, Cell, Problem, Version
 from .contract import Access, Array, BufferRef, Launch, Roofline, SharedMemory, Workload
 from .limits import Limit
 
-_CLUSTER_AXES = ("cluster_x", "cluster_y", "cluster_z")
+CLUSTER_AXES = ("cluster_x", "cluster_y", "cluster_z")
+# Axes that are attributes of a launch by their names.
+LAUNCH_AXES = (*CLUSTER_AXES, "cooperative", "carveout")
 
 Expression = int | float | str | Callable[[dict[str, Any]], Any]
 
@@ -55,6 +60,29 @@ def evaluated(what: str, expression: Expression | None, values: Mapping[str, Any
     return expression
 
 
+def whole_of(what: str, value: Any, least: int = 0) -> int:
+    """The whole number that is the argument `what`. Raises WorkloadError for another value."""
+    number = whole(value)
+    if number is None:
+        is_finite = isinstance(value, float) and math.isfinite(value)
+        hint = "; round it: ceil(...), or // for /" if is_finite else ""
+        raise WorkloadError(f"{what}: {value!r} is not a whole number{hint}")
+    if not least <= number < 2**63:
+        raise WorkloadError(f"{what}: {number:.6g} must be at least {least} and less than 2^63")
+    return number
+
+
+def _rounded(value: Any) -> Any:
+    """The nearest whole number of a finite float."""
+    return round(value) if isinstance(value, float) and math.isfinite(value) else value
+
+
+def size_values(size: Sequence[int]) -> dict[str, Any]:
+    """What expressions may name of the problem's size."""
+    sides = dict(zip(("width", "height", "depth"), reversed(size), strict=False))
+    return {"size": size[0] if len(size) == 1 else size, "n": math.prod(size), **sides}
+
+
 @dataclass(frozen=True)
 class ArrayArgument:
     """An array among a kernel's arguments: its content at first, and what it must hold afterwards.
@@ -78,9 +106,11 @@ class ArrayArgument:
 
 @dataclass(frozen=True)
 class Call:
-    """What a call says of a kernel; `labels` are the values of axes that are swept by their places.
+    """What a call says of a kernel; `labels` are values of axes that are swept by place.
 
-    `defined` are the axes that the source names: macros.
+    It is compiled for the axes `defined`, which are macros but for those `instanced`: they are part
+    of the name of a template's instance. `shared_at` is the place of the parameter that takes the
+    `shared` bytes.
     """
 
     entry: str
@@ -98,30 +128,48 @@ class Call:
     options: tuple[str, ...] = ()
     check: Callable[..., Any] | None = None
     constants: Mapping[str, Array] = field(default_factory=dict)
+    instanced: tuple[str, ...] = ()
+    shared_at: int | None = None
 
     @property
     def expressions(self) -> list[tuple[str, Expression]]:
         """Each with the name of its argument."""
         told = {n: getattr(self, n) for n in ("block", "grid", "valid", "shared", "work", "moved")}
         parts = {n: t if isinstance(t, list | tuple) else [t] for n, t in told.items()}
-        return [(name, one) for name, several in parts.items() for one in several]
+        found = [(name, one) for name, several in parts.items() for one in several]
+        local = [a.n_bytes for a in self.arguments if isinstance(a, SharedMemory)]
+        return [*found, *(("SharedMemory", one) for one in local)]
 
     def values(self, axes: Mapping[str, Any]) -> dict[str, Any]:
         """What expressions may name."""
-        size = self.size
-        named = dict(zip(("width", "height", "depth"), reversed(size), strict=False))
-        return {"size": size[0] if len(size) == 1 else size, "n": math.prod(size), **named, **axes}
+        return {**size_values(self.size), **axes}
+
+    def instance(self, values: Mapping[str, Any]) -> str:
+        """The kernel's name, with values of axes that a template is instanced for."""
+        if not self.instanced:
+            return self.entry
+        head, bracket, rest = self.entry.partition("<")
+        words = re.split(r"(\w+)", rest)
+        return head + bracket + "".join(str(values[w]) if w in self.instanced else w for w in words)
 
     def fault(self, axes: Mapping[str, Any]) -> str | None:
-        """Why a text is no expression, or which name in it is unknown; None if it is right."""
+        """Why an expression cannot have a value, such as by an unknown name; None if it may."""
         known = self.values(axes)
         for what, one in self.expressions:
+            if not (one is None or isinstance(one, str | numbers.Real | np.bool_) or callable(one)):
+                return (
+                    f"{what}: it is {one!r:.60}; it must be a number, an expression or a function."
+                )
             try:
                 evaluated(what, one, known)
+                if what != "valid" and what != "work" and isinstance(one, numbers.Real):
+                    whole_of(what, _rounded(one) if what == "moved" else one)
             except WorkloadError as err:
                 why = err.__cause__
+                if why is None:
+                    return f"{err}."
                 if isinstance(why, SyntaxError):
-                    return f"{what}: '{one}' is no expression ({why.msg})."
+                    return f"{what}: '{one}' is not an expression ({why.msg})."
                 # Another error may be of these values alone.
                 if isinstance(why, NameError | KeyError):
                     name = str(getattr(why, "name", why.args[0]))
@@ -134,6 +182,7 @@ class CallWorkload(Workload):
     """The workload of a `Call`; its folder holds the arrays, as `save` writes them."""
 
     pattern = "as its caller says"
+    valid_is = "`valid`"
 
     def __init__(self, call: Call) -> None:
         """A subclass has the attributes, see `called`."""
@@ -164,16 +213,23 @@ class CallWorkload(Workload):
     def valid(self, cell: Cell) -> str | None:
         """The first condition that does not hold."""
         values = self.values(cell)
-        broken = (one for one in self.call.valid if not evaluated("valid", one, values))
-        return next((b if isinstance(b, str) else "its caller's condition" for b in broken), None)
+        for one in self.call.valid:
+            found = evaluated("valid", one, values)
+            if found is None:
+                raise WorkloadError("valid: it gives None; it must give True or False")
+            if not found:
+                return one if isinstance(one, str) else "its caller's condition"
+        return None
 
     def macros(self, dtype: str, version: Version) -> dict[str, str]:
         """The axes that the source names."""
-        return {axis: str(self.label(axis, value)) for axis, value in version.values}
+        named = {axis: str(self.label(axis, value)) for axis, value in version.values}
+        return {axis: text for axis, text in named.items() if axis not in self.call.instanced}
 
     def name_expressions(self, version: Version) -> tuple[str, ...]:
         """The kernel's name."""
-        return (self.call.entry,)
+        named = {axis: self.label(axis, value) for axis, value in version.values}
+        return (self.call.instance(named),)
 
     def signature(self, dtype: str, version: Version) -> tuple[str, ...]:
         """Of the caller's arguments, as Triton's own launcher sees them."""
@@ -222,6 +278,8 @@ class CallWorkload(Workload):
         assert check is not None
         values = [arrays[a.name] if isinstance(a, ArrayArgument) else a for a in given]
         found = evaluated("check", lambda _: check(*values), {})
+        if found is None:
+            raise WorkloadError("check: it returns None; it must return True, False or a text")
         return found if isinstance(found, str) else None if found else "its caller's check fails"
 
     def launch(self, cell: Cell) -> Launch:
@@ -229,23 +287,33 @@ class CallWorkload(Workload):
         call, values = self.call, self.values(cell)
         block = self._three("block", call.block, values)
         if call.block is None:
-            block = [int(values.get(axis, 1)) for axis in BLOCK_AXES]
+            block = [whole_of(axis, values.get(axis, 1), 1) for axis in BLOCK_AXES]
         grid = self._three("grid", call.grid, values)
         if call.grid is None:
             sides = [*reversed(call.size), 1, 1][:3]
             grid = [math.ceil(side / n) for side, n in zip(sides, block, strict=True)]
-        args = [BufferRef(a.name) if isinstance(a, ArrayArgument) else a for a in call.arguments]
-        shared = int(evaluated("shared", call.shared, values))
-        if shared:
+        args = [self._argument(one, values) for one in call.arguments]
+        shared = whole_of("shared", evaluated("shared", call.shared, values))
+        if call.shared_at is not None:
+            # A parameter needs memory also in a cell that uses none.
+            args.insert(call.shared_at, SharedMemory(max(1, shared)))
+        elif shared:
             args.append(SharedMemory(shared))
         (x, y, z), (bx, by, bz) = grid, block
-        launch = Launch(call.entry, (x, y, z), (bx, by, bz), tuple(args), x * y * z)
+        launch = Launch(call.instance(values), (x, y, z), (bx, by, bz), tuple(args), x * y * z)
         # The attributes of a launch that axes have the names of.
-        kinds = (("cooperative", bool), ("carveout", int))
+        kinds: tuple[tuple[str, Any], ...] = (("cooperative", bool), ("carveout", int))
         named: dict[str, Any] = {axis: kind(values[axis]) for axis, kind in kinds if axis in values}
-        if not values.keys().isdisjoint(_CLUSTER_AXES):
-            named["cluster"] = tuple(int(values.get(axis, 1)) for axis in _CLUSTER_AXES)
+        if not values.keys().isdisjoint(CLUSTER_AXES):
+            named["cluster"] = tuple(int(values.get(axis, 1)) for axis in CLUSTER_AXES)
         return replace(launch, **named)
+
+    @staticmethod
+    def _argument(argument: Any, values: dict[str, Any]) -> Any:
+        if isinstance(argument, SharedMemory):
+            n_bytes = evaluated("SharedMemory", argument.n_bytes, values)
+            return SharedMemory(whole_of("SharedMemory", n_bytes))
+        return BufferRef(argument.name) if isinstance(argument, ArrayArgument) else argument
 
     def _three(self, what: str, asked: Any, values: dict[str, Any]) -> list[int]:
         """x, y and z of what may be one expression, up to three, or one function of all."""
@@ -253,10 +321,10 @@ class CallWorkload(Workload):
             return [1, 1, 1]
         found = asked if isinstance(asked, list | tuple) else evaluated(what, asked, values)
         each = found if isinstance(found, list | tuple) else [found]
-        numbers = [int(evaluated(what, one, values)) for one in each]
-        if min(numbers, default=0) < 1 or len(numbers) > 3:
-            raise LaunchRefusedError(f"the {what} is {numbers}")
-        return [*numbers, 1, 1][:3]
+        sides = [whole_of(what, evaluated(what, one, values), least=-(2**63)) for one in each]
+        if min(sides, default=0) < 1 or len(sides) > 3:
+            raise LaunchRefusedError(f"the {what} is {sides}")
+        return [*sides, 1, 1][:3]
 
     def work(self, cell: Cell) -> float | None:
         """The caller's number for the cell."""
@@ -272,8 +340,9 @@ class CallWorkload(Workload):
         return 0
 
     def bytes_moved(self, cell: Cell) -> tuple[int, int]:
-        """The caller's number, as if all were read; 0 without one."""
-        return int(evaluated("moved", self.call.moved or 0, self.values(cell))), 0
+        """The caller's number in whole bytes, as if all were read; 0 without one."""
+        moved = evaluated("moved", self.call.moved or 0, self.values(cell))
+        return whole_of("moved", _rounded(moved)), 0
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
         """(): outputs are compared, and nothing is known of the code."""
@@ -320,4 +389,6 @@ def called(
 
 def _storage(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """A type of the same bytes that files of NumPy name."""
-    return np.dtype(f"uint{8 * dtype.itemsize}") if dtype.kind == "V" else dtype
+    # Of structures each byte.
+    size = 8 * dtype.itemsize if dtype.names is None else 8
+    return np.dtype(f"uint{size}") if dtype.kind == "V" else dtype

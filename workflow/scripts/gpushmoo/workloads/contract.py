@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from ..core.dtypes import DTYPES
 from ..core.errors import WorkloadError
+from ..core.numbers import whole
 from ..core.space import Cell, Problem, Version, indexed
 from . import user_code
 from .limits import EXACT, Limit
@@ -118,10 +119,10 @@ class SharedMemory:
     """Bytes of shared memory that a launch chooses.
 
     For OpenCL it is the argument of a parameter ``__local T *``, for CUDA the size of the array
-    declared ``extern __shared__``, which is no argument.
+    declared ``extern __shared__``, which is not an argument. A `tune` takes an expression, too.
     """
 
-    n_bytes: int
+    n_bytes: Any
 
 
 Argument = BufferRef | NullRef | TextureRef | SurfaceRef | SharedMemory | np.generic
@@ -149,8 +150,10 @@ class Launch:
 
     def __post_init__(self) -> None:
         for what, size in (("grid", self.grid), ("block", self.block)):
-            whole = isinstance(size, tuple) and all(isinstance(n, int | np.integer) for n in size)
-            if not whole or len(size) != 3 or min(size) < 1:
+            are_whole = isinstance(size, tuple) and all(
+                isinstance(n, int | np.integer) for n in size
+            )
+            if not are_whole or len(size) != 3 or min(size) < 1:
                 raise ValueError(
                     f"the {what} is {size}; it must be three whole numbers (x, y, z), each at "
                     "least 1"
@@ -162,6 +165,8 @@ class Launch:
                     "SurfaceRef, NullRef or SharedMemory, or a NumPy scalar as wide as the "
                     "kernel's parameter, e.g. np.uint64"
                 )
+            if isinstance(value, SharedMemory) and whole(value.n_bytes) is None:
+                raise ValueError(f"argument {place} is {value!r}; its bytes must be a whole number")
 
     def in_waves(self, held: int) -> Launch:
         """With at most `waves` times as many blocks as a device holds, `held`, if it has waves.
@@ -277,6 +282,8 @@ class Workload(ABC):
     images: ClassVar[frozenset[str]] = frozenset()
     # Additional options of the compiler.
     options: ClassVar[Sequence[str]] = ()
+    # What sentences call the method `valid`.
+    valid_is: ClassVar[str] = "valid in its workload.py"
     # Checks of return values.
     _checks: ClassVar[Mapping[str, user_code.Check]] = {
         **dict.fromkeys(("bytes_read", "bytes_written", "bytes_copied"), user_code.bytes_fault),

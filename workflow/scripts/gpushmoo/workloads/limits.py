@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..core.numbers import whole
+
 Array = npt.NDArray[Any]
 
 UNSIGNED, SIGNED, FLOATING = range(3)
@@ -99,12 +101,25 @@ class Limit:
     """By how much an element may differ: `ulp` values of its type, or atol + rtol · |expected|.
 
     Without any it must be equal bit for bit. `atol` may be an array with a bound for each element.
-    Infinities and NaN must stand where they are expected, and nowhere else.
+    Infinities and NaN must stand where they are expected, and nowhere else. Raises ValueError.
     """
 
     ulp: int | None = None
     rtol: float = 0.0
     atol: float | Array = 0.0
+
+    def __post_init__(self) -> None:
+        steps = -1 if isinstance(self.ulp, bool) else whole(self.ulp)
+        if self.ulp is not None and (steps is None or steps < 0):
+            raise ValueError(f"ulp is {self.ulp!r}; it must be a whole number, at least 0")
+        rtol, atol = np.asarray(self.rtol), np.asarray(self.atol)
+        if rtol.dtype.kind not in "iuf" or rtol.ndim or not 0 <= rtol < np.inf:
+            raise ValueError(f"rtol is {self.rtol!r}; it must be a number, at least 0")
+        if atol.dtype.kind not in "iuf" or not (atol >= 0).all():
+            bound = "an array that holds others" if atol.ndim else repr(self.atol)
+            raise ValueError(f"atol is {bound}; it must be a number, or numbers, at least 0")
+        if self.ulp is not None and (rtol or atol.any()):
+            raise ValueError("ulp counts values, rtol and atol bound differences; give one kind")
 
     @property
     def exact(self) -> bool:

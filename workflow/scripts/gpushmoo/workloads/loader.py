@@ -511,8 +511,8 @@ def refusal(workload: Workload, space: ShardSpace) -> str | None:
             if reason is None:
                 return None
             first = first or (
-                f"valid in its workload.py refuses every cell (the first: {one_line(reason)}); "
-                "sweep other values, or mend it"
+                f"{workload.valid_is} refuses every cell (the first: {one_line(reason)}); sweep "
+                "other values, or repair it"
             )
     return first
 

@@ -186,7 +186,7 @@ def target_of(device: Any) -> str:
 
 
 def build_options(dtype: DType, defines: Mapping[str, str]) -> tuple[str, ...]:
-    """The compiler's options for a kernel folder's source. Raises BuildError."""
+    """A kernel folder's macros as options of a compiler. Raises BuildError."""
     if dtype.name in _ABSENT:
         raise BuildError(f"OpenCL C has no type '{dtype.name}'; the backend cuda has.", "")
     index = "ulong" if INDEX_BITS in defines else "uint"
@@ -238,6 +238,25 @@ def _plain_folder() -> str:
     )
 
 
+def with_macros(source: str, options: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """The source behind lines that define the macros of `options`, and the other options.
+
+    Runtimes differ in how they take an option apart at blanks, quotes and backslashes. The headers
+    that they include before the source do not see these macros.
+    """
+    lines, others, words = [], [], iter(options)
+    for word in words:
+        macro = next(words, "") if word == "-D" else word.removeprefix("-D")
+        if not word.startswith("-D"):
+            others.append(word)
+            continue
+        name, equals, value = macro.partition("=")
+        # As compilers have it, a macro without a value is 1.
+        text = value if equals else "1"
+        lines.append(f"#define {name} {text}".replace("\n", "\\\n"))
+    return "\n".join([*lines, "#line 1", source]), tuple(others)
+
+
 def build_source(
     cl: Any, context: Any, source: str, options: Sequence[str], cache: Path, anew: bool = False
 ) -> tuple[Any, str]:
@@ -245,6 +264,7 @@ def build_source(
 
     `cache` is the runtime's folder. Raises BuildError or HostError.
     """
+    source, others = with_macros(source, options)
     program = cl.Program(context, source)
     if anew:
         with warnings.catch_warnings():
@@ -252,7 +272,7 @@ def build_source(
             warnings.simplefilter("ignore")
             program.get_info(cl.program_info.SOURCE)
     try:
-        program.build(options=list(options))
+        program.build(options=list(others))
     except cl.Error as err:
         raise compile_error("kernel.cl", str(err), cache) from err
     info: Any = program.get_build_info

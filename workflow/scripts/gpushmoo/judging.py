@@ -39,6 +39,7 @@ from .comparing.runs import KEY, RunCells, read_run
 from .core.display import seconds, tied_words
 from .core.errors import UserError
 from .core.median import CONFIDENCE, coverage_of
+from .core.names import several
 from .core.schema import DERIVED, GROUP, TAKEN, Flag, Number, Small, Status, Table, Text, is_axis
 from .exporting.formats import ERRORS, FORMAT, INVALIDITY
 from .exporting.loaded import AUTOTUNE
@@ -472,11 +473,11 @@ class Judgement:
 
 
 def judge(
-    files: Sequence[Place],
+    files: Place | Sequence[Place],
     *,
-    before: Sequence[Place] = (),
-    noise_runs: Sequence[Place] = (),
-    problem: Collection[str] = (),
+    before: Place | Sequence[Place] = (),
+    noise_runs: Place | Sequence[Place] = (),
+    problem: str | Collection[str] = (),
     threshold: float = DELTA,
 ) -> Judgement:
     """Say what results of other tuners show, and what they cannot tell.
@@ -507,13 +508,14 @@ def judge(
     """
     if not 0.0 < threshold < 1.0:
         raise JudgeError(f"threshold is {threshold}; it must be a share between 0 and 1.")
+    files, before, problem = several(files), several(before), several(problem)
     read = [_read(Path(file).expanduser(), problem) for file in files]
     rows = [row for run, notes in read for row in _rows(run, notes, threshold)]
     comparison = None
     if before:
         first, same = (
             [_read(Path(file).expanduser(), problem)[0] for file in some]
-            for some in (before, noise_runs)
+            for some in (before, several(noise_runs))
         )
         comparison = compare_runs(first, [run for run, _ in read], same, threshold)
     return Judgement(pd.DataFrame(rows).astype(object), threshold, comparison)

@@ -18,6 +18,7 @@ from ..analysis.fastest import params_texts
 from ..analysis.statistics import ChangeEstimate, Spreads
 from ..core.display import number_of, seconds, significant
 from ..core.errors import UserError
+from ..core.names import several
 from ..core.schema import GROUP, PARAMS, Flag, Group, Number, Small, Status, Table, Text, Whole
 from ..storage.store import read_table, write_parquet
 from ..storage.wholefile import write_summed
@@ -292,7 +293,7 @@ def compare(
     before: Place | Sequence[Place],
     after: Place | Sequence[Place],
     *,
-    noise_runs: Sequence[Place] = (),
+    noise_runs: Place | Sequence[Place] = (),
     threshold: float = DELTA,
 ) -> Comparison:
     """Hold runs against earlier ones: what got slower, what faster.
@@ -320,7 +321,7 @@ def compare(
     """
     if not 0.0 < threshold < 1.0:
         raise CompareError(f"threshold is {threshold}; it must be a share between 0 and 1.")
-    sides = [[side] if isinstance(side, str | os.PathLike) else [*side] for side in (before, after)]
+    sides, noise_runs = [several(side) for side in (before, after)], several(noise_runs)
     named = [os.path.realpath(place) for side in (*sides, noise_runs) for place in side]
     for place in noise_runs:
         if named.count(os.path.realpath(place)) > 1:

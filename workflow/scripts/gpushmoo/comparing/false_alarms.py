@@ -9,6 +9,7 @@ from itertools import combinations
 from scipy.stats import binomtest
 
 from ..core.median import CONFIDENCE
+from ..core.names import several
 from . import CompareError
 from .compare import DELTA, Comparison, compare_runs, percent
 from .runs import Place, RunCells, levels_of, read_run, usual_spreads
@@ -89,7 +90,7 @@ def false_alarms(noise_runs: Sequence[Place], *, threshold: float = DELTA) -> Fa
     CompareError
         A ValueError of one sentence: a run cannot be read, or there is only one.
     """
-    return false_alarms_of([read_run(place) for place in noise_runs], threshold)
+    return false_alarms_of([read_run(place) for place in several(noise_runs)], threshold)
 
 
 def false_alarms_of(runs: Sequence[RunCells], delta: float = DELTA) -> FalseAlarms:

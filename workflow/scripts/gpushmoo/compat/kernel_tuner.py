@@ -31,6 +31,7 @@ import numpy as np
 
 from .. import __name__ as library
 from ..core.backends import BACKENDS
+from ..core.names import several
 from ..core.schema import MOST_THREADS, Status
 from ..exporting.formats import INVALIDITY, VERSION, t4_metadata
 from ..interactive.tune import Tuned, tune
@@ -184,7 +185,7 @@ class _Kernel:
         # The default names may be in capitals.
         other = [name for name in names if name.lower() in _BLOCK and name not in _BLOCK]
         asked = given["block_size_names"]
-        block = sorted(other, key=str.casefold) if asked is None else [*asked]
+        block = sorted(other, key=str.casefold) if asked is None else several(asked)
         self.block = [*block, *_BLOCK[len(block) :]]
 
     def _text(self, params: Params) -> str:

@@ -31,7 +31,8 @@ class Backend:
     run's time is estimated. `timing_modes` are those of `space.TIMING_MODES` that it has.
     `profiler` is the program that reads its devices' hardware counters; "" where there is none.
     `locks_clocks`: whether it can hold a device at one clock. `environment` is the file of the
-    conda environment that its jobs need.
+    conda environment that its jobs need. A multiprocessor loads and stores at most `unit_bytes`
+    bytes a clock, by what the makers of its devices document.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Backend:
     environment: str = "environment.yml"
     marks: tuple[str, ...] = ()
     other_suffixes: tuple[str, ...] = ()
+    unit_bytes: int = 512
 
     @property
     def suffixes(self) -> tuple[str, ...]:
@@ -74,6 +76,7 @@ BACKENDS: Mapping[str, Backend] = {
             environment="environment-cuda.yml",
             marks=("__global__",),
             other_suffixes=(".triton.py", ".cubin"),
+            unit_bytes=128,
         ),
         Backend(
             *("opencl", ".cl"),

@@ -17,6 +17,7 @@ from .. import __version__
 from ..analysis.aggregate import OpenedError, opened
 from ..analysis.run_quality import dataset_provenance
 from ..core.dtypes import TRITON_OPTIONS
+from ..core.names import several
 from ..storage.dataset import SAMPLES, partitions, place_of_products, read_cells
 from ..storage.store import BadParquetError
 from ..storage.wholefile import replaced_folder, write_json, write_whole
@@ -222,7 +223,7 @@ def export(
     run: str | os.PathLike[str],
     *,
     out: str | os.PathLike[str] | None = None,
-    formats: Sequence[str] = FORMATS,
+    formats: str | Sequence[str] = FORMATS,
     k: int | None = None,
     loss: float | None = None,
 ) -> Exported:
@@ -259,7 +260,8 @@ def export(
     try:
         with opened(place) as source:
             bound = {name: n for name, n in (("k", k), ("loss", loss)) if n is not None}
-            return write_exports(source.dataset, source.name, target, formats, **bound)
+            names = several(formats)
+            return write_exports(source.dataset, source.name, target, names, **bound)
     except (OpenedError, BadParquetError) as err:
         raise ExportError(str(err)) from err
     except OSError as err:

@@ -21,6 +21,7 @@ from ..comparing.compare import DELTA, change, group_words, markdown_table
 from ..comparing.verdicts import PairedChange, judged
 from ..core.display import number_of, one_line
 from ..core.errors import NoDeviceError, UserError
+from ..core.names import several
 from ..core.schema import Status
 from ..planning.config_schema import ConfigError
 from ..workloads.loader import far_import, included, shared_code, source_files
@@ -39,7 +40,7 @@ def ab_checkouts(
     base: str | os.PathLike[str],
     head: str | os.PathLike[str] | None = None,
     *,
-    kernels: Sequence[str] = (),
+    kernels: str | Sequence[str] = (),
     unchanged: bool = False,
     pairs: int = PAIRS,
     threshold: float = DELTA,
@@ -74,6 +75,7 @@ def ab_checkouts(
         An argument is wrong, which is a ValueError; no device can be used.
     """
     asked |= {"pairs": pairs, "threshold": threshold}
+    kernels = several(kernels)
     # What is wrong for all kernels is refused before one is measured.
     checked({name: value for name, value in asked.items() if name not in _UNCHECKED}, **SCHEMAS)
     with _opened(base) as (a, name_a), _opened(head) as (b, name_b):

@@ -8,13 +8,14 @@ from pathlib import Path
 from ..comparing import CompareError
 from ..comparing.history import DELTA, History, history_of, read_runs
 from ..comparing.runs import Place
+from ..core.names import several
 from ..figures.runs import CAPTION, draw_timelines
 from ..figures.style import save, set_style
 from ..storage.dataset import runs_in
 
 
 def history(
-    runs: Sequence[Place],
+    runs: Place | Sequence[Place],
     *,
     otava: str | None = None,
     threshold: float = DELTA,
@@ -43,7 +44,7 @@ def history(
     CompareError
         A ValueError of one sentence.
     """
-    places = [Path(named).expanduser() for named in runs]
+    places = [Path(named).expanduser() for named in several(runs)]
     # A place that is no folder is refused when it is read.
     found = history_of(
         read_runs([run for p in places for run in (runs_in(p) if p.is_dir() else [p])]),

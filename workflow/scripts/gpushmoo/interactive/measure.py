@@ -369,7 +369,9 @@ class Sweep(Run):
         from ..analysis.run_quality import dataset_provenance
         from ..storage.dataset import read_cells
 
-        self._request, self._place = request, place
+        self._request: Request | None = request
+        self._place: TemporaryDirectory[str] | None = place
+        self._axes = list(request.sweep.axes)
         folder, dataset = request.sweep.folder, self._path(DATASET)
         limits = Limits(
             {folder.name: folder.workload.most}, request.asked["thread_limit"] or _ANY_THREADS
@@ -385,12 +387,32 @@ class Sweep(Run):
         return next(iter(told.dropna()), "none was measured")
 
     def warned(self) -> Self:
-        """This result; warns at the line that called `sweep` or `tune` where no cell is ok."""
-        if Status.OK not in self.statuses:
-            warnings.warn(f"{str(self).strip('<>')}: {self.fault}", stacklevel=3)
+        """This result; warns of its remarks at the line that called `sweep` or `tune`."""
+        for remark in self._remarks():
+            warnings.warn(remark, stacklevel=3)
         return self
 
+    def _remarks(self) -> list[str]:
+        """A sentence if no cell is ok."""
+        is_ok = Status.OK in self.statuses
+        return [] if is_ok else [f"{str(self).strip('<>')}: {self.fault}"]
+
+    @property
+    def _swept(self) -> SweepConfig:
+        """What was swept. Raises ConfigError for a result that was pickled."""
+        if self._request is None:
+            raise ConfigError(
+                f"{self.name}: this result was pickled, which keeps its tables alone; `save` it "
+                "in the program that measured it."
+            )
+        return self._request.sweep
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the folder, which ends with the program, and the kernel's classes."""
+        return {**self.__dict__, "_request": None, "_place": None}
+
     def _path(self, name: str) -> Path:
+        assert self._place is not None
         return Path(self._place.name) / name
 
     def heatmap(
@@ -416,7 +438,7 @@ class Sweep(Run):
         from ..figures.style import set_style, subject
         from ..storage.dataset import matching
 
-        sweep = self._request.sweep
+        sweep = self._swept
         view = self._view(x, y)
         problem = sweep.problems[0]
         if size is not None:
@@ -448,9 +470,9 @@ class Sweep(Run):
         return figure
 
     def _view(self, x: str | None, y: str | None) -> HeatMap:
-        axes = list(self._request.sweep.axes)
+        axes = self._axes
         refuse_unknown("x, y", filter(None, (x, y)), axes)
-        views = self._request.sweep.folder.workload.views
+        views = self._swept.folder.workload.views
         named = [v for v in views if isinstance(v, HeatMap) and {v.x, v.y} <= set(axes)]
         if x is None and y is None and named:
             return named[0]
@@ -469,8 +491,7 @@ class Sweep(Run):
         The cells are files of the form that a run's jobs write, so ``dataset: folder`` has a
         report made of them; ``report.yaml`` is a configuration that does. Raises ConfigError.
         """
-        out = empty_folder(folder)
-        sweep = self._request.sweep
+        sweep, out = self._swept, empty_folder(folder)
         shutil.copytree(self._path(CELLS), out / CELLS)
         shutil.copy(self._path(LOG), out / LOG)
         own: dict[str, Any] = {}

@@ -19,7 +19,7 @@ from ..core.numbers import plain
 from ..core.schema import Status
 from ..core.space import BLOCK_AXES
 from ..planning.config_schema import ConfigError, refuse_unknown
-from ..workloads.call import Call, Expression, called, size_values
+from ..workloads.call import ArrayArgument, Call, CallWorkload, Expression, called, size_values
 from ..workloads.loader import copy_files, copy_folder, included_files, room_for
 from .arguments import Request, argument_names
 from .measure import Sweep, empty_folder, measured
@@ -37,6 +37,7 @@ from .tune_arguments import (
     whole_size,
 )
 from .tune_axes import defined_axes, labelled, placed_axes, refuse_parameters, refuse_unused
+from .tune_bandwidth import unreachable
 from .tune_source import read_source
 
 if TYPE_CHECKING:
@@ -83,47 +84,53 @@ def tune(
         The kernel function; ``sum<float, BLOCK>`` is an instance of a template.
     arguments : sequence or mapping
         In the kernel's order arrays (NumPy, CuPy, anything with ``get`` or ``numpy``), NumPy
-        scalars as wide as the parameters, and ``SharedMemory``. A mapping gives names, too.
+        scalars as wide as the parameters, and ``SharedMemory(bytes)``, of OpenCL the local memory
+        of a parameter. A mapping gives names, too. What the kernel would read as another type than
+        it has, as far as the source shows its types, is refused.
     size : int or tuple
         The problem's, as the shape of an array: ``n``, ``(height, width)``, or three numbers.
     axes : mapping
-        Values of each parameter: numbers or texts. Those that the source names are macros.
+        Values of each parameter: numbers or texts. Those that the source names are macros, but
+        for parameters of templates and constants of Triton. One that nothing uses is refused.
     block, grid : expression, tuple or function
         x, y and z, each a number, an axis, a text such as ``ceil(n / block_x)``; or a function of
         a dictionary of the values. By default the axes block_x, block_y, block_z, and what covers
-        the size.
+        the size. A number that is not whole is not launched.
     valid : expression, function, or several
         Conditions that a combination must meet.
     expect : array, sequence, mapping or function
         What outputs must hold: of each argument, None for inputs, or by name; or a function of the
-        arguments that returns this, or one array. Without it nothing is compared.
+        arguments that returns this, or one array. Floats are rounded to the argument's type; what
+        it cannot hold is refused. Without it nothing is compared.
     check : function
         Of all arguments after a launch that found in arrays what `arguments` have: True if they are
         right, else False or a text on what is wrong.
-    unchecked : sequence or "not const"
+    unchecked : name, sequence or "not const"
         Names or places of arrays that launches may write and nobody compares, or all that the
         source does not declare as const, which is the default without `expect`; else none.
     ulp, rtol, atol : int, float, float or array
         How far off an element may be; by default it must be equal. See `Limit`.
-    in_place : sequence
+    in_place : name or sequence
         Names or places of outputs whose content the kernel reads; others are poisoned.
     resets : bool
         Whether such content comes back before each timed launch; False if that changes no time.
     constants : mapping
         Arrays in constant memory, by the symbol's name (CUDA).
     shared : expression
-        Bytes of dynamic shared memory.
+        Bytes of dynamic shared memory; of OpenCL those of the one parameter in local memory.
     work, work_unit, moved : expression, str, expression
-        What a launch computes, in which unit, and the bytes that it must read and write.
-    options : sequence of str
-        Additional options of the compiler.
+        What a launch computes, in which unit, and the bytes that it must read and write, in whole
+        bytes. Bytes that the device cannot have moved are a warning.
+    options : text or sequence of texts
+        Additional options of the compiler; a text is taken apart at blanks.
     backend, repeats, budget, progress, **sweep
         As of `sweep`.
 
     Returns
     -------
     Tuned
-        A Sweep with `winner`, a dictionary; `best` and `cells` have the values of the axes.
+        A Sweep with `winner`, a dictionary; `best` and `cells` have the values of the axes, and
+        `cells` says which are `tied` with the fastest.
 
     Raises
     ------
@@ -227,6 +234,7 @@ class Tuned(Sweep):
     ) -> None:
         """`labels` are the values of axes that were swept by their places."""
         super().__init__(request, place)
+        self.cells["tied"] = self.cells["cell_key"].isin(self.best["cell_key"])
         self.best = labelled(self.best, labels)
         self.choices = labelled(self.choices, labels)
         self.cells = labelled(self.cells, labels)
@@ -236,7 +244,29 @@ class Tuned(Sweep):
         """The values of the combination to use, of `choices`. Raises ConfigError without one."""
         if self.choices.empty:
             raise ConfigError(f"winner: no combination worked ({self.fault}).")
-        return {axis: plain(self.choices[axis].iloc[0]) for axis in self._request.sweep.axes}
+        return {axis: plain(self.choices[axis].iloc[0]) for axis in self._axes}
+
+    def _remarks(self) -> list[str]:
+        """Also on combinations that were not launched, and on bytes that cannot have moved."""
+        found = super()._remarks()
+        failed = self.cells[self.cells["status"] == Status.WORKLOAD_FAILED]
+        if not found and not failed.empty:
+            n, said = f"{len(failed)} of {len(self.cells)}", failed["message"].iloc[0]
+            found.append(f"{self.name}: {n} combinations were not launched, the first: {said}")
+        rates = self.cells["bandwidth_gbs"].dropna()
+        if not rates.empty:
+            given = [a for a in self._call.arguments if isinstance(a, ArrayArgument)]
+            copied = next((a.nbytes for a in given if a.limit is not None), 0)
+            cell, device = self.cells.loc[rates.idxmax()], self.provenance[0]["device"]
+            said = unreachable(cell, device, sum(a.nbytes for a in given), copied)
+            found += filter(None, [said])
+        return found
+
+    @property
+    def _call(self) -> Call:
+        workload = self._swept.folder.workload
+        assert isinstance(workload, CallWorkload)
+        return workload.call
 
     def __repr__(self) -> str:
         """Also why no cell has a bandwidth."""
@@ -249,4 +279,4 @@ class Tuned(Sweep):
 
         Its ``workload.pickle`` needs this version of gpushmoo.
         """
-        return copy_folder(self._request.sweep.folder.path, empty_folder(folder))
+        return copy_folder(self._swept.folder.path, empty_folder(folder))

@@ -20,7 +20,7 @@ from ..devices.buffers import POISON_BYTES, Deviation, OutOfBoundsWrites, ProofR
 from ..workloads.contract import ReducingWorkload, Workload, ceil_div
 from ..workloads.host_fed import HostFedWorkload, Pipeline, StreamSetup, cuts
 from .host_pipeline import Feed, Pool
-from .outputs import CheckedOutput
+from .outputs import READ_FIRST, CheckedOutput, Wrong
 
 Array = npt.NDArray[Any]
 
@@ -314,16 +314,39 @@ class Workspace(Space):
             proof.run()
             deviations = [self._device.compare(output.on_device) for output in self._outputs]
         wrong, clauses, worst = self._said(deviations)
-        firsts = [
-            output.first(self._device)
-            for output, found in zip(self._outputs, deviations, strict=True)
-            if found.wrong
-        ]
+        of_wrong = [o for o, found in zip(self._outputs, deviations, strict=True) if found.wrong]
+        firsts = self._firsts(of_wrong, proof)
         said = [f"{clause}, {first}" for clause, first in zip(clauses, firsts, strict=True)]
         if self._workload.has_check and not wrong:
             fault = self._workload.check(cell, self._contents())
             said += [] if fault is None else [fault]
         return replace(self._watch.damage(wrong, said), worst=worst)
+
+    def _firsts(self, outputs: Sequence[CheckedOutput], proof: PreparedLaunch) -> list[str]:
+        """A clause on the first wrong element of each of these outputs."""
+        wrong = [output.first(self._device) for output in outputs]
+        # The launches that ask whether a value depends on the poison come after all are read.
+        return [
+            "none when it was looked for"
+            if one is None
+            else one.said + (READ_FIRST if self._reads(output, one, proof) else one.hint)
+            for output, one in zip(outputs, wrong, strict=True)
+        ]
+
+    def _reads(self, output: CheckedOutput, wrong: Wrong, proof: PreparedLaunch) -> bool:
+        """Whether another poison gives another element, twice the same: then it was read."""
+        # A kernel that takes what it finds for places finds valid ones.
+        first, other = POISON_BYTES[0], 0
+        if output.on_device.content is not None or self._workload.reads_poison:
+            return False
+        found = []
+        for _ in range(2):
+            for one in self._outputs:
+                self._device.prepare(one.on_device, other)
+            proof.run()
+            found.append(output.bits(self._device, wrong.place))
+        is_written = not (output.is_poison(found[0], other) and output.is_poison(wrong.bits, first))
+        return is_written and found[0] == found[1] != wrong.bits
 
     def _contents(self) -> dict[str, Array]:
         """What the buffers of inputs and outputs hold."""

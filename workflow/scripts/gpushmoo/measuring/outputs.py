@@ -21,6 +21,23 @@ CHUNK = 2**20
 
 
 @dataclass(frozen=True)
+class Wrong:
+    """A wrong element: its place, what it holds, and clauses on both and on what it looks like."""
+
+    place: int
+    bits: int
+    said: str
+    hint: str
+
+
+# Of an element whose value depends on what the output held before.
+READ_FIRST = (
+    " (it depends on what the output held before: if the kernel reads that, name the output in "
+    "`in_place` of `tune`, or have `inputs` of the workload give it)"
+)
+
+
+@dataclass(frozen=True)
 class CheckedOutput:
     """An output on the device, and how its elements are compared.
 
@@ -78,8 +95,15 @@ class CheckedOutput:
         times = f"{worst * self.limit.ulp:.4g} ulp" if self.limit.ulp else f"{worst:.3g} times that"
         return f"{said}, the worst by {times}"
 
-    def first(self, device: Device) -> str:
-        """A clause on the first wrong element."""
+    def bits(self, device: Device, place: int) -> int:
+        """What an element holds."""
+        first = place * self.form.width // 4
+        words = device.words(self.on_device.buffer, first, ceil_div(self.form.width, 4))
+        held = words.view(self.form.unsigned)
+        return int(held[place - first * 4 // self.form.width])
+
+    def first(self, device: Device) -> Wrong | None:
+        """The first wrong element, if there is one."""
         own, unsigned = self.on_device, self.form.unsigned
         size, step = math.prod(self.shape), 4 * CHUNK // self.form.width
         for begin in range(0, size, step):
@@ -110,21 +134,32 @@ class CheckedOutput:
             elif found[place] == ~unsigned.type(0):
                 hint = " (never written)"
             else:
-                hint = _hint(got, due, self.limit)
+                hint = hint_of(got, due, self.limit)
             index = [int(i) for i in np.unravel_index(begin + place, self.shape)]
-            return f"the first at {index}: expected {due!s}, found {got!s}{hint}"
-        return "none when it was looked for"
+            said = f"the first at {index}: expected {due!s}, found {got!s}"
+            return Wrong(begin + place, int(found[place]), said, hint)
+        return None
+
+    def is_poison(self, bits: int, byte: int) -> bool:
+        """Whether an element's bits are all this byte."""
+        return bits == int.from_bytes(bytes([byte]) * self.form.width)
 
 
-def _hint(got: Any, due: Any, limit: Limit = EXACT) -> str:
+def hint_of(got: Any, due: Any, limit: Limit = EXACT) -> str:
     """What a wrong value looks like, in brackets; "" where it looks like nothing."""
     form = key_format(due.dtype)
     if form.kind == FLOATING:
         one, other = form.keys(np.array([got, due], due.dtype)).tolist()
-        return _ROUNDED if limit.exact and abs(one - other) <= _LAST_BITS else ""
+        steps = abs(one - other)
+        if not limit.exact or steps > 2 ** (form.mantissa // 2):
+            return ""
+        if steps == 0:
+            return " (the sign of zero alone; ulp=0 takes both zeros)"
+        cause = _ROUNDED if steps <= _LAST_BITS else " (a sum in another order?"
+        return f"{cause} {steps} ulp off; ulp, rtol or atol would allow it)"
     less = int(due) - int(got)
     if form.width < 4:
-        return _ROUNDED if abs(less) == 1 else ""
+        return f"{_ROUNDED})" if abs(less) == 1 else ""
     # The poison is -1.
     return " (added to an output that nothing had cleared?)" if less == 1 else ""
 
@@ -135,6 +170,7 @@ def _has_nan(flat: Array) -> bool:
     return flat.size > 0 and bool(np.isnan(flat.min()))
 
 
-# Last bits in which a sum of another order or a fused multiply-add may differ.
+# Values by which a fused multiply-add or a sum of few terms may differ. Many terms may differ by
+# more, up to half of the digits.
 _LAST_BITS = 16
-_ROUNDED = " (rounding? fused multiply-add?)"
+_ROUNDED = " (rounding? fused multiply-add?"

@@ -116,12 +116,14 @@ MANY_NAMES = 16
 
 def refuse_unknown(key: str, given: Iterable[Any], allowed: Collection[str]) -> None:
     """Raise ConfigError where one of the names `given` for `key` is not `allowed`."""
+    allowed = list(dict.fromkeys(allowed))
     for value in given:
         if value in allowed:
             continue
         if len(allowed) <= MANY_NAMES:
             raise ConfigError(f"{key}: '{value}' is not known; allowed: {', '.join(allowed)}.")
-        near = difflib.get_close_matches(str(value), allowed, n=3, cutoff=0.0)
+        near = difflib.get_close_matches(str(value), allowed, n=3, cutoff=0.6)
+        near = near or difflib.get_close_matches(str(value), allowed, n=3, cutoff=0.0)
         raise ConfigError(
             f"{key}: '{value}' is not known; the nearest of the {len(allowed)} allowed: "
             f"{', '.join(near)}."

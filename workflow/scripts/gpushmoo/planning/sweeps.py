@@ -29,7 +29,7 @@ from ..core.space import (
 )
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder, load_kernel, misfit, refusal, versions_of
-from .config_schema import ConfigError, did_you_mean, named, refuse_unknown, within
+from .config_schema import MANY_NAMES, ConfigError, did_you_mean, named, refuse_unknown, within
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,12 @@ def named_sweep(name: str, spec: Any, paths: Mapping[str, Path]) -> SweepConfig:
     kernel = spec.get("kernel", name)
     if kernel not in paths:
         which = f"kernels.{name}" + (".kernel" if "kernel" in spec else "")
+        places = joined(sorted({str(path.parent) for path in paths.values()}))
+        found = sorted(paths)
+        there = ", ".join(found) if len(found) <= MANY_NAMES else f"{len(found)} kernels"
         raise ConfigError(
-            f"{which}: there is no such kernel as '{kernel}'; found: {', '.join(sorted(paths))}."
-            f"{did_you_mean(kernel, paths)}"
+            f"{which}: there is no such kernel as '{kernel}' in {places or 'any folder'}; found: "
+            f"{there or 'none'}; name its folder in kernel_folders.{did_you_mean(kernel, paths)}"
         )
     return read_sweep(f"kernels.{name}.", spec, load_kernel(paths[kernel]))
 

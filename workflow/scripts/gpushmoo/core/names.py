@@ -1,0 +1,11 @@
+"""Names and paths as callers write them: one, or several."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+
+def several(given: Any) -> list[Any]:
+    """A list of what was given: a text or a path is one, and not its letters."""
+    return [given] if isinstance(given, str | os.PathLike) else [*given]

@@ -1,0 +1,74 @@
+"""Whether a device can move the bytes that a call to `tune` claims in the time that was measured.
+
+A bound must never blame an honest kernel whose data is in a cache. Bytes beyond the last cache
+level pass the memory; all pass the multiprocessors' own paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..core.backends import BACKENDS
+from ..core.display import seconds, significant
+
+# Clocks may be a little higher than what a device reports.
+_CLOCK = 1.2
+# A data set of so many last-level caches is of the memory's size.
+_CACHES = 4
+# No kernel is so many times faster than the copy of a data set of that size. A CPU's copy may run
+# on one core, which reaches a share of its memory: one of 32 at least.
+_COPIES, _CORES = 5, 32
+
+
+def unreachable(
+    cell: Mapping[str, Any], device: Mapping[str, Any], arrays: int, copied: int
+) -> str | None:
+    """Why the bandwidth of a cell cannot be, one sentence; None if it can.
+
+    `device` has the fields of a DeviceInfo. A launch has `arrays` bytes of arrays, and the copy
+    beside the cells copies `copied` bytes.
+    """
+    reached, moved = cell["bandwidth_gbs"], cell["bytes_read"] + cell["bytes_written"]
+    limit = _limit(cell, device, arrays, copied)
+    if not reached > limit[0]:
+        return None
+    return (
+        f"moved: {moved:,} bytes a launch in {seconds(cell['median_s'])} are "
+        f"{_rate(reached)}, but {limit[1]}; give the bytes that a launch must read and write"
+    )
+
+
+def _limit(
+    cell: Mapping[str, Any], device: Mapping[str, Any], arrays: int, copied: int
+) -> tuple[float, str]:
+    """The most GB/s that a cell can have, and a clause that says so."""
+    name, cache = device["name"], device["cache"]
+    moved = cell["bytes_read"] + cell["bytes_written"]
+    units = device["multiprocessors"]
+    a_clock = units * BACKENDS[device["backend"]].unit_bytes
+    paths = _CLOCK * a_clock * device["core_clock_mhz"] * 1e6 / 1e9
+    limits = [(paths, f"the {units} multiprocessors of {name} move {_rate(paths)} at most")]
+    peak, is_large = memory_peak(device), moved >= _CACHES * cache > 0
+    if peak and is_large:
+        # The cache may hold some of it.
+        limits.append(
+            (peak * moved / (moved - cache), f"the memory of {name} has {_rate(peak)} at most")
+        )
+    copy = cell["memcpy_gbs"]
+    if not peak and is_large and min(arrays, 2 * copied) >= _CACHES * cache and copy == copy:
+        times = _COPIES * (min(units, _CORES) if device["kind"] == "cpu" else 1)
+        said = f"the copy of {2 * copied:,} bytes beside it reaches {_rate(copy)} on {name}"
+        limits.append((times * copy, said))
+    return min(limits)
+
+
+def memory_peak(device: Mapping[str, Any]) -> float | None:
+    """GB/s of a device's memory by its clock and bus, two transfers a clock; None if not known."""
+    extra = device["extra"]
+    clock, bits = (float(extra.get(n, 0)) for n in ("memory_clock_mhz", "memory_bus_bits"))
+    return 2 * clock * 1e6 * bits / 8 / 1e9 or None
+
+
+def _rate(gbs: float) -> str:
+    return f"{gbs:,.0f} GB/s" if gbs >= 1000 else f"{significant(gbs)} GB/s"

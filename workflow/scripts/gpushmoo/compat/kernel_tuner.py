@@ -23,7 +23,6 @@ from importlib import import_module
 from inspect import signature
 from itertools import product
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
@@ -36,6 +35,7 @@ from ..core.schema import MOST_THREADS, Status
 from ..exporting.formats import INVALIDITY, VERSION, t4_metadata
 from ..interactive.tune import Tuned, tune
 from ..planning.config_schema import ConfigError
+from ..storage.temporary import OwnFolder
 
 Params = dict[str, Any]
 
@@ -129,7 +129,7 @@ def run_kernel(*values: Any, **options: Any) -> list[Any]:
     """What a launch leaves in all arguments, Kernel Tuner's. Raises ConfigError, RuntimeError."""
     given = _given(_OF_RUN.split(), values, options)
     kernel = _Kernel(given, given["params"])
-    with TemporaryDirectory(prefix=f"{library}-") as place:
+    with OwnFolder() as place:
         file, few = Path(place) / "left.npz", {"min_samples": 6, "max_samples": 6}
 
         def keep(*left: Any) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 from ..core.display import one_line
 from ..core.errors import BuildError, DeviceError, HostError, TypedError, WorkloadError
 from ..core.schema import Status
-from ..storage.room import is_unwritable, obstacle, temporary_folder, unwritten
+from ..storage.room import is_full, is_unwritable, obstacle, temporary_folder, unwritten
 from ..storage.wholefile import DamagedFileError, read_json, write_json
 from ..workloads.loader import included_files
 
@@ -221,13 +221,15 @@ def host_fault(printed: str, cache: Path) -> HostError | None:
 
 @contextmanager
 def blaming_the_host(cache: Path) -> Iterator[None]:
-    """Raise HostError for files that cannot be written within it."""
+    """Raise HostError for files that cannot be written within it, to `cache` or elsewhere."""
     try:
         yield
-    except OSError as err:
-        if not is_unwritable(err):
+    except (OSError, WorkloadError) as err:
+        # A workload's own error is its own, unless the disk is full.
+        cause = err if isinstance(err, OSError) else err.__cause__
+        if not isinstance(cause, OSError) or not (is_full(cause) or is_unwritable(err)):
             raise
-        raise HostError(unwritten(err.filename or cache, err)) from err
+        raise HostError(unwritten(cause.filename or cache, cause)) from err
 
 
 def compile_error(source: str, log: str, cache: Path | None = None) -> DeviceError:

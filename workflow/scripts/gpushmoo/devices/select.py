@@ -8,9 +8,9 @@ import ast
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from ..core.backends import AUTO, BACKENDS
 from ..core.errors import HostError, NoDeviceError
 from ..core.paths import child_environment
 from ..storage.room import obstacle
+from ..storage.temporary import OwnFolder
 from .base import Device, DeviceInfo, functions_of
 
 PROBE_TIMEOUT_S = 60
@@ -40,8 +41,19 @@ def kept_for_calls() -> Path:
     try:
         kept.mkdir(parents=True, exist_ok=True)
     except OSError:  # a home that may not be written
-        return Path(tempfile.mkdtemp(prefix=f"{library}-cache-"))
+        return _kept_for_now()
     return kept
+
+
+@cache
+def _kept_for_now() -> Path:
+    folder = OwnFolder()
+    # It is removed with the process.
+    _FOLDERS.append(folder)
+    return Path(folder.name)
+
+
+_FOLDERS: list[OwnFolder] = []
 
 
 def open_device(choice: DeviceChoice) -> Device:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +15,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .. import __name__ as library
 from ..comparing.compare import change
 from ..comparing.verdicts import LEAST_BLOCKS, block_changes, judged, paired_change
 from ..core.backends import AUTO
@@ -27,6 +25,7 @@ from ..devices.base import DeviceInfo
 from ..measuring.events import NAMES, Against, Job
 from ..measuring.job import MeasuredPairs, measure_pairs
 from ..planning.config_schema import ConfigError, refuse_unknown
+from ..storage.temporary import OwnFolder
 from ..workloads.loader import KernelFolder, late_imports, shared_code
 from .arguments import Request, checked, loaded, read_request
 from .measure import LOG, WORKERS, device_of, logged, refuse_misfit
@@ -110,7 +109,7 @@ def ab(
     folders = _load(a, a if b is None else b)
     requests = _requests(folders, _variants(folders, variant_a, variant_b), values)
     measured, terminal = {}, sys.stderr if progress else io.StringIO()
-    with tempfile.TemporaryDirectory(prefix=f"{library}-", ignore_cleanup_errors=True) as place:
+    with OwnFolder() as place:
         with logged(Path(place) / LOG) as log_file:
             choice, info = device_of(values, log_file)
             for request in requests:

@@ -9,14 +9,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 import pandas as pd
 
-from .. import __name__ as library
 from ..comparing.compare import DELTA, change, group_words, markdown_table
 from ..comparing.verdicts import PairedChange, judged
 from ..core.display import number_of, one_line
@@ -24,6 +22,7 @@ from ..core.errors import NoDeviceError, UserError
 from ..core.names import several
 from ..core.schema import Status
 from ..planning.config_schema import ConfigError
+from ..storage.temporary import OwnFolder
 from ..workloads.loader import far_import, included, shared_code, source_files
 from .ab import SCHEMAS, ABTest, ab
 from .arguments import checked
@@ -117,7 +116,7 @@ def _opened(side: str | os.PathLike[str] | None) -> Iterator[tuple[Path, str]]:
     if path.is_dir():
         yield path.resolve(), name
         return
-    with TemporaryDirectory(prefix=f"{library}-", ignore_cleanup_errors=True) as place:
+    with OwnFolder() as place:
         folder = Path(place).resolve() / "checkout"
         if path.suffix == ".whl" and path.is_file():
             try:

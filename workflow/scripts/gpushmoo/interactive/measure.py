@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import yaml
@@ -33,6 +32,7 @@ from ..core.schema import FAULTS, Status
 from ..core.space import Condition, Problem, shard_name
 from ..devices.base import DeviceInfo
 from ..devices.building import build_apart
+from ..devices.builds import blaming_the_host
 from ..devices.select import DeviceChoice, kept_for_calls, resolve
 from ..measuring.events import CompilerSlowError, Open
 from ..measuring.job import MeasuredShard, ShardTask, measure_shard
@@ -40,7 +40,9 @@ from ..measuring.process import NotOpenedError, Workers
 from ..planning.config_schema import ConfigError, refuse_unknown
 from ..planning.plan import build_params
 from ..planning.sweeps import SweepConfig, refuse_kinds, refuse_too_large
+from ..storage.room import temporary_folder
 from ..storage.store import write_parquet
+from ..storage.temporary import OwnFolder
 from ..workloads.contract import Workload
 from ..workloads.loader import copy_folder
 from ..workloads.views import HeatMap
@@ -130,7 +132,7 @@ def measured(
     folder: Callable[[Mapping[str, Any], Path, Path], Path | str],
     asked: Mapping[str, Any],
     progress: bool,
-) -> tuple[Request, TemporaryDirectory[str]]:
+) -> tuple[Request, OwnFolder]:
     """Measure the kernel in the folder that `folder` gives; what a Sweep is made of.
 
     It is called with the checked arguments, a folder for this sweep alone and its log.
@@ -140,11 +142,14 @@ def measured(
     began = time.monotonic()
     WORKERS.prepare()
     values = checked(by_default | {name: v for name, v in asked.items() if v is not None})
-    place = TemporaryDirectory(prefix=f"{library}-", ignore_cleanup_errors=True)
+    with blaming_the_host(temporary_folder()):
+        place = OwnFolder()
     work = Path(place.name)
     with logged(work / LOG) as log_file:
         terminal = sys.stderr if progress else io.StringIO()
-        request = read_request(loaded(folder(values, work, log_file)), values)
+        with blaming_the_host(work):
+            kernel = folder(values, work, log_file)
+        request = read_request(loaded(kernel), values)
         if (n_cells := request.sweep.n_cells) > _MANY_CELLS:
             name = request.sweep.folder.name
             print(f"{name}: looking through {n_cells:,} combinations", file=terminal, flush=True)
@@ -363,7 +368,7 @@ def _width_in(text: Text) -> float:
 class Sweep(Run):
     """A finished sweep of one kernel; `log` is what compilers and measuring processes printed."""
 
-    def __init__(self, request: Request, place: TemporaryDirectory[str]) -> None:
+    def __init__(self, request: Request, place: OwnFolder) -> None:
         """Read the data set in `place`, which lasts as long as this object."""
         from ..analysis.best import Limits
         from ..analysis.run_quality import dataset_provenance

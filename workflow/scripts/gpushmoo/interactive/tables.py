@@ -11,7 +11,6 @@ from importlib import import_module
 from importlib.resources import files
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from ..core.paths import KERNELS
 from ..core.schema import BestCell, Cells, Group, Number, Small, Table, Text, Whole
 from ..devices.select import DeviceChoice, probe
 from ..planning.config_schema import ConfigError
+from ..storage.temporary import OwnFolder
 from ..workloads.loader import KernelFolderError, find_kernels, load_kernel
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def found_devices() -> tuple[DataFrame, list[str]]:
     import pandas as pd
 
     rows, reasons = [], []
-    with TemporaryDirectory(prefix=f"{library}-") as cache:
+    with OwnFolder() as cache:
         for backend, runtime in ((b, r) for b in BACKENDS.values() for r in b.runtimes or (AUTO,)):
             for index in count():
                 try:

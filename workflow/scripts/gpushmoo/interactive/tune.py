@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from ..core.numbers import plain
 from ..core.schema import Status
 from ..core.space import BLOCK_AXES
 from ..planning.config_schema import ConfigError, refuse_unknown
+from ..storage.temporary import OwnFolder
 from ..workloads.call import ArrayArgument, Call, CallWorkload, Expression, called, size_values
 from ..workloads.loader import copy_files, copy_folder, included_files, room_for
 from .arguments import Request, argument_names
@@ -230,7 +230,7 @@ class Tuned(Sweep):
     """A finished `tune`: a Sweep whose axes have the values that were asked for."""
 
     def __init__(
-        self, request: Request, place: TemporaryDirectory[str], labels: Mapping[str, Sequence[Any]]
+        self, request: Request, place: OwnFolder, labels: Mapping[str, Sequence[Any]]
     ) -> None:
         """`labels` are the values of axes that were swept by their places."""
         super().__init__(request, place)

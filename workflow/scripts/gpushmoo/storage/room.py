@@ -22,15 +22,21 @@ def temporary_folder() -> Path:
     return Path(os.environ.get("TMPDIR") or "/tmp")
 
 
-def is_unwritable(err: OSError) -> bool:
+def is_full(err: OSError) -> bool:
+    """Whether there is no room, which NumPy says without a number."""
+    no_number = err.errno is None and str(err).endswith(" written")
+    return no_number or err.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def is_unwritable(err: Exception) -> bool:
     """Whether the disk or its permissions are the reason."""
-    return err.errno in _REMEDIES
+    return isinstance(err, OSError) and (is_full(err) or err.errno in _REMEDIES)
 
 
 def unwritten(path: Path | str, err: OSError) -> str:
     """The sentence on a file or folder that could not be written."""
     reason = os.strerror(err.errno) if err.errno else str(err)
-    remedy = _REMEDIES.get(err.errno or 0, "make it usable")
+    remedy = _REMEDIES.get(err.errno or errno.ENOSPC, "make it usable")
     return f"'{path}' cannot be written to ({reason}): {remedy}, then start again."
 
 

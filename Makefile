@@ -116,7 +116,7 @@ style: .venv/dev.stamp
 
 types: .venv/dev.stamp
 	.venv/bin/mypy
-	.venv/bin/snakefmt --check Snakefile workflow/rules
+	.venv/bin/snakefmt --check Snakefile workflow/Snakefile workflow/rules
 	$(SNAKEMAKE) --lint
 
 .venv/run.stamp: requirements/run.lock requirements/bootstrap.sh

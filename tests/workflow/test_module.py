@@ -122,3 +122,10 @@ def test_snakemake_alone_is_advised(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "gpushmoo: the Python that runs Snakemake has no module 'pyarrow'" in outcome.text
     assert f"conda env create -f {ROOT}/environment.yml" in outcome.text
     assert "Traceback" not in outcome.text
+
+
+def test_the_catalogs_snakefile_plans_what_the_root_plans(bare: Project) -> None:
+    planned = [bare.plan(), bare.plan("-s", "workflow/Snakefile")]
+    assert planned[0] == planned[1]
+    assert planned[0]["measure"] > 0
+    assert (ROOT / ".snakemake-workflow-catalog.yml").exists()

@@ -7,6 +7,7 @@ import pytest
 import yaml
 from conftest import ROOT, USER_OPENCL, WORKLOAD_TEMPLATE
 from projects import Project, print_of
+from workflow_fixtures import new_project
 
 # As little as a configuration can say: all else is the default.
 SMALL: dict[str, Any] = {
@@ -124,7 +125,8 @@ def test_snakemake_alone_is_advised(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "Traceback" not in outcome.text
 
 
-def test_the_catalogs_snakefile_plans_what_the_root_plans(bare: Project) -> None:
+def test_the_catalogs_snakefile_plans_what_the_root_plans(tmp_path: Path) -> None:
+    bare = new_project(tmp_path / "project")
     planned = [bare.plan(), bare.plan("-s", "workflow/Snakefile")]
     assert planned[0] == planned[1]
     assert planned[0]["measure"] > 0

@@ -32,7 +32,7 @@ class Backend:
     `profiler` is the program that reads its devices' hardware counters; "" where there is none.
     `locks_clocks`: whether it can hold a device at one clock. `environment` is the file of the
     conda environment that its jobs need. A multiprocessor loads and stores at most `unit_bytes`
-    bytes a clock, by what the makers of its devices document.
+    bytes a clock, as the makers of its devices document.
     """
 
     name: str

@@ -7,5 +7,5 @@ from typing import Any
 
 
 def several(given: Any) -> list[Any]:
-    """A list of what was given: a text or a path is one, and not its letters."""
+    """The given values as a list: a text or a path is one value, and not its letters."""
     return [given] if isinstance(given, str | os.PathLike) else [*given]

@@ -122,7 +122,7 @@ def tune(
         What a launch computes, in which unit, and the bytes that it must read and write, in whole
         bytes. Bytes that the device cannot have moved are a warning.
     options : text or sequence of texts
-        Additional options of the compiler; a text is taken apart at blanks.
+        Additional options of the compiler; blanks in a text separate them.
     backend, repeats, budget, progress, **sweep
         As of `sweep`.
 

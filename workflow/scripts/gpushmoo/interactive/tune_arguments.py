@@ -117,11 +117,11 @@ def whole_size(size: Any) -> tuple[int, ...]:
 
 
 def options_of(options: Any) -> tuple[str, ...]:
-    """The compiler's options one by one; a text is taken apart at blanks, as a shell does."""
+    """The compiler's options one by one; blanks in a text separate them, as in a shell."""
     try:
         words = shlex.split(options) if isinstance(options, str) else [*options]
     except (TypeError, ValueError) as err:
-        raise ConfigError(f"options: {shown(options)} cannot be taken apart ({err}).") from err
+        raise ConfigError(f"options: {shown(options)} cannot be separated ({err}).") from err
     for word in words:
         if not isinstance(word, str) or not word.strip():
             raise ConfigError(f"options: it holds {shown(word)}; an option must be a text.")
@@ -415,7 +415,7 @@ def _is_real(kind: np.dtype[Any]) -> bool:
 
 
 def _differ(cast: Array, array: Array) -> npt.NDArray[np.bool_]:
-    """Where whole numbers of two types are not the same."""
+    """The elements at which whole numbers of two types are not the same."""
     # Signs first: NumPy compares int64 with uint64 as floats.
     signs = (cast < 0) != (array < 0)
     differ: npt.NDArray[np.bool_] = signs | (cast.astype(array.dtype) != array)

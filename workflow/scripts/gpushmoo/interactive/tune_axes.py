@@ -247,7 +247,7 @@ def labelled(frame: pd.DataFrame, labels: Mapping[str, Sequence[Any]]) -> pd.Dat
 
     def column(axis: str) -> pd.Series[Any]:
         values = [labels[axis][place] for place in frame[axis]]
-        # Of several types each keeps its own: 1 beside 1.0 or None.
+        # Values of several types keep their types: 1 beside 1.0 or None.
         alike = len({*map(type, labels[axis])}) == 1 and None not in labels[axis]
         return pd.Series(values, frame.index, None if alike and values else object)
 

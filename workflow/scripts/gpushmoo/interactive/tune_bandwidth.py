@@ -12,12 +12,12 @@ from typing import Any
 from ..core.backends import BACKENDS
 from ..core.display import seconds, significant
 
-# Clocks may be a little higher than what a device reports.
+# Clocks may be a little higher than a device reports.
 _CLOCK = 1.2
-# A data set of so many last-level caches is of the memory's size.
+# A data set of four last-level caches or more is of the memory's size.
 _CACHES = 4
-# No kernel is so many times faster than the copy of a data set of that size. A CPU's copy may run
-# on one core, which reaches a share of its memory: one of 32 at least.
+# No kernel is five times faster than the copy of a data set of that size. A CPU's copy may run on
+# one core, which reaches a 32nd of its memory at least.
 _COPIES, _CORES = 5, 32
 
 

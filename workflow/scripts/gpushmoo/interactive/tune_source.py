@@ -17,7 +17,7 @@ from ..workloads.loader import included, included_files
 
 WORD = r"[A-Za-z_]\w*"
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-# What stands beside a type in a declaration and does not change how many bytes are read.
+# Words beside a type in a declaration that do not change how many bytes are read.
 _QUALIFIERS = frozenset(
     (
         *("const", "volatile", "restrict", "__restrict", "__restrict__", "struct", "private"),
@@ -87,7 +87,7 @@ class Parameter:
 
     @property
     def element(self) -> str | None:
-        """NumPy's name of its type, or of what it points to; None if that is not known."""
+        """NumPy's name of its type, or of the elements behind a pointer; None if it is not known."""
         found = {_element(one) for one in self.declarations}
         return found.pop() if len(found) == 1 else None
 
@@ -146,7 +146,7 @@ class KernelSource:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """The words of the source, and of what it includes from its own folder."""
+        """The words of the source and of the files that it includes from its own folder."""
         beside = [] if self.file is None else included_files(self.file)
         texts = [_COMMENT.sub(" ", path.read_text(errors="replace")) for path, _ in beside]
         return frozenset(words_of(" ".join([self.text, *texts])))
@@ -170,7 +170,7 @@ class KernelSource:
 
     @cached_property
     def constants(self) -> frozenset[str] | None:
-        """Of a kernel in Python the constants that axes give; None where it was not found."""
+        """The constants of a kernel in Python that axes set; None if it was not found."""
         if self._function is None:
             return None
         given = {one.arg for one in _python_parameters(self._function) if _is_constexpr(one)}
@@ -187,9 +187,9 @@ class KernelSource:
         return frozenset(found)
 
     def parameters(self, *counts: int) -> list[Parameter]:
-        """The kernel's parameters, of definitions that take so many; [] if they are not known.
+        """The kernel's parameters, by definitions with this count; [] if they are not known.
 
-        Raises ConfigError if all definitions surely take another number.
+        Raises ConfigError if all definitions take another number and no macro can change it.
         """
         if self._function is not None:
             every = [one for one in _python_parameters(self._function) if not _is_constexpr(one)]
@@ -224,7 +224,7 @@ class KernelSource:
                 yield parts
 
     def refuse_absent(self) -> None:
-        """Raise ConfigError where the text surely has no such kernel."""
+        """Raise ConfigError if the text has no such kernel, nor a macro or a header that may make it."""
         marks = "|".join(mark for b in BACKENDS.values() for mark in b.marks)
         heads = rf"\b(?:{marks}|def)\b[^;{{]*?({WORD})\s*\([^(){{;]*\)\s*[{{:]"
         kernels = ", ".join(re.findall(heads, self.text))
@@ -295,7 +295,7 @@ def _name(declaration: str) -> str:
 
 
 def _is_plain(declaration: str) -> bool:
-    """Whether it is surely one parameter: a macro may be several, or make one of several."""
+    """Whether it is one parameter, and not a macro, which may be several."""
     return bool(re.fullmatch(r"[\w\s*&]*\w[\s*&]+\w+\s*(\[\w*\]\s*)?", declaration))
 
 

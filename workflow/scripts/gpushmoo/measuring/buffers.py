@@ -334,19 +334,19 @@ class Workspace(Space):
         ]
 
     def _reads(self, output: CheckedOutput, wrong: Wrong, proof: PreparedLaunch) -> bool:
-        """Whether another poison gives another element, twice the same: then it was read."""
-        # A kernel that takes what it finds for places finds valid ones.
+        """Whether the poison decides about the element: again the same, and of zeros another."""
+        # Zeros are valid places for a kernel that reads places there.
         first, other = POISON_BYTES[0], 0
         if output.on_device.content is not None or self._workload.reads_poison:
             return False
         found = []
-        for _ in range(2):
+        for poison in (first, other):
             for one in self._outputs:
-                self._device.prepare(one.on_device, other)
+                self._device.prepare(one.on_device, poison)
             proof.run()
             found.append(output.bits(self._device, wrong.place))
-        is_written = not (output.is_poison(found[0], other) and output.is_poison(wrong.bits, first))
-        return is_written and found[0] == found[1] != wrong.bits
+        is_left = output.is_poison(found[0], first) and output.is_poison(found[1], other)
+        return wrong.bits == found[0] != found[1] and not is_left
 
     def _contents(self) -> dict[str, Array]:
         """What the buffers of inputs and outputs hold."""

@@ -22,7 +22,7 @@ CHUNK = 2**20
 
 @dataclass(frozen=True)
 class Wrong:
-    """A wrong element: its place, what it holds, and clauses on both and on what it looks like."""
+    """A wrong element: its place, its bits, and clauses on both and on its likely cause."""
 
     place: int
     bits: int
@@ -30,10 +30,10 @@ class Wrong:
     hint: str
 
 
-# Of an element whose value depends on what the output held before.
+# The hint for an element whose value depends on the earlier content of the output.
 READ_FIRST = (
-    " (it depends on what the output held before: if the kernel reads that, name the output in "
-    "`in_place` of `tune`, or have `inputs` of the workload give it)"
+    " (it depends on the earlier content of the output: if the kernel reads that, name the output "
+    "in `in_place` of `tune`, or have `inputs` of the workload return it)"
 )
 
 

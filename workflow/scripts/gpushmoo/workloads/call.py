@@ -349,7 +349,7 @@ class CallWorkload(Workload):
         return ()
 
     def footprint(self, problem: Problem, dtype: str) -> int:
-        """Bytes of all arrays, of contents that come back, and of what outputs are held against."""
+        """Bytes of all arrays, of contents that come back, and of the values that outputs are compared with."""
         outputs = [a for a in self._arrays if a.limit is not None]
         against = [a.nbytes * (1 if a.limit and a.limit.exact else 2) for a in outputs]
         kept = sum(a.nbytes for a in outputs if a.content)

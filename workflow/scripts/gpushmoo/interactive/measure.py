@@ -375,7 +375,7 @@ class Sweep(Run):
         from ..storage.dataset import read_cells
 
         self._request: Request | None = request
-        self._place: TemporaryDirectory[str] | None = place
+        self._place: OwnFolder | None = place
         self._axes = list(request.sweep.axes)
         folder, dataset = request.sweep.folder, self._path(DATASET)
         limits = Limits(

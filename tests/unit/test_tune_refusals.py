@@ -1,12 +1,17 @@
 """`gpushmoo.tune` refuses what the kernel would read, or launch, as something else."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import gpushmoo
 import ml_dtypes
 import numpy as np
 import pytest
+from gpushmoo.core.names import several
+from gpushmoo.core.paths import ROOT
+from gpushmoo.interactive.arguments import checked
+from gpushmoo.planning.config import default_config, load_config
 from gpushmoo.workloads.limits import Limit
 
 N = 64
@@ -89,6 +94,7 @@ SQUARE = np.arange(N, dtype=np.float32).reshape(4, 16)
         ([X, X, np.int64(N)], {}, r"'n'.*int64.*np\.int32"),
         ([X, X, np.uint32(2**31)], {}, "'n'.*2147483648"),
         ([X, np.int32(N), X], {}, "'x'.*a number.*order"),
+        ([X, X, gpushmoo.SharedMemory(4)], {}, "'n'.*local memory"),
         ([X, np.asfortranarray(SQUARE), np.int32(N)], {}, "'x'.*Fortran"),
         ([X, SQUARE.T, np.int32(N)], {}, "'x'.*Fortran"),
         ([X, np.ma.masked_array(X), np.int32(N)], {}, "'x'.*mask"),
@@ -167,6 +173,11 @@ def test_a_mapping_in_another_order_is_taken_by_its_names() -> None:
         ({"shared": -4}, "shared: -4"),
         ({"moved": 2**70}, "moved: .*less than"),
         ({"moved": float("inf")}, "moved: inf"),
+        ({"grid": (1, 1, 1, 1)}, "grid: it has 4 sides"),
+        ({"grid": 0}, "grid: 0 must be at least 1"),
+        ({"work": -1}, "work: it is -1"),
+        ({"work_unit": ""}, "work_unit"),
+        ({"options": {"-w"}}, "options: "),
         ({"name": ""}, "name: "),
         ({"options": 5}, "options: "),
         ({"options": ["-w", ""]}, "options: "),
@@ -186,3 +197,34 @@ def test_a_folders_limit_is_refused_likewise() -> None:
     with pytest.raises(ValueError, match="whole number"):
         Limit(ulp=0.5)  # type: ignore[arg-type]
     assert not Limit(ulp=np.int64(0)).exact  # type: ignore[arg-type]
+
+
+def test_the_same_arguments_of_sweep_and_ab_are_refused(tmp_path: Path) -> None:
+    kernel = Path("kernels/copy2d")
+    with pytest.raises(gpushmoo.ConfigError, match=r"progress: .*True or False"):
+        gpushmoo.sweep(kernel, progress="no")  # type: ignore[arg-type]
+    with pytest.raises(gpushmoo.ConfigError, match=r"progress: .*True or False"):
+        gpushmoo.ab(kernel, progress=None)  # type: ignore[arg-type]
+    with pytest.raises(gpushmoo.ConfigError, match=r"there is no .*absent/workload\.py"):
+        gpushmoo.sweep(tmp_path / "absent")
+    with pytest.raises(gpushmoo.ConfigError, match="kernel: it is int"):
+        gpushmoo.sweep(5)  # type: ignore[arg-type]
+    with pytest.raises(gpushmoo.ConfigError, match=r"'sizes\.0' is 256"):
+        gpushmoo.sweep(kernel, sizes=[256.5])
+
+
+def test_2_0_is_whole_in_a_call_and_one_text_is_one_name() -> None:
+    assert checked({"sizes": 256.0, "repeats": 2.0, "axes": {"a": [np.float32(8)]}}) | {
+        "sizes": [256],
+        "repeats": 2,
+        "axes": {"a": [8]},
+    } == checked({"sizes": [256], "repeats": 2, "axes": {"a": [8]}})
+    assert several("bins") == ["bins"]
+    assert several(Path("a")) == [Path("a")]
+    assert several(("a", "b")) == ["a", "b"]
+
+
+def test_a_kernel_that_is_not_found_names_the_folders_and_not_each_other_kernel() -> None:
+    config = {**default_config(), "kernels": {"axpi": {}}}
+    with pytest.raises(gpushmoo.ConfigError, match=r"'axpi' in .*kernels; found: \d+ kernels"):
+        load_config(config, ROOT)

@@ -27,7 +27,7 @@ from ..measuring.job import MeasuredPairs, measure_pairs
 from ..planning.config_schema import ConfigError, refuse_unknown
 from ..storage.temporary import OwnFolder
 from ..workloads.loader import KernelFolder, late_imports, shared_code
-from .arguments import Request, checked, loaded, read_request
+from .arguments import Request, checked, loaded, read_request, refuse_no_flag
 from .measure import LOG, WORKERS, device_of, logged, refuse_misfit
 
 # The keys of `measure` that mean something here.
@@ -101,6 +101,7 @@ def ab(
         An argument is wrong, which is a ValueError; no device can be used.
     """
     refuse_unknown("measure", measure, _MEASURE)
+    refuse_no_flag(progress=progress)
     what = {"axes": axes, "dtypes": dtypes, "sizes": sizes, "cache": cache}
     where = {"backend": backend, "device": device, "opencl_runtime": opencl_runtime}
     own = {"timing_modes": timing_modes, "pairs": pairs, "rounds": rounds, "threshold": threshold}

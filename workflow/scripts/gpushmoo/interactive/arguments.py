@@ -75,10 +75,13 @@ def checked(given: Mapping[str, Any], **more: Mapping[str, Any]) -> dict[str, An
 
 def loaded(kernel: str | os.PathLike[str]) -> KernelFolder:
     """The kernel in that folder. Raises ConfigError where there is none or it does not load."""
+    if not isinstance(kernel, str | os.PathLike):
+        kind = type(kernel).__name__
+        raise ConfigError(f"kernel: it is {kind}; it must be a kernel's folder or a Workload.")
     path = Path(kernel).expanduser().resolve()
     if not is_folder(path) or not (path / "workload.py").is_file():
         raise ConfigError(
-            f"kernel: '{kernel}' is no kernel's folder; it must be one that holds workload.py."
+            f"kernel: '{kernel}' is not a kernel's folder; there is no {path / 'workload.py'}."
         )
     try:
         return load_kernel(path)
@@ -100,6 +103,13 @@ def read_request(folder: KernelFolder, values: Mapping[str, Any]) -> Request:
         refuse_large(named, values["backend"], values["max_cells"], values["max_builds"])
         refuse_impossible(named)
     return Request(sweep, asked, values["compile_timeout_s"])
+
+
+def refuse_no_flag(**flags: Any) -> None:
+    """Raise ConfigError if one of these arguments is neither true nor false."""
+    for name, value in flags.items():
+        if not isinstance(value, bool | np.bool_) and value not in (0, 1):
+            raise ConfigError(f"{name}: it is {value!r}; it must be True or False.")
 
 
 def argument_names() -> list[str]:
@@ -136,4 +146,7 @@ def _plain(value: Any) -> Any:
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset | range | np.ndarray):
         return [_plain(inner) for inner in value]
-    return value.item() if isinstance(value, np.generic) else value
+    plain = value.item() if isinstance(value, np.generic) else value
+    # As 2.0 of a quotient; 10.0 s are 10 s, too.
+    is_whole = isinstance(plain, float) and plain.is_integer() and abs(plain) < 2**53
+    return int(plain) if is_whole else plain

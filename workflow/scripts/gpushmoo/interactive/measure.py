@@ -46,7 +46,7 @@ from ..storage.temporary import OwnFolder
 from ..workloads.contract import Workload
 from ..workloads.loader import copy_folder
 from ..workloads.views import HeatMap
-from .arguments import Request, checked, loaded, read_request
+from .arguments import Request, checked, loaded, read_request, refuse_no_flag
 from .opened_run import Run
 
 # Of what the measuring processes have printed, this many last characters go with an error.
@@ -107,16 +107,17 @@ def sweep(
     ConfigError, DeviceError
         An argument is wrong, which is a ValueError; no device can be used.
     """
+    refuse_no_flag(progress=progress)
     what = {"axes": axes, "dtypes": dtypes, "sizes": sizes, "variants": variants}
     what |= {"cache": cache, "timing_modes": timing_modes}
     where = {"backend": backend, "device": device, "opencl_runtime": opencl_runtime}
     asked = {**what, **where, **measure, "repeats": repeats, "budget": budget}
 
-    def folder(values: Mapping[str, Any], work: Path, log_file: Path) -> Path | str:
+    def folder(values: Mapping[str, Any], work: Path, log_file: Path) -> str | os.PathLike[str]:
         if not isinstance(kernel, Workload):
             if source is not None:
                 raise ConfigError("source: a kernel's folder has its own; a Workload needs one.")
-            return os.fspath(kernel)
+            return kernel
         # Imported when needed: a sweep of a folder needs no cloudpickle.
         from .in_memory import write_folder
 
@@ -129,7 +130,7 @@ def sweep(
 
 
 def measured(
-    folder: Callable[[Mapping[str, Any], Path, Path], Path | str],
+    folder: Callable[[Mapping[str, Any], Path, Path], str | os.PathLike[str]],
     asked: Mapping[str, Any],
     progress: bool,
 ) -> tuple[Request, OwnFolder]:

@@ -21,7 +21,7 @@ from ..planning.config_schema import ConfigError, refuse_unknown
 from ..storage.temporary import OwnFolder
 from ..workloads.call import ArrayArgument, Call, CallWorkload, Expression, called, size_values
 from ..workloads.loader import copy_files, copy_folder, included_files, room_for
-from .arguments import Request, argument_names
+from .arguments import Request, argument_names, refuse_no_flag
 from .measure import Sweep, empty_folder, measured
 from .tune_arguments import (
     argument_of,
@@ -139,14 +139,14 @@ def tune(
     """
     own = inspect.signature(tune).parameters
     refuse_unknown("tune", sweep, [n for n in (*own, *argument_names()) if n not in _OF_FOLDERS])
-    for key, flag in (("resets", resets), ("progress", progress)):
-        if not isinstance(flag, bool | int | np.bool_):
-            raise ConfigError(f"{key}: it is {flag!r}; it must be True or False.")
+    refuse_no_flag(resets=resets, progress=progress)
     if check is not None and not callable(check):
         raise ConfigError(f"check: it is {shown(check)}; it must be a function of all arguments.")
+    if not isinstance(work_unit, str) or not work_unit.strip():
+        raise ConfigError(f"work_unit: it is {work_unit!r}; it must be a text, such as 'FLOP'.")
     kernel_source = read_source(name, source, backend)
     kernel_source.refuse_absent()
-    given, parameters = named_arguments(arguments, kernel_source, shared)
+    given, parameters = named_arguments(arguments, kernel_source, shared or 0)
     names = list(given)
     arrays = {key: value for key, value in given.items() if isinstance(value, np.ndarray)}
     expected = expected_outputs(expect, given, parameters)
@@ -178,7 +178,7 @@ def tune(
         block,
         grid,
         () if valid is None else valid if isinstance(valid, list | tuple) else [valid],
-        shared,
+        0 if shared is None else shared,
         work,
         moved,
         bool(resets),
@@ -186,7 +186,7 @@ def tune(
         check,
         constants_of(constants),
         tuple(axis for axis in compiled_for if axis not in macros),
-        shared_place(kernel_source, given.values(), shared),
+        shared_place(kernel_source, given.values(), shared or 0),
     )
     if fault := call.fault({a: labels.get(a, values)[0] for a, values in placed.items()}):
         raise ConfigError(fault)

@@ -119,9 +119,11 @@ def whole_size(size: Any) -> tuple[int, ...]:
 def options_of(options: Any) -> tuple[str, ...]:
     """The compiler's options one by one; blanks in a text separate them, as in a shell."""
     try:
-        words = shlex.split(options) if isinstance(options, str) else [*options]
-    except (TypeError, ValueError) as err:
+        words = shlex.split(options) if isinstance(options, str) else options
+    except ValueError as err:
         raise ConfigError(f"options: {shown(options)} cannot be separated ({err}).") from err
+    if not isinstance(words, Sequence):
+        raise ConfigError(f"options: it is {shown(options)}; it must be a text or a list of texts.")
     for word in words:
         if not isinstance(word, str) or not word.strip():
             raise ConfigError(f"options: it holds {shown(word)}; an option must be a text.")
@@ -218,11 +220,15 @@ def refuse_other_types(
         value, element = given[key], parameter.element
         is_number = isinstance(value, np.generic)
         what = f"arguments: '{key}', for '{parameter}', is"
-        if isinstance(value, SharedMemory) or source.is_python:
-            if not source.is_python and parameter.is_pointer and not parameter.is_local:
-                raise ConfigError(f"{what} local memory; the kernel's pointer is to an array.")
+        if isinstance(value, SharedMemory):
+            if not parameter.is_local and element is not None:
+                raise ConfigError(f"{what} local memory; arguments come in the kernel's order.")
             continue
-        if element is None or any(source.redefines(word) for word in _words_of_type(parameter)):
+        if (
+            source.is_python
+            or element is None
+            or any(source.redefines(word) for word in _words_of_type(parameter))
+        ):
             continue
         if is_number == parameter.is_pointer and not isinstance(value, np.uint64):
             kind = "a number" if is_number else "an array"

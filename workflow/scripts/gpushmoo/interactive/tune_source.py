@@ -87,7 +87,7 @@ class Parameter:
 
     @property
     def element(self) -> str | None:
-        """NumPy's name of its type, or of the elements behind a pointer; None if it is not known."""
+        """NumPy's name of its type, or of a pointer's elements; None if it is not known."""
         found = {_element(one) for one in self.declarations}
         return found.pop() if len(found) == 1 else None
 
@@ -224,7 +224,7 @@ class KernelSource:
                 yield parts
 
     def refuse_absent(self) -> None:
-        """Raise ConfigError if the text has no such kernel, nor a macro or a header that may make it."""
+        """Raise ConfigError if the text has no such kernel, nor a macro or header that may."""
         marks = "|".join(mark for b in BACKENDS.values() for mark in b.marks)
         heads = rf"\b(?:{marks}|def)\b[^;{{]*?({WORD})\s*\([^(){{;]*\)\s*[{{:]"
         kernels = ", ".join(re.findall(heads, self.text))

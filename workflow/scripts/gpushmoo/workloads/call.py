@@ -152,22 +152,39 @@ class Call:
         words = re.split(r"(\w+)", rest)
         return head + bracket + "".join(str(values[w]) if w in self.instanced else w for w in words)
 
+    def _constant_fault(self) -> str | None:
+        """Why a number that is the same for each cell is wrong, or is not a number."""
+        for what in ("block", "grid"):
+            sides = getattr(self, what)
+            if isinstance(sides, list | tuple) and not 1 <= len(sides) <= 3:
+                return f"{what}: it has {len(sides)} sides; it must have one to three."
+        given: list[tuple[str, Any]] = [*self.expressions]
+        for what, one in given:
+            is_number = isinstance(one, numbers.Real | np.bool_)
+            is_left_out = one is None and getattr(self, what, one) is None
+            if not (is_left_out or is_number or isinstance(one, str) or callable(one)):
+                kinds = "a number, an expression or a function"
+                return f"{what}: it is {one!r:.60}; it must be {kinds}."
+            if what == "work" and is_number and not 0 < one < math.inf:
+                return f"work: it is {one}; it must be more than 0."
+            if is_number and what not in ("valid", "work"):
+                try:
+                    number = _rounded(one) if what == "moved" else one
+                    whole_of(what, number, int(what in ("block", "grid")))
+                except WorkloadError as err:
+                    return f"{err}."
+        return None
+
     def fault(self, axes: Mapping[str, Any]) -> str | None:
         """Why an expression cannot have a value, such as by an unknown name; None if it may."""
         known = self.values(axes)
+        if fault := self._constant_fault():
+            return fault
         for what, one in self.expressions:
-            if not (one is None or isinstance(one, str | numbers.Real | np.bool_) or callable(one)):
-                return (
-                    f"{what}: it is {one!r:.60}; it must be a number, an expression or a function."
-                )
             try:
                 evaluated(what, one, known)
-                if what != "valid" and what != "work" and isinstance(one, numbers.Real):
-                    whole_of(what, _rounded(one) if what == "moved" else one)
             except WorkloadError as err:
                 why = err.__cause__
-                if why is None:
-                    return f"{err}."
                 if isinstance(why, SyntaxError):
                     return f"{what}: '{one}' is not an expression ({why.msg})."
                 # Another error may be of these values alone.
@@ -349,7 +366,7 @@ class CallWorkload(Workload):
         return ()
 
     def footprint(self, problem: Problem, dtype: str) -> int:
-        """Bytes of all arrays, of contents that come back, and of the values that outputs are compared with."""
+        """Bytes of all arrays, contents that come back, and values that outputs must have."""
         outputs = [a for a in self._arrays if a.limit is not None]
         against = [a.nbytes * (1 if a.limit and a.limit.exact else 2) for a in outputs]
         kept = sum(a.nbytes for a in outputs if a.content)

@@ -137,7 +137,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], dict[str, int], str]] = {
         {"TILE": 24},
         {},
         r"^kernels\.turned: valid in its workload\.py refuses every cell \(the first: 24 does not "
-        r"divide a row\); sweep other values, or mend it\.$",
+        r"divide a row\); sweep other values, or repair it\.$",
     ),
     "compiled in, but the device's": (
         {"TILE": {"to_resident": 1.0, "points": 2}},

@@ -100,8 +100,8 @@ def words_of(text: str) -> list[str]:
 def _element(declaration: str) -> str | None:
     """NumPy's name of the element's type in a declaration of a number or of one pointer."""
     stars = declaration.count("*") + declaration.count("[")
-    words = [w for w in words_of(declaration)[:-1] if w not in _QUALIFIERS | _LOCAL]
-    words = [w for w in words if w not in ("std", "cuda")]
+    plain = re.sub(rf"{WORD}\s*::\s*", "", declaration)
+    words = [w for w in words_of(plain)[:-1] if w not in _QUALIFIERS | _LOCAL]
     vector = _VECTOR.fullmatch(" ".join(words))
     if vector:
         words = [vector[1].replace("longlong", "long")]

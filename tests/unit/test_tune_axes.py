@@ -3,6 +3,7 @@
 import pickle
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import gpushmoo
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from gpushmoo.core.space import Cell, Problem, Version
 from gpushmoo.devices.opencl.runtime import with_macros
-from gpushmoo.interactive.tune_axes import defined_axes, placed_axes
+from gpushmoo.interactive.tune_axes import defined_axes, placed_axes, with_unseen
 from gpushmoo.interactive.tune_bandwidth import unreachable
 from gpushmoo.interactive.tune_source import KernelSource
 from gpushmoo.workloads.call import Call, called
@@ -241,8 +242,17 @@ def test_an_axis_that_a_template_declares_is_part_of_the_instance_and_not_a_macr
     axes = {"EACH": [1, 4], "TILE": [8], "OTHER": [1]}
     assert defined_axes(source, axes, [source.name]) == (("EACH", "TILE"), ("TILE",))
     open_source = KernelSource("lib::scale<float, EACH>", TEMPLATE, ".cu", "")
-    assert "OTHER" in defined_axes(open_source, axes, [source.name])[1]
+    assert defined_axes(open_source, axes, [source.name])[1] == ("TILE",)
     call = Call(source.name, (), (N,), {}, ("EACH", "TILE"), block=8, instanced=("EACH",))
+    assert with_unseen(call, axes, open_source).defined == ("EACH", "TILE", "OTHER")
+    with pytest.raises(gpushmoo.ConfigError, match="nothing uses 'OTHER'"):
+        with_unseen(call, axes, source)
+    own = KernelSource(source.name, TEMPLATE.replace(b'"unseen.h"', b"<cub/cub.cuh>"), ".cu", "")
+    with pytest.raises(gpushmoo.ConfigError, match="nothing uses 'OTHER'"):
+        with_unseen(call, axes, own)
+    assert "OTHER" in with_unseen(replace(call, options=("-Iheaders",)), axes, own).defined
+    of_block = with_unseen(replace(call, grid="OTHER"), axes, open_source)
+    assert of_block.defined == call.defined
     workload = called("scale", call, axes, "float", "FLOP")
     version = Version(source.name, (("EACH", 4), ("TILE", 8)))
     assert workload.macros("float", version) == {"TILE": "8"}

@@ -36,7 +36,7 @@ from .tune_arguments import (
     shown,
     whole_size,
 )
-from .tune_axes import defined_axes, labelled, placed_axes, refuse_parameters, refuse_unused
+from .tune_axes import defined_axes, labelled, placed_axes, refuse_parameters, with_unseen
 from .tune_bandwidth import unreachable
 from .tune_source import read_source
 
@@ -192,7 +192,7 @@ def tune(
         raise ConfigError(fault)
     if block is None and not kernel_source.is_python and not {*BLOCK_AXES} & {*axes}:
         raise ConfigError("block: it is not given, nor is an axis block_x, block_y or block_z.")
-    refuse_unused(call, placed, kernel_source)
+    call = with_unseen(call, placed, kernel_source)
     main = next(iter(expected or arrays), None)
     dtype = "float" if main is None else dtype_name(arrays[main].dtype)
     if dtype is None:

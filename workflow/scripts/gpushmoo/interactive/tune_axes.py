@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -141,7 +142,7 @@ def defined_axes(
     compiled_for = [
         axis
         for axis in sorted(axes)
-        if axis in named or (axis in source.words and axis not in templated) or not source.is_whole
+        if axis in named or (axis in source.words and axis not in templated)
     ]
     return tuple(compiled_for), tuple(a for a in compiled_for if a not in templated)
 
@@ -156,21 +157,26 @@ def refuse_parameters(macros: Collection[str], parameters: Mapping[str, Paramete
             )
 
 
-def refuse_unused(call: Call, axes: Mapping[str, Any], source: KernelSource) -> None:
-    """Raise ConfigError if nothing uses an axis: each of its values would be the same launch."""
+def with_unseen(call: Call, axes: Mapping[str, Any], source: KernelSource) -> Call:
+    """The call; an axis that nothing else uses is a macro of a header that was not found.
+
+    Raises ConfigError if nothing can use an axis: each of its values would be the same launch.
+    """
     used = {*call.defined, *LAUNCH_AXES, *(BLOCK_AXES if call.block is None else ())}
     first = call.values({axis: call.labels.get(axis, at)[0] for axis, at in axes.items()})
     for _, one in call.expressions:
         used |= _names_in(one, first)
-    for axis in axes:
-        if axis in used:
-            continue
+    unused = [axis for axis in axes if axis not in used]
+    if unused and source.may_use(call.options):
+        return replace(call, defined=(*call.defined, *unused))
+    for axis in unused:
         near = difflib.get_close_matches(axis, source.words - {axis}, n=1, cutoff=0.8)
         hint = f" Did you mean '{near[0]}'?" if near else ""
         raise ConfigError(
             f"axes: nothing uses '{axis}', neither the source nor block, grid, valid, shared, work "
             f"or moved; use it, or leave it out.{hint}"
         )
+    return call
 
 
 def _names_in(expression: Any, values: Mapping[str, Any]) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -151,12 +151,18 @@ class KernelSource:
         texts = [_COMMENT.sub(" ", path.read_text(errors="replace")) for path, _ in beside]
         return frozenset(words_of(" ".join([self.text, *texts])))
 
-    @cached_property
-    def is_whole(self) -> bool:
-        """Whether `words` are all: it joins no words, and what it includes was found."""
+    def may_use(self, options: Iterable[str]) -> bool:
+        """Whether it may use names that are not among `words`: joined ones, or those of a header.
+
+        Headers in angle brackets are the compiler's own, unless `options` name folders of headers.
+        """
+        if self.is_code or self.is_python:
+            return False
         known = set() if self.file is None else {path.name for path, _ in included_files(self.file)}
-        there = {Path(name).name for name in included(self.data)}
-        return not self.is_code and "##" not in self.text and there <= known
+        names = set(included(self.data))
+        if not any("-I" in one or "include" in one for one in options):
+            names -= set(re.findall(r"#\s*include\s*<([^>\n]+)>", self.text))
+        return "##" in self.text or any(Path(name).name not in known for name in names)
 
     @cached_property
     def _function(self) -> ast.FunctionDef | None:

@@ -242,10 +242,17 @@ def test_without_the_program_a_sentence_says_how_it_is_installed(
     refuse_without_otava(otava)
     standing_for(monkeypatch, {run.name: run for run in made(n=2)})
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    assert main(["history", "r1", "r2"]) == 2
-    said = capsys.readouterr().err
+    # Where it is no part of what was asked there are the bests alone.
+    assert main(["history", "r1", "r2", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (len(told["rows"]), told["changes"]) == (6, [])
+    assert main(["history", "r1", "r2"]) == 0
+    said = capsys.readouterr().out
+    assert "no best changed" not in said
     assert "'otava' is not on the PATH" in said
     assert "pip install apache-otava" in said
+    with pytest.raises(CompareError, match="'otava' is not on the PATH"):
+        history_of(made(n=2))
     with pytest.raises(CompareError, match="is no program"):
         history_of(made(n=2), str(tmp_path / "none"))
     with pytest.raises(ConfigError, match=r"^otava: 'otava' is not on the PATH; change"):

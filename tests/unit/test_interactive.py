@@ -190,6 +190,15 @@ def test_the_title_of_a_small_map_is_whole(swept: Sweep) -> None:
         assert all(ax.title.get_window_extent().y1 <= extent.y0 for ax in figure.axes)
 
 
+def test_a_notebooks_table_begins_with_parameters_and_speeds(swept: Sweep) -> None:
+    heads = re.findall("<th>(.*?)</th>", swept._repr_html_())
+    assert heads[:3] == ["PER_THREAD", "block_x", "bandwidth_gbs"]
+    assert len(heads) < 12
+    several = copy.copy(swept)
+    several.best = swept.best.assign(variant=[str(i) for i in range(len(swept.best))])
+    assert len(swept.best) < 2 or "variant" in several._repr_html_()
+
+
 def test_a_saved_sweep_is_a_record(
     swept: Sweep, raw_config: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -374,6 +383,13 @@ def test_kernels_and_devices_are_listed(
         return INFO
 
     monkeypatch.setattr(tables, "probe", answer)
+    with monkeypatch.context() as patch:
+        patch.setattr(tables, "KERNELS", tmp_path / "none")
+        patch.chdir(tmp_path / "kernels/broken")
+        assert main(["list", "kernels"]) == 0
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert "gpushmoo new NAME" in said.err
     assert main(["list", "devices", "--csv"]) == 0
     found = pd.read_csv(io.StringIO(capsys.readouterr().out))
     assert found["opencl_runtime"].tolist() == [*BACKENDS["opencl"].runtimes]
@@ -443,6 +459,7 @@ def test_what_a_new_kernel_is_told_to_run_next_runs_from_anywhere(
         ("sweep {} --dtype float", "gpushmoo: --dtype is now --dtypes; --help"),
         ("sweep {} --colour red", "gpushmoo: unrecognized arguments: --colour red; --help"),
         ("list {}", "invalid choice: "),
+        ("predict {} --dtype float --size 64", "such as `--axes PER_THREAD=32 block_x=32`"),
         ("run {}/nothing.yaml", "nothing.yaml' is no file; name that of a configuration."),
     ],
 )

@@ -177,6 +177,13 @@ def test_triton_tells_no_number_of_samples(tmp_path: Path) -> None:
     assert "nobody can say how many" in str(found)
 
 
+def test_entries_without_samples_are_counted(tmp_path: Path) -> None:
+    told = cache({32: [1.0] * 9, 64: [1.001] * 9, 96: [2.0] * 9})
+    del next(iter(told["cache"].values()))["times"]
+    [row] = judge([written(tmp_path / "a.json", told)]).rows.to_dict("records")
+    assert "which are tied (1 of 3 configurations have no samples)" in row["cannot_tell"]
+
+
 def test_nvbench_without_samples_has_its_deviation_and_names_its_problem(tmp_path: Path) -> None:
     file = written(tmp_path / "a.json", nvbench(samples({32: 1.0, 64: 1.001, 96: 2.0}, 100, 5)))
     [row] = judge([file]).rows.to_dict("records")

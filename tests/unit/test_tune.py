@@ -191,6 +191,7 @@ __kernel void scale(__global float *y, __global const float *x, const int n)
     assert result.winner["STEP"] == "get_global_size(0)"
     assert set(result.best["BY"]) == {0.5}
     assert "no GB/s, since `moved` is not given" in repr(result)
+    assert all(f"{axis}={value}" in repr(result) for axis, value in result.winner.items())
     again = tuned(
         source,
         "scale",

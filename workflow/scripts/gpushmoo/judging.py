@@ -565,14 +565,20 @@ def _rows(run: RunCells, notes: Notes, threshold: float) -> Iterator[dict[str, A
             "published": names[published.name],
             "published_tied": published["cell_key"] in set(tied["cell_key"]) if known else None,
             "halves_agree": _halves_agree(ok),
-            "cannot_tell": [*left, *_open_questions(ok, foreign, known, int(counts.min()))],
+            "cannot_tell": [*left, *_open_questions(ok, foreign, known, counts)],
         }
 
 
-def _open_questions(ok: pd.DataFrame, foreign: bool, known: bool, samples: int) -> Iterator[str]:
+def _open_questions(
+    ok: pd.DataFrame, foreign: bool, known: bool, counts: pd.Series
+) -> Iterator[str]:
     if not known:
+        samples, without = int(counts.min()), int((counts == 0).sum())
         told = f"{samples} samples" if samples else "no number of samples"
-        yield f"which are tied ({told} a configuration)"
+        told = f"{told} a configuration"
+        if 0 < without < len(counts):
+            told = f"{without} of {len(counts)} configurations have no samples"
+        yield f"which are tied ({told})"
     elif foreign and (ok["samples_s"].str.len() < LEAST_SAMPLES - 1).any():
         yield "whether samples drift (it holds only their number and deviation)"
     if foreign:

@@ -116,7 +116,8 @@ class History:
 
     `rows` has the columns HISTORY_SCHEMA, `changes` those of CHANGE_POINTS_SCHEMA; `delta` is the
     share of the bandwidth under which a change is left out. `left_out` has a sentence for each run
-    that could not be taken in; `why` says why there is no history at all, else it is None.
+    that could not be taken in; `why` says why there is no history at all, else it is None. Without
+    Otava no changes were looked for (`is_searched`).
     """
 
     rows: pd.DataFrame
@@ -124,6 +125,7 @@ class History:
     delta: float
     left_out: tuple[str, ...] = ()
     why: str | None = None
+    is_searched: bool = True
 
     @property
     def title(self) -> str:
@@ -142,6 +144,8 @@ class History:
     def headline(self) -> str:
         """How many groups' bests changed, in one sentence."""
         n = len(self.rows.drop_duplicates(list(GROUP)))
+        if not self.is_searched:
+            return f"{number_of(n, 'group')}, in which no change points were looked for."
         changed = len(self.bests.drop_duplicates(list(GROUP)))
         bound = percent(self.delta, sign=False)
         if not changed:
@@ -216,7 +220,7 @@ class History:
                 f"**{self.headline}**",
                 markdown_table(CHANGE_HEADS, rows[:MOST_ROWS]) + more if rows else "",
                 _listed(self.remarks()),
-                self.method("*"),
+                self.method("*") if self.is_searched else "",
                 "\n".join(f"![{name.rpartition('.')[0]}]({name})" for name in pictures),
             ]
         return "\n\n".join(filter(None, parts)) + "\n"
@@ -337,37 +341,47 @@ def run_history(
     return replace(found, left_out=tuple(left_out))
 
 
-def history_of(runs: Sequence[RunCells], otava: str | None = None, delta: float = DELTA) -> History:
+def history_of(
+    runs: Sequence[RunCells],
+    otava: str | None = None,
+    delta: float = DELTA,
+    needs_otava: bool = True,
+) -> History:
     """The history of `runs` in their order; `otava` is the program, by default that on the PATH.
 
     A change point of a best is the kernel's where the best relative to memcpy changes, too, and
-    the machine's where memcpy changes and the relative best does not. Raises CompareError.
+    the machine's where memcpy changes and the relative best does not. Without the program there
+    are none, unless it is needed or named. Raises CompareError.
     """
     if len(runs) < 2:
         raise CompareError(f"A history has two runs or more, not {len(runs)}.")
     if not 0.0 <= delta < 1.0:
         raise CompareError(f"threshold is {delta}; it must be a share from 0 to less than 1.")
     refuse_unlike([runs])
+    program, remarks = None, tuple[str, ...]()
     try:
         program = find_otava(otava)
     except NoOtavaError as err:
-        raise CompareError(str(err)) from err
+        if needs_otava or otava is not None:
+            raise CompareError(str(err)) from err
+        remarks = (f"No change points: {err}",)
     rows = pd.concat(
         [_rows(number, run) for number, run in enumerate(runs, start=1)], ignore_index=True
     )
     if rows.empty:
         raise CompareError("The runs have no verified cell.")
     groups = [group for _, group in rows.groupby(list(GROUP), observed=True)]
-    found = series_changes([_series(group) for group in groups], delta, program)
-    changes = [
-        row
-        for group, of_group in zip(groups, found, strict=True)
-        for row in _change_rows(group, of_group, runs)
-    ]
+    changes = []
+    if program is not None:
+        found = series_changes([_series(group) for group in groups], delta, program)
+        for group, of_group in zip(groups, found, strict=True):
+            changes += _change_rows(group, of_group, runs)
     return History(
         pd.concat(groups, ignore_index=True)[HISTORY_SCHEMA.names],
         pd.DataFrame(changes, columns=CHANGE_POINTS_SCHEMA.names),
         delta,
+        remarks,
+        is_searched=program is not None,
     )
 
 

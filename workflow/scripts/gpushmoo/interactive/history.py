@@ -28,7 +28,8 @@ def history(
     runs : list of paths
         Runs' folders, data sets, folders of shards, or folders of runs (the finished ones count).
     otava : str
-        The program Apache Otava, which finds change points; by default that on the PATH.
+        The program Apache Otava, which finds change points; by default that on the PATH. Without
+        it there are `rows` alone.
     threshold : float
         Changes below it, a share of the bandwidth, are left out.
     out : path
@@ -50,6 +51,7 @@ def history(
         read_runs([run for p in places for run in (runs_in(p) if p.is_dir() else [p])]),
         otava,
         threshold,
+        needs_otava=False,
     )
     if out is not None:
         try:

@@ -359,10 +359,8 @@ CELLS, DATASET, LOG = "cells", "dataset", "log.txt"
 _ANY_THREADS = 2**31 - 1
 
 
-def _width_in(text: Text) -> float:
-    """How wide a text of a figure is, with a margin, in inches."""
-    figure = text.get_figure(root=True)
-    assert figure is not None
+def _width_in(text: Text, figure: Figure) -> float:
+    """How wide a text of the figure is, with a margin, in inches."""
     return text.get_window_extent().width / figure.dpi + 0.2
 
 
@@ -469,10 +467,10 @@ class Sweep(Run):
             title = subject(chosen, [c for c, n in counts.items() if n > 1])
             what = f"{merit_of(chosen).name} over {over_words(view)}"
             heading = figure.suptitle(f"{title}: {what}", fontsize=10)
-            if _width_in(heading) > figure.get_figwidth():
+            if _width_in(heading, figure) > figure.get_figwidth():
                 heading.set_text(f"{title}:\n{what}")
             # A map of few values is narrow.
-            figure.set_figwidth(max(figure.get_figwidth(), _width_in(heading)))
+            figure.set_figwidth(max(figure.get_figwidth(), _width_in(heading, figure)))
         return figure
 
     def _view(self, x: str | None, y: str | None) -> HeatMap:

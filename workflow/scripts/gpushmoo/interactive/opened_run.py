@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.schema import is_axis
+from ..core.schema import GROUP, is_axis
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,8 +116,15 @@ class Run:
         return f"<{type(self).__name__} of {self.name}: {counted}>"
 
     def _repr_html_(self) -> str:
-        """As a notebook shows it: how the cells ended, and the best of them."""
-        shown = self.best.drop(columns=["kernel", "device_name", "cell_key"])
+        """As a notebook shows it: how the cells ended, and the best of them.
+
+        Parameters and speeds come first, then what tells groups apart, as far as it differs.
+        """
+        best = self.best
+        speeds = ["bandwidth_gbs", "vs_memcpy", "median_s", "median_low_s", "median_high_s"]
+        ways = [name for name in (*GROUP, "kernel") if name in best and best[name].nunique() > 1]
+        shown = [*filter(is_axis, best), *speeds, "tied", "candidates", *ways]
+        shown = best[[name for name in dict.fromkeys(shown) if best[name].notna().any()]]
         title = repr(self).strip("<>")
         return f"<p>{title}</p>{shown.to_html(index=False, float_format='{:.4g}'.format)}"
 

@@ -30,7 +30,14 @@ from ..devices.machine_code.sass import EntryCode
 from ..devices.select import kept_for_calls
 from ..model.fit import Bands
 from ..model.form import LIMITS, Model
-from ..model.launches import MULTIPROCESSORS, Describer, DeviceFacts, Launches, resident_blocks
+from ..model.launches import (
+    MULTIPROCESSORS,
+    UNTOLD,
+    Describer,
+    DeviceFacts,
+    Launches,
+    resident_blocks,
+)
 from ..planning.config_schema import ConfigError
 from ..storage.wholefile import DamagedFileError, read_json
 from ..workloads.loader import KernelFolder
@@ -295,7 +302,8 @@ def _asked(
         return ConfigError(f"No block of {launch.threads} threads fits a multiprocessor.")
     described = describer.launch(cell, resident, IN_A_SAMPLE[cell.cache_state])
     if isinstance(described, str):
-        return ConfigError(f"{cell.kernel}: {described}, so the model says nothing of it.")
+        remedy = " Write `texels` in its workload.py." if described == UNTOLD else ""
+        return ConfigError(f"{cell.kernel}: {described}, so the model says nothing of it.{remedy}")
     return described
 
 
@@ -337,7 +345,11 @@ def _cells(
     needed = {name for name, value in workload.axes.items() if value != 0}
     if not needed <= set(specs) <= set(workload.axes):
         names = ", ".join(sorted(workload.axes))
-        raise ConfigError(f"The launch parameters of {folder.name} are {names}; name each once.")
+        example = " ".join(f"{name}=32" for name in sorted(workload.axes))
+        raise ConfigError(
+            f"The launch parameters of {folder.name} are {names}; name each once, such as "
+            f"`--axes {example}`."
+        )
     values = {}
     for name, spec in checked({"axes": specs})["axes"].items():
         if asks_the_device(spec):

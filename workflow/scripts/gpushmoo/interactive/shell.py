@@ -609,7 +609,8 @@ def _list(what: str) -> Answer:
     status = _NOT_MEASURED if rows.empty and what == "devices" else 0
     # Of some kernels there are dozens of variants.
     shown = rows.drop(columns="variants", errors="ignore")
-    return Answer({"rows": rows, "notes": notes}, lambda: tables.aligned(shown), status)
+    text = None if rows.empty else partial(tables.aligned, shown)
+    return Answer({"rows": rows, "notes": notes}, text, status)
 
 
 def _new(name: str, parent: Path = Path("kernels")) -> Answer:

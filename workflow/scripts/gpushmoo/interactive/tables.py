@@ -202,7 +202,9 @@ def _joined(value: Any) -> Any:
 
 
 def found_kernels() -> tuple[DataFrame, list[str]]:
-    """A row for each kernel of the clone and of the folder ``kernels``; a sentence for a bad one.
+    """A row for each kernel of the clone and of the folder ``kernels``, and sentences.
+
+    These are of each bad one, and of where kernels were looked for if there are none.
 
     Raises ConfigError where a kernel is there twice.
     """
@@ -231,6 +233,11 @@ def found_kernels() -> tuple[DataFrame, list[str]]:
                 "backends": has if workload.device_code else list(BACKENDS),
                 "title": workload.title,
             }
+        )
+    if not rows:
+        notes.append(
+            f"There is no kernel in '{Path('kernels').resolve()}'; run this in a clone or beside "
+            f"your folder 'kernels', or write a kernel by `{library} new NAME`."
         )
     return pd.DataFrame(rows), notes
 

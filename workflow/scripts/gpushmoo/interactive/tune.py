@@ -269,8 +269,11 @@ class Tuned(Sweep):
         return workload.call
 
     def __repr__(self) -> str:
-        """Also why no cell has a bandwidth."""
+        """Also the combination to use, and why no cell has a bandwidth."""
         text = super().__repr__()
+        if not self.choices.empty:
+            used = ", ".join(f"{axis}={value}" for axis, value in self.winner.items())
+            text = f"{text[:-1]}; use {used}>"
         untold = Status.OK in self.statuses and self.cells["bandwidth_gbs"].isna().all()
         return f"{text[:-1]}; no GB/s, since `moved` is not given>" if untold else text
 

@@ -295,6 +295,10 @@ def device_facts(provenance: Iterable[Mapping[str, Any]]) -> DeviceFacts:
     return DeviceFacts(device["multiprocessors"], device["cache"], device["core_clock_mhz"] * 1e6)
 
 
+# Why nothing is said of a kernel that has no `Workload.turn`.
+UNTOLD = "it does not tell which elements a thread takes"
+
+
 class Describer:
     """Describes cells of one device; what is the same for several of them is looked at once."""
 
@@ -344,7 +348,7 @@ class Describer:
             return "its machine code was not read"
         traffic = self.traffic(cell)
         if traffic is None:
-            return "it does not tell which elements a thread takes"
+            return UNTOLD
         if not sum(workload.bytes_moved(cell)):
             return "it declares no bytes"
         return _columns(workload, cell, launch, path, traffic) | {

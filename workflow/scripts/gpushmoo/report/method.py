@@ -396,7 +396,7 @@ def _device_lines(d: Json, number: int | None) -> list[tuple[str, str]]:
         ("Compute units", f"{d['multiprocessors']}{clock}"),
         ("Memory", size_bytes(d["global_memory"])),
         ("Last-level cache", size_bytes(d["cache"]) if d["cache"] else "not told"),
-        ("Largest block", f"{d['max_threads_per_block']} threads"),
+        ("Largest block of the device", f"{d['max_threads_per_block']} threads"),
         *((_LABELS.get(k, k), str(v)) for k, v in sorted(d["extra"].items())),
         ("Identity", ("" if number is None else f"{number}: ") + d["uuid"]),
     ]

@@ -209,6 +209,15 @@ def test_a_call_becomes_a_folder_that_is_swept_as_any_other(tmp_path: Path) -> N
     x = RNG.integers(0, 100, N).astype(np.uint8)
     made = tuned(source, "parts", [x, x, np.int32(N)], axes=axes, expect=x).to_folder(tmp_path)
     assert made == tmp_path / "parts"
+    # What the pickle holds, for a reader.
+    page = (made / "README.md").read_text()
+    for words in (
+        "axis block_x`: `[32, 64]`",
+        "axis KIND`: `[0]`, a macro",
+        "int32 1003",
+        "uint8, shape",
+    ):
+        assert words in page
     assert gpushmoo.sweep(made, progress=False).statuses == {"ok": 2}
 
 

@@ -22,6 +22,7 @@ from ..storage.temporary import OwnFolder
 from ..workloads.call import ArrayArgument, Call, CallWorkload, Expression, called, size_values
 from ..workloads.loader import copy_files, copy_folder, included_files, room_for
 from .arguments import Request, argument_names, refuse_no_flag
+from .described_call import described
 from .measure import Sweep, empty_folder, measured
 from .tune_arguments import (
     argument_of,
@@ -280,6 +281,11 @@ class Tuned(Sweep):
     def to_folder(self, folder: str | Path) -> Path:
         """Write the kernel's folder into `folder`, empty or new, for runs by configurations.
 
-        Its ``workload.pickle`` needs this version of gpushmoo.
+        Its ``workload.pickle`` needs this version of gpushmoo. ``README.md`` lists its content.
         """
-        return copy_folder(self._swept.folder.path, empty_folder(folder))
+        workload = self._swept.folder.workload
+        assert isinstance(workload, CallWorkload)
+        out = copy_folder(self._swept.folder.path, empty_folder(folder))
+        page = described(workload.call, self._swept.axes)
+        (out / "README.md").write_text(page, encoding="utf-8")
+        return out

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-# Without a terminal of its own the work says nothing for this long, then twice as long each time.
+# On other streams the first line comes after so many seconds, and each pause is twice the last one.
 _FIRST_S, _LONGEST_S = 2.0, 120.0
 # Begin of the line, and nothing behind it.
 _CLEAR = "\r\x1b[K"
@@ -31,7 +31,7 @@ class News:
         self._is_shown = False
 
     def show(self, text: str) -> None:
-        """Replace the line by `text`; elsewhere write it if the last one is old enough."""
+        """Replace the line by `text`. Other streams get it if their last line is old enough."""
         now = self._clock()
         if self.in_place:
             # A longer line would take two, of which only one is cleared.

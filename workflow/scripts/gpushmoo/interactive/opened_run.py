@@ -118,7 +118,7 @@ class Run:
     def _repr_html_(self) -> str:
         """As a notebook shows it: how the cells ended, and the best of them.
 
-        Parameters and speeds come first, then what tells groups apart, as far as it differs.
+        Parameters and speeds come first. The columns that name a group follow, if they differ.
         """
         best = self.best
         speeds = ["bandwidth_gbs", "vs_memcpy", "median_s", "median_low_s", "median_high_s"]

@@ -233,7 +233,7 @@ _BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
 
 
 def _axes(text: str) -> list[tuple[str, list[Any]]]:
-    """``NAME=16,4:64:4,text`` as an axis with its specification; after a comma another may follow.
+    """``NAME=16,4:64:4,text`` as an axis with its specification. A comma may begin another axis.
 
     Raises ArgumentTypeError.
     """

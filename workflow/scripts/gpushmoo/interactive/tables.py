@@ -45,8 +45,8 @@ class Answer:
     """What a command has found.
 
     `told` has the keys that commands.yaml says it gives; CSV is of its `rows`, and its `notes` are
-    printed to stderr. `text` makes what a person reads; it is None where that was printed. If it
-    `is_markdown`, a terminal shows it laid out.
+    printed to stderr. `text` makes what a person reads; it is None where that was printed. A
+    terminal shows Markdown as a page (`is_markdown`).
     """
 
     told: Mapping[str, Any]

@@ -283,7 +283,7 @@ def size_sentence(sweeps: Mapping[str, SweepConfig], backend: str) -> str:
     cell_s = BACKENDS[backend].cell_s
     return (
         f"{counted}. Measuring takes about {duration(cells * cell_s)} at {cell_s * 1e3:g} ms a "
-        "cell; compiling and the report come on top."
+        "cell. Compiling and the report come on top."
     )
 
 

@@ -30,6 +30,7 @@ class Backend:
     them; () where there is no choice. `cell_s` is how many seconds a cell takes, about, by which a
     run's time is estimated. `timing_modes` are those of `space.TIMING_MODES` that it has.
     `profiler` is the program that reads its devices' hardware counters; "" where there is none.
+    `imported` is what its compilers need and may be imported before a process forks.
     `locks_clocks`: whether it can hold a device at one clock. `environment` is the file of the
     conda environment that its jobs need. A multiprocessor loads and stores at most `unit_bytes`
     bytes a clock, as the makers of its devices document.
@@ -44,6 +45,7 @@ class Backend:
     cell_s: float = 0.01
     timing_modes: tuple[str, ...] = ("batched", "isolated")
     profiler: str = ""
+    imported: tuple[str, ...] = ()
     locks_clocks: bool = False
     environment: str = "environment.yml"
     marks: tuple[str, ...] = ()
@@ -82,6 +84,7 @@ BACKENDS: Mapping[str, Backend] = {
             *("opencl", ".cl"),
             runtimes=("pocl", "intel", "system"),
             cell_s=0.05,
+            imported=("pyopencl",),
             marks=("__kernel", "kernel void"),
         ),
     )

@@ -12,8 +12,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -165,6 +167,10 @@ def _built(
     on_done: Callable[[int, int], None],
 ) -> KernelBuild:
     builder = functions_of(BACKENDS[request.backend])
+    for module in BACKENDS[request.backend].imported:
+        # Once, not in each of the processes that are forked. They say what is missing.
+        with suppress(ImportError):
+            import_module(module)
     limit_s = params["compile_timeout_s"]
     asked = run_isolated({"targets": partial(builder.targets, request)}, 1, _ASKING_S)["targets"]
     if isinstance(asked, TaskEnded):

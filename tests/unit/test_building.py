@@ -96,7 +96,7 @@ def test_a_task_that_ends_or_hangs_costs_no_other_and_its_errors_are_raised() ->
 
     counted: list[tuple[int, int]] = []
     few = {n: partial(int, n) for n in range(5)}
-    run_isolated(few, 2, 60.0, lambda done, total: counted.append((done, total)))
+    run_isolated(few, 2, 60.0, on_done=lambda done, total: counted.append((done, total)))
     assert [*dict.fromkeys(done for done, _ in counted)] == sorted({done for done, _ in counted})
     assert counted[-1] == (5, 5)
 

@@ -1,4 +1,4 @@
-"""What a kernel includes is found, wherever it is and whatever its path is called."""
+"""Headers of a kernel are found in every folder, whatever its path is called."""
 
 from pathlib import Path
 from typing import Any

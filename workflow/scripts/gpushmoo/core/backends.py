@@ -30,7 +30,7 @@ class Backend:
     them; () where there is no choice. `cell_s` is how many seconds a cell takes, about, by which a
     run's time is estimated. `timing_modes` are those of `space.TIMING_MODES` that it has.
     `profiler` is the program that reads its devices' hardware counters; "" where there is none.
-    `imported` is what its compilers need and may be imported before a process forks.
+    `imported` are modules of its compilers that a process may import before it forks.
     `locks_clocks`: whether it can hold a device at one clock. `environment` is the file of the
     conda environment that its jobs need. A multiprocessor loads and stores at most `unit_bytes`
     bytes a clock, as the makers of its devices document.

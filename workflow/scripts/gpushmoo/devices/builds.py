@@ -197,7 +197,7 @@ _NO_HEADER = re.compile(r"^(.*?)\((\d+)\): catastrophic error: .* open source fi
 _MOST_LOG = 10**6
 
 
-# What compilers print if the machine is at fault: its disk, or its memory.
+# Output of compilers if the machine is at fault: its disk, or its memory.
 _NO_ROOM = r"No space left on device|Disk quota exceeded|Read-only file system|File too large"
 _NO_MEMORY = r"Cannot allocate memory|out of memory|bad_alloc"
 _OF_THE_HOST = re.compile(f"({_NO_ROOM})|{_NO_MEMORY}", re.IGNORECASE)
@@ -207,7 +207,7 @@ def host_fault(printed: str, cache: Path) -> HostError | None:
     """The fault of this machine that kept a compiler from its work.
 
     None if its folders take files and the compiler has `printed` nothing of the kind. Disk and
-    memory may have room again by now: what it has printed counts as well.
+    memory may have room again by now, so its output counts as well.
     """
     folders = cache, temporary_folder()
     why = obstacle(*folders)

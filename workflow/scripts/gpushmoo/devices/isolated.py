@@ -18,13 +18,13 @@ from ..storage.joblog import END_SIGNALS, STRIKES_FORGIVEN, end_with_parent
 
 # Seconds between two looks at processes.
 _LOOK_S = 0.25
-# So many times its limit a task may take by the clock on the wall: it may wait for a processor.
+# A task may take its limit times this by the clock on the wall: it may wait for a processor.
 PATIENCE = 10.0
 # Seconds after which `run_isolated` says that a task is under way.
 SLOW_S = 10.0
-# Of what a process has printed, this many last bytes are kept.
+# Last bytes that are kept of a process's output.
 _TAIL = 10_000
-# Reads of what it has printed at each look; a flood never ends.
+# Reads of its output at each look, which a flood would not end.
 _READS = 16
 # Seconds that a process has for its end, once its task has ended it.
 _GRACE_S = 10.0
@@ -55,13 +55,13 @@ def run_isolated(
     on_slow: Callable[[K], None] = lambda _: None,
     on_done: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[K, V | TaskEnded]:
-    """The results of tasks, run in so many processes at once.
+    """The results of tasks, which run in this number of processes at once.
 
     A task that has taken `limit_s` seconds of a processor is ended, and one that has waited for as
     long as PATIENCE times this. `on_slow` is called with one that takes SLOW_S seconds, `on_done`
     with the number of tasks that are done, and of all. Processes are forked: no device's runtime
-    may have been initialised in this one. They print where this one
-    prints. An exception of a task is raised here, once all processes have been stopped. A task
+    may have been initialised in this one. They print into its output. An exception of a task is
+    raised here, once all processes have been stopped. A task
     whose process was ended from outside runs again after all others, alone, twice at most: the
     system may have been short of memory.
     """
@@ -115,7 +115,7 @@ class _Child(Generic[K, V]):
         self._process.start()
         sending.close()
         os.close(writing)
-        # What compilers start ends with them. The process does the same: one of the two is first.
+        # Programs that a compiler starts end with it. The process does the same: one is first.
         with suppress(OSError):
             os.setpgid(self._pid, self._pid)
         self._printed, self._is_mute, self._is_late = b"", False, False
@@ -124,7 +124,7 @@ class _Child(Generic[K, V]):
 
     @property
     def watched(self) -> list[Any]:
-        """What is ready as soon as there is something to look at."""
+        """Objects that are ready as soon as there is something to look at."""
         return [self._connection, *([] if self._is_mute else [self._reading])]
 
     @property
@@ -132,7 +132,7 @@ class _Child(Generic[K, V]):
         return self._process.pid or 0
 
     def look(self, results: dict[K, V | TaskEnded]) -> bool:
-        """Take what the process has sent, or raise a task's error; whether it goes on."""
+        """Take the results that the process has sent, or raise an error; whether it goes on."""
         now = time.monotonic()
         # A longer look means that this process was stopped, or the machine suspended.
         self._waited_s += min(now - self._looked, 2 * _LOOK_S)
@@ -185,7 +185,7 @@ class _Child(Generic[K, V]):
             os.close(self._reading)
 
     def _begin(self, processor_s: float) -> None:
-        """The next task begins, in a process that has taken so many seconds of a processor."""
+        """The next task begins; the process has taken `processor_s` seconds of a processor."""
         self._processor_s, self._waited_s, self._is_slow = processor_s, 0.0, False
         self._looked = time.monotonic()
 
@@ -198,7 +198,7 @@ class _Child(Generic[K, V]):
         return taken_s is None or taken_s - self._processor_s >= self._limit_s
 
     def _pass_on(self) -> None:
-        """Print what the process has printed, and keep the end of it."""
+        """Copy the process's output to this one's, and keep the end of it."""
         for _ in range(_READS):
             try:
                 data = os.read(self._reading, 2**16)

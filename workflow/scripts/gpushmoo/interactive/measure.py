@@ -168,7 +168,7 @@ MOST_REPEATS = 100
 # So many versions are compiled by the measuring process itself, which takes less than a process
 # for the compilers.
 _FEW_VERSIONS = 8
-# It gives up after so many seconds of a processor: then each version has a process and its limit.
+# It gives up after these seconds of a processor: then each version has a process and its limit.
 _COMPILED_THERE_S = 5.0
 # More cells than this take seconds before the first of them is measured.
 _MANY_CELLS = 20_000
@@ -285,7 +285,7 @@ def _measure(
         except (NotOpenedError, CompilerSlowError):
             if is_apart:
                 raise
-            # A compiler that crashes or hangs costs its own version where each has a process.
+            # A compiler that crashes or hangs costs its own version if each has a process.
             is_apart = True
             build()
             return measure_shard(replace(task, build=builds[dtype], compile_s=None), terminal)

@@ -343,8 +343,8 @@ def complete_rules(flow: Flow, workflow: Any) -> None:
 def remaking(flow: Flow, workflow: Any, rule: Any) -> Callable[[Any], list[str]]:
     """An input function that names no file and has products of `rule` made again.
 
-    These are damaged ones, and what the key `remeasure` names: shards with such cells, and build
-    files with versions that failed. Snakemake calls it while it builds its graph, the only time at
+    These are damaged ones, and those that the key `remeasure` names: shards with such cells, build
+    files with failed versions. Snakemake calls it while it builds its graph, the only time at
     which forced files can be added. Forcing a file leaves a dry run without effect, as deleting it
     would not. Files in a storage are not looked at.
     """

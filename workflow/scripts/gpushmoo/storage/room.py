@@ -1,4 +1,4 @@
-"""Whether folders take what compilers and runtimes write, and the sentence if one does not."""
+"""Whether folders take the files of compilers, and the sentence if one does not."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from .. import __name__ as library
 # Of each folder, locked by its process for as long as that lives.
 _LOCK = ".lock"
 _PREFIX = f"{library}-"
-# What ends a process without a word unless it listens. SIGINT is an exception in Python.
+# They end a process at once unless it listens. SIGINT is an exception in Python.
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 

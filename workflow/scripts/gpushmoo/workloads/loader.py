@@ -215,7 +215,7 @@ def room_for(root: Path, folder: Path, places: Iterable[Path]) -> Path:
 
 
 def copy_folder(folder: Path, root: Path) -> Path:
-    """Copy a kernel's folder into `root`, with what it includes from outside; its new path."""
+    """Copy a kernel's folder into `root`, with headers from outside of it; its new path."""
     found = {place: path for s in folder.glob("kernel.*") for path, place in included_files(s)}
     outside = {place: path for place, path in found.items() if is_outside(place)}
     copied = room_for(root, folder, outside) / folder.name

@@ -200,7 +200,7 @@ _PLAIN = re.compile("[A-Za-z0-9_./+-]+")
 
 @contextmanager
 def include_option(folder: Path, cache: Path) -> Iterator[tuple[str, ...]]:
-    """The option that finds what a kernel includes from beside it, if it does.
+    """The option that finds the headers beside a kernel, if it includes any.
 
     Runtimes read options in different ways: PoCL takes a path apart at blanks, and quotes become
     part of its name. So a link with a plain name leads to a folder that has another. It stays in

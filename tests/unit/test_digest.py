@@ -111,9 +111,10 @@ def write(path: Path, text: str) -> None:
 
 
 def fresh(file: Path) -> str:
-    modules_of.cache_clear()
-    digest._code.cache_clear()
-    digest._module_files.cache_clear()
+    for kept in (code_digest, library_digest, digest._reached, digest._imports_of):
+        kept.cache_clear()
+    for read in (digest._code, digest._module_files):
+        read.cache_clear()
     return code_digest(file)
 
 

@@ -22,7 +22,8 @@ from ..core.paths import IMPORTED, PACKAGE, ROOT
 from ..core.python_digest import tree_digest
 from ..storage.wholefile import DamagedFileError, read_json, write_json
 
-Folders = tuple[Path, ...]
+# Folders and files are texts within this module: the paths of pathlib made it a sixth of a dry run.
+Folders = tuple[str, ...]
 
 # What was read of files, by the hash of their bytes, is kept for the next process as Python keeps
 # its byte code: to parse the two hundred modules behind the rules was a third of a dry run. With
@@ -40,59 +41,80 @@ class Code(NamedTuple):
     imports: list[tuple[int, str]]
 
 
+@cache
 def code_digest(file: Path) -> str:
     """Digest of the code of `file`, a script or module, and of all that it imports."""
-    return _digest_of(modules_of(file), _folders(file))
+    return _digest_of(_reached(str(file)), _folders(file))
 
 
 def module_digest(name: str) -> str:
     """`code_digest` of a module of the project, dotted, that is only imported by its name."""
     stem = name.rpartition(".")[2]
     # A chapter outside of the project lies where its own folder was lent.
-    lent = tuple(map(Path, sys.path))
-    for path in _module_files(name, IMPORTED) or _module_files(name, lent):
+    lent = tuple(sys.path)
+    for path in map(Path, _module_files(name, _imported()) or _module_files(name, lent)):
         if stem in (path.stem, path.parent.name if path.stem == "__init__" else None):
             return code_digest(path)
     raise ValueError(f"no module '{name}'")
 
 
+@cache
 def library_digest(file: Path) -> str:
     """Digest of the code that `file` imports, without its own."""
-    return _digest_of(modules_of(file) - {file}, _folders(file))
+    return _digest_of(_reached(str(file)) - {str(file)}, _folders(file))
 
 
 def product_digest(file: Path) -> str:
     """`code_digest` without what only words and files are made of: `core` and `storage`."""
-    shared = (PACKAGE / "core", PACKAGE / "storage", PACKAGE / "__init__.py")
-    deciding = (m for m in modules_of(file) if not any(m.is_relative_to(s) for s in shared))
+    shared = (f"{PACKAGE}/core/", f"{PACKAGE}/storage/", f"{PACKAGE}/__init__.py")
+    deciding = (path for path in _reached(str(file)) if not path.startswith(shared))
     return _digest_of(deciding, _folders(file))
 
 
-@cache
 def modules_of(file: Path) -> frozenset[Path]:
     """`file` and the files of all of the project's modules that it imports.
 
     Modules are looked up where the project has them, and beside `file` or its folder: of a kernel
     these are what it shares with its neighbours.
     """
-    folders = _folders(file)
-    reached: set[Path] = set()
+    return frozenset(map(Path, _reached(str(file))))
+
+
+@cache
+def _reached(file: str) -> frozenset[str]:
+    folders = _folders(Path(file))
+    reached: set[str] = set()
     waiting = [file]
     while waiting:
         path = waiting.pop()
         if path not in reached:
             reached.add(path)
-            for level, name in _code(path).imports:
-                waiting += _module_files(name, (path.parents[level - 1],) if level else folders)
+            waiting += _imports_of(path, folders)
     return frozenset(reached)
 
 
+@cache
+def _imports_of(path: str, folders: Folders) -> list[str]:
+    """The files of the project's modules that this one itself imports."""
+    files: list[str] = []
+    for level, name in _code(path).imports:
+        inside = path
+        for _ in range(level):
+            inside = os.path.dirname(inside)
+        files += _module_files(name, (inside,) if level else folders)
+    return files
+
+
+def _imported() -> Folders:
+    return tuple(map(str, IMPORTED))
+
+
 def _folders(file: Path) -> Folders:
-    return tuple(dict.fromkeys((*IMPORTED, file.parent, file.parent.parent)))
+    return tuple(dict.fromkeys((*_imported(), str(file.parent), str(file.parent.parent))))
 
 
 @cache
-def _names_in(folder: Path) -> frozenset[str]:
+def _names_in(folder: str) -> frozenset[str]:
     """What lies in a folder; nothing if it is none. Most modules are of other projects."""
     try:
         return frozenset(os.listdir(folder))
@@ -101,7 +123,7 @@ def _names_in(folder: Path) -> frozenset[str]:
 
 
 @cache
-def _module_files(name: str, folders: Folders) -> list[Path]:
+def _module_files(name: str, folders: Folders) -> list[str]:
     """Files of a module, dotted, and of the packages in which it lies; none of other projects'."""
     parts = name.split(".")
     for folder in folders:
@@ -109,14 +131,14 @@ def _module_files(name: str, folders: Folders) -> list[Path]:
             continue
         bases = (os.path.join(folder, *parts[:n]) for n in range(1, len(parts) + 1))
         files = (name for base in bases for name in (f"{base}/__init__.py", f"{base}.py"))
-        if present := [Path(name) for name in files if os.path.isfile(name)]:
+        if present := [name for name in files if os.path.isfile(name)]:
             return present
     return []
 
 
 @cache
-def _code(path: Path) -> Code:
-    return read_code(path.read_bytes())
+def _code(path: str) -> Code:
+    return read_code(Path(path).read_bytes())
 
 
 def read_code(source: bytes) -> Code:
@@ -169,11 +191,12 @@ def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield 0, str(node.value)
 
 
-def _digest_of(modules: Iterable[Path], folders: Folders) -> str:
+def _digest_of(modules: Iterable[str], folders: Folders) -> str:
+    within = [f"{folder}/" for folder in folders]
     named: dict[str, str] = {}
     for path in modules:
-        folder = next(folder for folder in folders if path.is_relative_to(folder))
-        named[path.relative_to(folder).as_posix()] = _code(path).digest
+        folder = next(folder for folder in within if path.startswith(folder))
+        named[path.removeprefix(folder)] = _code(path).digest
     h = hashlib.sha256()
     for name, digest in sorted(named.items()):
         h.update(name.encode() + b"\0" + bytes.fromhex(digest))

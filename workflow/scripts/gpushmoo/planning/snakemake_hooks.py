@@ -337,7 +337,8 @@ def complete_rules(flow: Flow, workflow: Any) -> None:
             rule.set_log(flow.path("logs", f"{stem}.log"))
             rule.benchmark = flow.path("benchmarks", f"{stem}.tsv")
             workflow.localrules(rule.name)
-    keep_read_code()
+    # At the end, since parameters of jobs are digests, too.
+    atexit.register(keep_read_code)
 
 
 def remaking(flow: Flow, workflow: Any, rule: Any) -> Callable[[Any], list[str]]:

@@ -24,7 +24,6 @@ from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring import client, process, starting
 from gpushmoo.measuring.client import ADDRESS
 from gpushmoo.measuring.events import Began, Finished, Job, Message
-from gpushmoo.measuring.job import received
 from gpushmoo.measuring.process import (
     POLL_INTERVAL_S,
     WorkerGoneError,
@@ -33,7 +32,8 @@ from gpushmoo.measuring.process import (
     WorkerSilentError,
     end_of,
 )
-from gpushmoo.planning.snakemake_hooks import start_servers
+from gpushmoo.measuring.requests import received
+from gpushmoo.planning.snakemake_hooks import start_measuring_servers
 from gpushmoo.storage.joblog import JobSignalledError, raises_signals
 from gpushmoo.storage.store import read_shard
 
@@ -411,7 +411,7 @@ def jobs(
     workload = folder / "workload.py"
     workload.write_text(workload.read_text() + NOTING)
     made = Jobs(Bench(opencl_choice, folder, tmp_path), folder, opencl_choice.cache, tmp_path)
-    [made.server] = start_servers(1, {1: ["never"], 2: ["never"]})
+    [made.server] = start_measuring_servers(1, {1: ["never"], 2: ["never"]})
     yield made
     made.server.kill()
     made.server.wait()
@@ -443,7 +443,7 @@ def test_a_measuring_process_ends_behind_the_last_job_of_its_repeat(
     for old in (outs[1], outs[3]):
         Path(old).touch()
         os.utime(old, (1e9, 1e9))
-    [jobs.server] = start_servers(1, {1: outs[:2], 2: outs[2:]})
+    [jobs.server] = start_measuring_servers(1, {1: outs[:2], 2: outs[2:]})
 
     def alive() -> list[bool]:
         return [Path("/proc", pid).exists() for pid in dict.fromkeys(jobs.pids)]
@@ -479,7 +479,7 @@ def test_a_signal_ends_the_job_and_not_the_server(jobs: Jobs) -> None:
 
 def test_a_server_ends_with_a_run_that_ends_while_it_starts() -> None:
     hooks = "gpushmoo.planning.snakemake_hooks"
-    run = f"import os, {hooks}; {hooks}.start_servers(1, {{}}); os._exit(0)"
+    run = f"import os, {hooks}; {hooks}.start_measuring_servers(1, {{}}); os._exit(0)"
     # The server has the pipe, too.
     how: dict[str, Any] = {"capture_output": True, "env": environment(), "check": True}
     subprocess.run([sys.executable, "-c", run], timeout=DEADLINE_S, **how)

@@ -1,35 +1,26 @@
-"""Runs the function that a rule names as its parameter `call`: ``package.module:function``.
+"""Does the stage of a job: the function that its rule names as its parameter `call`.
 
-The function is given what its parameters are called by: an input or output of the rule, as a path
-or a list of them, a param, or one of the names below.
+A stage that claims a GPU is done by this process, others by the run's server of stages.
 """
 
-import importlib
-import inspect
-from pathlib import Path
-
-from gpushmoo.core.errors import UserError
-from gpushmoo.storage.joblog import JobSignalledError, job_log
+from gpushmoo.stages import Stage, do
 
 
-def _paths(named):
-    return {k: Path(v) if isinstance(v, str) else [*map(Path, v)] for k, v in named.items()}
+def _plain(named):
+    return {k: str(v) if isinstance(v, str) else [*map(str, v)] for k, v in named.items()}
 
 
-with job_log(snakemake.log[0], (UserError, JobSignalledError)) as terminal:
-    module, _, name = snakemake.params.call.partition(":")
-    function = getattr(importlib.import_module(module), name)
-    given = {
-        **dict(snakemake.params.items()),
-        **_paths(snakemake.input),
-        **_paths(snakemake.output),
-        "files": _paths(snakemake.input),
-        "out": Path(next(iter(snakemake.output), "")),
-        "log_file": snakemake.log[0],
-        "terminal": terminal,
-        "say": lambda text: print(f"gpushmoo: {snakemake.rule}: {text}", file=terminal, flush=True),
-        "threads": snakemake.threads,
-    }
-    function(
-        **{name: given[name] for name in inspect.signature(function).parameters if name in given}
-    )
+stage = Stage(
+    snakemake.rule,
+    snakemake.params.call,
+    dict(snakemake.params.items()),
+    _plain(snakemake.input),
+    _plain(snakemake.output),
+    next(iter(snakemake.output), ""),
+    snakemake.log[0],
+    snakemake.threads,
+)
+if snakemake.resources.get("gpu", 0):
+    stage.run()
+else:
+    do(stage)

@@ -24,8 +24,15 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def served(address: str, request: bytes) -> int | None:
     """The exit status of the job that the server at `address` has done; None if it has not.
 
-    A signal that ends the job is passed on to the server; a second one ends this process.
+    A signal that ends the job is passed on to the server; a second one ends this process. A job
+    that was to end has ended, whether the server answers or not.
     """
+    passed: list[int] = []
+
+    def pass_on(number: int, _: object) -> None:
+        passed.append(number)
+        _tell(server, number)
+
     with socket.socket(socket.AF_UNIX) as server:
         try:
             server.connect(address)
@@ -35,11 +42,13 @@ def served(address: str, request: bytes) -> int | None:
             # Only now: a signal's byte must not become a part of the request.
             for number in _ENDING:
                 if signal.getsignal(number) is not signal.SIG_IGN:
-                    signal.signal(number, lambda ended, _: _tell(server, ended))
+                    signal.signal(number, pass_on)
             status = server.recv(1)
         except OSError:
-            return None
-        return status[0] if status else None
+            status = b""
+        if status:
+            return status[0]
+        return 128 + passed[0] if passed else None
 
 
 def _tell(server: socket.socket, number: int) -> None:

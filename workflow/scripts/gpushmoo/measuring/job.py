@@ -36,7 +36,6 @@ from ..storage.joblog import JobSignalledError, end_with_parent, job_log, raises
 from ..storage.store import write_parquet
 from ..workloads.loader import KernelFolder, load_kernel
 from .builds import first_printf
-from .client import LENGTH
 from .events import (
     CellRun,
     Job,
@@ -51,6 +50,7 @@ from .events import (
 from .locks import HeldClocks
 from .process import Session, Workers
 from .progress import LiveFile, Progress, live_path
+from .requests import received_request
 from .settings import TOGETHER, settings_of
 from .shard_file import Earlier, ReusedCells, cell_table, joined, provenance, read_first
 from .supervise import FaultLimits, Supervisor
@@ -357,13 +357,10 @@ def _was_written(path: Path, since: float) -> bool:
 
 
 def _serve(client: socket.socket, workers: Workers) -> None:
-    try:
-        length, output, _, _ = socket.recv_fds(client, LENGTH, 2)
-        request = received(client, int.from_bytes(length, "big"))
-    except OSError:
+    received = received_request(client)
+    if received is None:
         return
-    if request is None:
-        return
+    request, output = received
     status = 0
     with _as_output(output):
         try:
@@ -377,16 +374,6 @@ def _serve(client: socket.socket, workers: Workers) -> None:
         client.sendall(bytes([status]))
     except OSError:
         return
-
-
-def received(client: socket.socket, length: int) -> bytes | None:
-    """The next `length` bytes; None if the client ends before. A signal's byte may follow."""
-    request = b""
-    while len(request) < length:
-        if not (more := client.recv(min(2**16, length - len(request)))):
-            return None
-        request += more
-    return request
 
 
 @contextmanager

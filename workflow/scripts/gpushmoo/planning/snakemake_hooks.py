@@ -37,6 +37,7 @@ from ..devices.base import functions_of
 from ..devices.builds import read_build
 from ..devices.select import probe
 from ..measuring.client import ADDRESS
+from ..stages import ONE_THREAD, STAGE_ADDRESS
 from ..storage.store import BadParquetError, check_table, is_whole, open_shard
 from ..storage.wholefile import DamagedFileError, read_summed, write_json
 from . import RUN_FOLDER
@@ -48,6 +49,8 @@ from .sweeps import size_sentence
 
 # Compiles a kernel and element type, as its rule names it.
 BUILDING = "gpushmoo.devices.building:build_kernel"
+# Serves the jobs of stages.
+STAGES = "gpushmoo.stages"
 
 
 def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
@@ -212,7 +215,11 @@ def start_run(flow: Flow, workflow: Any, jobs: Sequence[Any]) -> None:
             repeat = int(job.wildcards_dict.get("repeat", 1))
             outs.setdefault(repeat, []).append(os.path.abspath(job.output[0]))
     if outs and workflow.local_exec and not _in_environments(workflow):
-        start_servers(_devices(flow), outs)
+        start_measuring_servers(_devices(flow), outs)
+    served = [job for job in jobs if job.rule.params.get("call") and not job.resources.get("gpu")]
+    # One stage would wait for the imports no less.
+    if len(served) > 1 and not _in_environments(workflow):
+        start_servers(1, STAGES, STAGE_ADDRESS, environment=ONE_THREAD)
     tell_noted(flow, jobs)
     start_jobs_when_ready(workflow)
 
@@ -264,16 +271,33 @@ def _in_environments(workflow: Any) -> bool:
     return DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
 
 
-def start_servers(number: int, outs: Mapping[int, Sequence[str]]) -> list[subprocess.Popen[bytes]]:
-    """Start so many measuring servers for all clients of this process, with which they end.
+def start_measuring_servers(
+    number: int, outs: Mapping[int, Sequence[str]]
+) -> list[subprocess.Popen[bytes]]:
+    """Start so many measuring servers. `outs` are the files that jobs will write, by repeat."""
+    folder = tempfile.mkdtemp(prefix="gpushmoo-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    listed = Path(folder, "jobs.json")
+    listed.write_text(json.dumps(outs), encoding="utf-8")
+    return start_servers(number, MEASURING, ADDRESS, (str(listed),))
 
-    `outs` are the files that jobs will write, by repeat.
+
+def start_servers(
+    number: int,
+    program: str,
+    address_name: str,
+    arguments: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> list[subprocess.Popen[bytes]]:
+    """Start so many servers for all clients of this process, with which they end.
+
+    The environment variable `address_name` names their socket. They have more `arguments` and more
+    of an `environment`.
     """
     # No other user may have something measured here.
     folder = tempfile.mkdtemp(prefix="gpushmoo-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    address, listed = str(Path(folder, "server")), Path(folder, "jobs.json")
-    listed.write_text(json.dumps(outs), encoding="utf-8")
+    address = str(Path(folder, "server"))
     with socket.socket(socket.AF_UNIX) as listening:
         try:
             listening.bind(address)
@@ -283,16 +307,16 @@ def start_servers(number: int, outs: Mapping[int, Sequence[str]]) -> list[subpro
         fd = listening.fileno()
         servers = [
             subprocess.Popen(
-                [sys.executable, "-m", MEASURING, str(fd), str(os.getpid()), str(listed)],
+                [sys.executable, "-m", program, str(fd), str(os.getpid()), *arguments],
                 pass_fds=(fd,),
                 stdin=subprocess.DEVNULL,
-                env=child_environment(),
+                env={**child_environment(), **(environment or {})},
                 # A signal from the terminal reaches a job by its client.
                 start_new_session=True,
             )
             for _ in range(number)
         ]
-    os.environ[ADDRESS] = address
+    os.environ[address_name] = address
     return servers
 
 

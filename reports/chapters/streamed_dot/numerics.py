@@ -243,9 +243,9 @@ def _opened(device: Device, workload: DotProduct, data: _Data) -> FedSpace | Red
     empty_inputs = workload.inputs(Problem(1, 0), data.dtype, np.random.default_rng(0))
     inputs = {**empty_inputs, **{name: data.arrays[name] for name in workload.operands}}
     if isinstance(workload, HostFedWorkload):
-        return FedSpace(device, workload, inputs)
+        return FedSpace(device, workload, inputs, data.reference)
     problem = Problem(1, data.arrays["x"].size)
-    return ReducedSpace(device, workload, problem, data.dtype, lambda: inputs)
+    return ReducedSpace(device, workload, problem, data.dtype, lambda: inputs, data.reference)
 
 
 def _outcome(space: FedSpace | ReducedSpace, mode: Mode, builds: Builds, data: _Data) -> Row:

@@ -437,11 +437,15 @@ class ReducedSpace(Space):
         problem: Problem,
         dtype: str,
         make: Callable[[], Mapping[str, Array]],
+        known: Any = None,
     ) -> None:
-        """Upload the inputs from `make`. Raises as `open_space` does."""
+        """Upload the inputs from `make`, of which the result may be `known`.
+
+        Raises as `open_space` does.
+        """
         self._device, self._workload, self._make = device, workload, make
         inputs = make()
-        self._known = workload.known(inputs)
+        self._known = workload.known(inputs) if known is None else known
         self._result = np.zeros(1, DTYPES[dtype].scalar)
         self._written = [device.allocate(self._result.nbytes)]
         self.buffers = {name: device.upload(array) for name, array in inputs.items()}
@@ -488,11 +492,15 @@ class FedSpace(Space):
     """Arrays on the host, by name, pinned and not, and shared streams; see `Space`."""
 
     def __init__(
-        self, device: Device, workload: HostFedWorkload, inputs: Mapping[str, Array]
+        self,
+        device: Device,
+        workload: HostFedWorkload,
+        inputs: Mapping[str, Array],
+        known: Any = None,
     ) -> None:
-        """Copy `inputs` to pinned and to ordinary memory."""
+        """Copy `inputs`, of which the result may be `known`, to pinned and to ordinary memory."""
         self._workload = workload
-        self.known = workload.known(inputs)
+        self.known = workload.known(inputs) if known is None else known
         self.arrays = {
             pinned: {name: device.host_array(array, pinned) for name, array in inputs.items()}
             for pinned in (True, False)

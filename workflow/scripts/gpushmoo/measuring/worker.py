@@ -82,6 +82,8 @@ def main(fd: int) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     connection: Connection[Any, Any] = Connection(fd)
     device: Device | None = None
+    # Else each job's collection looks through all that was imported.
+    gc.freeze()
     try:
         while True:
             caller = Caller(connection)

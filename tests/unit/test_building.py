@@ -293,7 +293,8 @@ def test_a_shard_is_measured_from_its_build_file_without_its_source(
     else:
         choice = request.getfixturevalue("opencl_choice")
     bench = Bench(choice, faulty, tmp_path)
-    params = params_of(faulty, backend, VARIANTS[:2], device="0")
+    own = {"device": "0", "opencl_runtime": choice.runtime}
+    params = params_of(faulty, backend, VARIANTS[:2], **own)
     out, _ = build(params, tmp_path)
     for suffix in (".cu", ".cl"):
         (faulty / f"kernel{suffix}").unlink()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +26,9 @@ from mounts import Mount
 from projects import answering_opencl
 
 ROOT = Path(__file__).resolve().parent
+# What PoCL and nvdisasm made of the same bytes in earlier runs of the suite. Sources in temporary
+# folders are others each time: all is removed once it is so much.
+KEPT, MOST_KEPT_BYTES = ROOT / ".venv" / "test-cache", 2**28
 
 # `make test`: the same draws in every run, and one that fails is told as it is: the search for a
 # smaller one may take minutes. `make fuzz`: twenty times as many by its seed, and made smaller.
@@ -93,6 +98,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Compile before there are workers."""
     if not hasattr(config, "workerinput"):
         compile_modules()
+        if sum(path.lstat().st_size for path in KEPT.rglob("*")) > MOST_KEPT_BYTES:
+            shutil.rmtree(KEPT)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -113,10 +120,17 @@ def _own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def opencl_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What an OpenCL runtime compiled, kept for all tests of all workers, as a user's jobs keep it.
 
-    A measuring process that finds nothing there takes three times as long.
+    A measuring process that finds nothing there takes three times as long. What PoCL itself keeps
+    lasts from one run of the suite to the next, what the library keeps does not: a change of how it
+    compiles is tried.
     """
     base = tmp_path_factory.getbasetemp()
-    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "opencl-cache"
+    cache = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "opencl-cache"
+    (KEPT / "pocl").mkdir(parents=True, exist_ok=True)
+    cache.mkdir(exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        (cache / "pocl").symlink_to(KEPT / "pocl")
+    return cache
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import functools
 import itertools
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from conftest import ROOT, USER_CUDA
+from conftest import KEPT, ROOT, USER_CUDA
 from covering import crossed
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import BuildError, LaunchFailedError, NoDeviceError
@@ -23,10 +24,11 @@ from gpushmoo.devices.machine_code.cubins import (
     Unit,
     build_options,
     compile_cubin,
+    disassembled,
     parameter_sizes,
     passed,
 )
-from gpushmoo.devices.machine_code.sass import complaints, listing, parse
+from gpushmoo.devices.machine_code.sass import complaints
 from gpushmoo.workloads.contract import Argument, BufferRef, Launch, NullRef, Workload
 from gpushmoo.workloads.host_fed import HostFedWorkload
 from gpushmoo.workloads.loader import KernelFolder, find_kernels, load_kernel
@@ -83,8 +85,10 @@ def test_kernel_compiles(folder: KernelFolder, dtype: str, variant: str, arch: s
         check_sizes(launch.entry, passed(launch), sizes[launch.entry])
 
 
-code_of = functools.cache(lambda cubin: parse(listing(cubin)))
-# Nearly all of the time is the start of nvdisasm, most of a second. Of a kernel with more variants
+# Its text of the same code is the same, and most of the time is its start.
+KEPT_TEXT = KEPT / f"nvdisasm-{version('nvidia-cuda-nvdisasm')}"
+code_of = functools.cache(lambda cubin: disassembled(cubin, KEPT_TEXT))
+# A start of nvdisasm takes most of a second. Of a kernel with more variants
 # than this those are tried that differ from the first in one part of its name or have another
 # number of parts.
 MANY_VARIANTS = 4
@@ -102,7 +106,7 @@ def tried(workload: Workload) -> tuple[str, ...]:
     return tuple(v for v in variants if differing(v) <= 1)
 
 
-def disassembled(workload: Workload) -> Iterator[tuple[str, str, Any]]:
+def disassemblies(workload: Workload) -> Iterator[tuple[str, str, Any]]:
     """All variants of the first type, the first variant of the last one; the rest for a fuzz."""
     for dtype, variant, marks in crossed(workload, tried(workload)):
         few = dtype in (workload.dtypes[0], workload.dtypes[-1])
@@ -115,7 +119,7 @@ def disassembled(workload: Workload) -> Iterator[tuple[str, str, Any]]:
         pytest.param(folder, dtype, variant, id=f"{folder.name}-{dtype}-{variant}", marks=marks)
         for folder in FOLDERS
         if folder.workload.device_code
-        for dtype, variant, marks in disassembled(folder.workload)
+        for dtype, variant, marks in disassemblies(folder.workload)
     ],
 )
 def test_kernels_do_what_is_timed(folder: KernelFolder, dtype: str, variant: str) -> None:

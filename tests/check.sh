@@ -12,7 +12,7 @@ log="$(mktemp)"
 trap 'rm -f "$log" "$log.status"' EXIT
 lines= failed=0
 
-# What a suite needs beside .venv; its last line says what is missing.
+# Installs what a suite needs beside .venv. The last line says what is missing.
 prepare() {
     case $1 in browser | cluster) sh "tests/$1/install.sh" ;; esac
 }

@@ -1,4 +1,4 @@
-"""Stages by the run's server, each in a fork; by the job where the server or the fork is lost."""
+"""Stages by the run's server, each in a fork; by the job if the server or the fork is lost."""
 
 import json
 import os
@@ -115,7 +115,7 @@ def is_there(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def test_a_stage_has_a_process_of_its_own_and_the_servers_imports(jobs: Jobs) -> None:
+def test_a_stage_has_a_fork_with_the_servers_imports(jobs: Jobs) -> None:
     done_by = set()
     for numbers in ([1, 2], [3]):
         status, said = jobs.do("note", numbers=numbers)

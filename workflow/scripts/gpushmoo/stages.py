@@ -2,8 +2,8 @@
 
 ``python -m gpushmoo.stages FD PARENT`` serves the jobs of rules (`workflow/scripts/stage.py`) on
 the listening socket FD until its parent ends. It imports what stages need once for the whole run:
-pandas and Matplotlib take more of a core than most stages do. Each stage has a process of its own,
-forked from the server. Without a server a job does its stage itself.
+pandas and Matplotlib take more of a core than most stages do. Each stage runs in a
+process that the server forks. Without a server a job does its stage itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .storage.joblog import JobSignalledError, end_with_parent, job_log
 
 # The environment variable that names the server's socket.
 STAGE_ADDRESS = "GPUSHMOO_STAGE_SERVER"
-# Without numbers of threads, BLAS would start some at its import that no fork has.
+# BLAS starts no threads at its import, as a fork would lack them.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 Files = Mapping[str, str | list[str]]
@@ -100,7 +100,7 @@ def serve(listening: socket.socket) -> None:
                 continue
             text, output = request
             stage = Stage(**ast.literal_eval(text.decode()))
-            # Its own process says what is wrong.
+            # The fork reports what is wrong.
             with suppress(Exception, SystemExit):
                 import_module(stage.call.partition(":")[0])
             # A fork's collections would copy all that is imported.

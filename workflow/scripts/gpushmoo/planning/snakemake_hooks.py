@@ -217,7 +217,7 @@ def start_run(flow: Flow, workflow: Any, jobs: Sequence[Any]) -> None:
     if outs and workflow.local_exec and not _in_environments(workflow):
         start_measuring_servers(_devices(flow), outs)
     served = [job for job in jobs if job.rule.params.get("call") and not job.resources.get("gpu")]
-    # One stage would wait for the imports no less.
+    # A single stage imports all the same.
     if len(served) > 1 and not _in_environments(workflow):
         start_servers(1, STAGES, STAGE_ADDRESS, environment=ONE_THREAD)
     tell_noted(flow, jobs)

@@ -55,9 +55,12 @@ ALL = frozenset("abcdef")
 
 
 def failure(
-    running: str, outside: bool = False, status: Status = Status.LAUNCH_FAILED
+    running: str,
+    outside: bool = False,
+    status: Status = Status.LAUNCH_FAILED,
+    had_whole_time: bool = True,
 ) -> WorkerFailure:
-    return WorkerFailure(tuple(running), status, "failed", outside)
+    return WorkerFailure(tuple(running), status, "failed", outside, had_whole_time=had_whole_time)
 
 
 def attempt(turn: Turn, ran: str, is_fresh: bool = True, is_clean: bool = True) -> Attempt:
@@ -70,13 +73,12 @@ def test_a_crash_is_blamed_on_the_first_cell_of_a_fresh_process_alone() -> None:
     assert turn == Turn(ALL)
     # Several were launched for the first time: each runs by itself next.
     assert suspects.assign_blame(attempt(turn, "abc"), failure("bc"), "a") is None
-    assert suspects.is_careful
     turn = suspects.next(ALL)
-    assert turn == Turn(ALL)
+    assert turn == Turn(ALL, is_careful=True)
     # Another cell ran before it, and may have damaged it: it is launched first in the next process.
     assert suspects.assign_blame(attempt(turn, "bc"), failure("c"), "ab") is None
     turn = suspects.next(ALL)
-    assert turn == Turn(ALL, first="c")
+    assert turn == Turn(ALL, first="c", is_careful=True)
     # A process that has done another job may be damaged as well.
     assert suspects.assign_blame(attempt(turn, "c", is_fresh=False), failure("c"), "ab") is None
     assert suspects.assign_blame(attempt(turn, "c"), failure("c"), "ab") == "c"
@@ -98,16 +100,19 @@ def test_failures_between_samples_are_tried_again_after_all_others() -> None:
 
 
 def test_a_slow_first_launch_has_its_whole_time_after_all_others() -> None:
-    suspects, silent = Suspects(), Status.TIMEOUT
-    assert suspects.assign_blame(attempt(Turn(ALL), "b"), failure("b", status=silent), "") is None
-    assert suspects.next(ALL) == Turn(ALL - {"b"})
+    suspects = Suspects()
+    short = failure("b", status=Status.TIMEOUT, had_whole_time=False)
+    assert suspects.assign_blame(attempt(Turn(ALL), "b"), short, "") is None
+    assert suspects.next(ALL) == Turn(ALL - {"b"}, is_careful=True)
     turn = suspects.next(frozenset("b"))
-    assert turn == Turn(frozenset("b"), first="b", is_patient=True)
-    # A faulty cell ran before it: once more, before that one.
-    late = attempt(turn, "ab", is_clean=False)
-    assert suspects.assign_blame(late, failure("b", status=silent), "") is None
+    assert turn == Turn(frozenset("b"), first="b", is_patient=True, is_careful=True)
+    whole = failure("b", status=Status.TIMEOUT)
     # The others were right, so that it need not be waited for once more.
-    assert suspects.assign_blame(attempt(turn, "ab"), failure("b", status=silent), "") == "b"
+    assert suspects.assign_blame(attempt(turn, "ab"), whole, "") == "b"
+    # A faulty cell ran before it: once more, by itself.
+    assert suspects.assign_blame(attempt(turn, "ab", is_clean=False), whole, "") is None
+    turn = suspects.next(frozenset("b"))
+    assert suspects.assign_blame(attempt(turn, "b"), whole, "") == "b"
 
 
 def test_a_cell_that_hangs_in_a_crowd_and_by_itself_is_blamed() -> None:
@@ -126,10 +131,25 @@ def test_kills_from_outside_are_counted_while_a_cell_is_alone() -> None:
     assert suspects.next(ALL) == turn
     assert suspects.assign_blame(attempt(turn, "fa"), failure("a", outside=True), "f") is None
     turn = suspects.next(ALL)
-    assert turn == Turn(ALL, first="a")
+    assert turn == Turn(ALL, first="a", is_careful=True)
     for _ in range(KILLS_WHEN_ALONE - 1):
         assert suspects.assign_blame(attempt(turn, "a"), failure("a", outside=True), "") is None
     assert suspects.assign_blame(attempt(turn, "a"), failure("a", outside=True), "") == "a"
+
+
+def test_a_process_that_launches_in_another_order_ends_as_well() -> None:
+    suspects, launched = Suspects(), frozenset("a")
+    for _ in range(2):  # together, although each should have been launched by itself
+        turn = suspects.next(ALL)
+        assert suspects.assign_blame(attempt(turn, "abc"), failure("bc"), launched) is None
+    turn = suspects.next(frozenset("bc"))
+    assert (turn.keys, turn.together) == (frozenset("bc"), 1)
+    for _ in range(2):  # behind another cell, although it should have been the first
+        assert suspects.assign_blame(attempt(turn, "bc"), failure("c"), launched) is None
+        turn = suspects.next(frozenset("bc"))
+    turn = suspects.next(frozenset("c"))
+    assert turn.keys == frozenset("c")
+    assert suspects.assign_blame(attempt(turn, "c"), failure("c"), launched) == "c"
 
 
 def test_first_launches_have_more_time_the_longer_others_took() -> None:

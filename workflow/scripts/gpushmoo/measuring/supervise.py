@@ -181,13 +181,12 @@ class Supervisor(Generic[Run]):
     def _request_for(self, turn: Turn) -> Measure:
         ended: list[Any] = [r for r in self.result.runs.values() if r.status is Status.OK]
         launched = self.result.timed_s.keys()
-        is_careful = self._suspects.is_careful
         return replace(
             self._request,
             keys=turn.keys,
             together=turn.together,
             first=turn.first,
-            unlaunched=turn.keys - launched if is_careful else frozenset(),
+            unlaunched=turn.keys - launched if turn.is_careful else frozenset(),
             launches=self.result.launches,
             ended=ended,
             tried=self._tried,
@@ -254,7 +253,8 @@ class Supervisor(Generic[Run]):
                     "at the order of its arguments"
                 )
             text = f"{doing.who}: {text}" if doing.who else text
-            return WorkerFailure(doing.keys, status, text, is_killed)
+            had_whole_time = limit_s >= self._limits.cell_timeout_s
+            return WorkerFailure(doing.keys, status, text, is_killed, had_whole_time=had_whole_time)
         if isinstance(err, DeviceLostError) or doing is None or not doing.variants:
             return WorkerFailure((), status, text, is_killed)
         keys = tuple(
@@ -332,7 +332,7 @@ class Supervisor(Generic[Run]):
             return
         log.error("%s; cells that had not ended are measured again", failure.text)
         log.info("while these ran: %s", ", ".join(failure.running))
-        if failure.status is Status.TIMEOUT and not self._attempt.turn.is_patient:
+        if failure.status is Status.TIMEOUT and not failure.had_whole_time:
             self._put_off()
 
     def _put_off(self) -> None:

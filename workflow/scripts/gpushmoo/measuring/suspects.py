@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..core.schema import Status
 from ..storage.joblog import STRIKES_FORGIVEN
@@ -27,7 +27,7 @@ class WorkerFailure:
     """The early end of a process: the keys of the running cells, and the status for a culprit.
 
     `from_outside`: by a signal that no kernel causes. `preparing` are the keys of the cells whose
-    data were made, if none ran.
+    data were made, if none ran. `had_whole_time`: a silent process had the time limit of a launch.
     """
 
     running: tuple[str, ...]
@@ -35,6 +35,7 @@ class WorkerFailure:
     text: str
     from_outside: bool = False
     preparing: tuple[str, ...] = ()
+    had_whole_time: bool = True
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,15 @@ class Turn:
     """The cells of a process.
 
     At most `together` cells run without a wait between them. `first` is launched before all others.
-    `is_patient`: a first launch may take the whole time limit.
+    `is_patient`: a first launch may take the whole time limit. `is_careful`: cells that were never
+    launched are launched one at a time.
     """
 
     keys: frozenset[str]
     together: int = TOGETHER
     first: str | None = None
     is_patient: bool = False
+    is_careful: bool = False
 
 
 @dataclass
@@ -77,8 +80,7 @@ class Suspects:
     """
 
     def __init__(self) -> None:
-        # Whether cells that were never launched are launched one at a time.
-        self.is_careful = False
+        self._is_careful = False
         self._first: str | None = None
         # Ordered sets: cells that are slow at first, and cells that failed between their samples.
         self._slow: dict[str, None] = {}
@@ -91,15 +93,19 @@ class Suspects:
 
     def next(self, left: frozenset[str]) -> Turn:
         """The turn of the next process, out of the keys that are `left`."""
-        crowd = frozenset().union(*self._crowds).difference(self._aside) & left
-        ready = left - crowd - self._slow.keys() - self._aside.keys()
-        if ready:
+        return replace(self._next(left), is_careful=self._is_careful)
+
+    def _next(self, left: frozenset[str]) -> Turn:
+        aside = [key for key in self._aside if key in left]
+        slow = [key for key in self._slow if key in left.difference(aside)]
+        crowd = frozenset().union(*self._crowds).difference(aside, slow) & left
+        if ready := left.difference(aside, slow, crowd):
             return Turn(ready, first=self._first_of(ready))
         if crowd:
             return Turn(crowd, 1, self._first_of(crowd))
-        if slow := [key for key in self._slow if key in left]:
+        if slow:
             return Turn(frozenset(slow), first=self._first_of(slow) or slow[0], is_patient=True)
-        return Turn(frozenset([next(key for key in self._aside if key in left)]), 1)
+        return Turn(frozenset(aside[:1]), 1)
 
     def _first_of(self, keys: Collection[str]) -> str | None:
         return self._first if self._first in keys else None
@@ -128,25 +134,27 @@ class Suspects:
             return self._kills_alone[key] >= KILLS_WHEN_ALONE
         if failure.status is Status.TIMEOUT:
             # A second wait would cost the time limit again.
-            had_time = attempt.turn.is_patient or key in self._aside
+            is_sound = attempt.is_fresh and attempt.is_clean
             again = any(key in crowd for crowd in self._crowds)
-            return again or (had_time and (alone or (attempt.is_fresh and attempt.is_clean)))
+            return failure.had_whole_time and (again or alone or is_sound)
         return alone
 
     def _suspect(self, attempt: Attempt, failure: WorkerFailure, launched: Collection[str]) -> None:
-        running = failure.running
-        if not all(key in launched for key in running):
-            self.is_careful = True
-            if len(running) > 1:  # each of them is launched by itself next
-                return
-            if failure.status is Status.TIMEOUT and not attempt.turn.is_patient:
-                self._slow.setdefault(running[0])
-            else:
-                self._first = running[0]
-        elif len(running) > 1:
-            self._crowds.append(frozenset(running))
+        running, turn = failure.running, attempt.turn
+        is_new = not all(key in launched for key in running)
+        self._is_careful |= is_new
+        if len(running) > 1:
+            # Each new one is launched by itself next.
+            if not is_new or turn.is_careful:
+                self._crowds.append(frozenset(running))
+            return
+        (key,) = running
+        if is_new and failure.status is Status.TIMEOUT and not failure.had_whole_time:
+            self._slow.setdefault(key)
+        elif is_new and key != turn.first:
+            self._first = key
         else:
-            self._aside.setdefault(running[0])
+            self._aside.setdefault(key)
 
     def is_lost(self, left: int, failure: WorkerFailure) -> bool:
         """Whether too many processes have failed without a running cell since `left` changed."""

@@ -302,7 +302,7 @@ def test_t4_has_every_way_a_cell_ends_but_those_that_are_no_result() -> None:
     found = {r["configuration"]["block_x"]: r["invalidity"] for r in told["results"]}
     expected = {v: INVALIDITY[s] for v, s in FAILED.items() if s in INVALIDITY}
     assert found == {8: "correct", **expected}
-    left_out = {Status.UNPROPOSED, Status.THROTTLED, Status.LOST_DEVICE}
+    left_out = {Status.UNPROPOSED, Status.SKIPPED, Status.THROTTLED, Status.LOST_DEVICE}
     assert set(Status) - set(INVALIDITY) == left_out
     assert told["metadata"]["timeunit"] == "milliseconds"
     [ok] = [r for r in told["results"] if r["invalidity"] == "correct"]

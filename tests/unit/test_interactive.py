@@ -178,7 +178,8 @@ def test_a_heat_map_is_a_figure_that_leaves_a_notebook_as_it_is(swept: Sweep) ->
 
 def test_the_title_of_a_small_map_is_whole(swept: Sweep) -> None:
     for name in ("mine", "a_kernel_of_a_rather_long_name_that_is_its_own"):
-        named = copy.copy(swept)
+        named = object.__new__(Sweep)
+        vars(named).update(vars(swept))
         named.cells = swept.cells.assign(kernel=name)
         figure = named.heatmap()
         figure.draw_without_rendering()
@@ -448,7 +449,7 @@ def test_what_a_new_kernel_is_told_to_run_next_runs_from_anywhere(
             "sweep {} --measure max_cells=2",
             "a run may have 2: sweep fewer values or sizes, or raise max_cells",
         ),
-        ("sweep {}/nothing", "is no kernel's folder; it must be one that holds workload.py."),
+        ("sweep {}/nothing", "is not a kernel's folder; there is no"),
         ("sweep {} --backend metal", "Argument 'backend' is 'metal'; allowed are auto, "),
         ("new mine --in {}/..", "exists already; choose another name."),
         ("new 3rd", "name: '3rd' cannot be a kernel's; it must be a letter and then letters"),

@@ -152,7 +152,7 @@ def test_silence_counts_while_the_process_is_neither_stopped_nor_waits_for_a_cor
     if heard:
         assert worker.hear(4 * POLL_INTERVAL_S) == Finished()
     else:
-        with pytest.raises(WorkerSilentError, match=r"said nothing for 0\.4 s$"):
+        with pytest.raises(WorkerSilentError, match=r"said nothing for 0\.2 s$"):
             worker.hear(4 * POLL_INTERVAL_S)
 
 

@@ -32,7 +32,7 @@ PROGRAM = worker.__name__
 # Allowed seconds of silence while no cell runs: gigabytes of input are made, or OpenCL builds.
 IDLE_LIMIT_S = 600.0
 # Seconds between two looks at a silent process.
-POLL_INTERVAL_S = 0.1
+POLL_INTERVAL_S = 0.05
 # Silence counts by at least this share, however long the process waits for a core.
 MIN_COUNTED_SHARE = 0.2
 # After so many processes in a row that ended while no cell ran, the device is lost: by a fault, and
@@ -236,11 +236,11 @@ class Workers:
         for key in [key for key in self._kept if key[-1] == repeat]:
             self._kept.pop(key).join()
 
-    def drop(self, job: Job) -> None:
-        """End the kept process for jobs like this, if there is one."""
+    def drop(self, job: Job, at_once: bool = False) -> None:
+        """End the kept process for jobs like this, if there is one, by a signal if `at_once`."""
         worker = self._kept.pop(job.process_key, None)
         if worker is not None:
-            worker.join()
+            (worker.stop if at_once else worker.join)()
 
 
 class Session:
@@ -292,7 +292,7 @@ class Session:
 
         Meanwhile another process imports for the next call, if a GPU's runtime starts slowly.
         """
-        self.drop()
+        self._workers.drop(self._job, at_once=True)
         process = self._taken()
         if self._has_gpu:
             self._spare = self._workers.take(self._job)

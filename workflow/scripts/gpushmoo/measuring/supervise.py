@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 LAUNCH_GRACE_S = 0.3
 # A first launch that takes longer is tried again after all others. It may also take WAIT_FACTOR
 # times as long as the longest wait so far. The limit doubles while no first launch keeps it.
-FIRST_LAUNCH_S, WAIT_FACTOR = 0.4, 4.0
+FIRST_LAUNCH_S, WAIT_FACTOR = 0.3, 4.0
 # A version is blamed after so many faults of a process that tried the same cell of it.
 TRIAL_FAULTS = 2
 # The default of the key max_faults.

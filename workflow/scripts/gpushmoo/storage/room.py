@@ -41,11 +41,14 @@ def unwritten(path: Path | str, err: OSError) -> str:
 
 
 def obstacle(*folders: Path) -> str | None:
-    """The sentence on the first folder that does not take a few megabytes; None if all do."""
+    """The sentence on the first folder that does not take a few megabytes; None if all do.
+
+    If a folder does not exist, the one in which it would be created is tried.
+    """
     for folder in folders:
+        place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=folder) as file:
+            with tempfile.TemporaryFile(dir=place) as file:
                 file.write(bytes(_ROOM))
                 file.flush()
         except OSError as err:

@@ -1,8 +1,10 @@
 """A sweep from Python and from the shell, and a new kernel's folder."""
 
 import copy
+import errno
 import io
 import json
+import os
 import re
 import shlex
 import shutil
@@ -20,6 +22,7 @@ import yaml
 from conftest import ROOT, environment
 from fakes import INFO
 from gpushmoo import BufferRef, ConfigError, CopyWorkload, Launch, Sweep, ceil_div, open_run, sweep
+from gpushmoo.__main__ import main as program
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.core.backends import BACKENDS
 from gpushmoo.core.errors import DeviceLostError, NoDeviceError
@@ -219,6 +222,49 @@ def test_a_saved_sweep_is_a_record(
     assert run.peak.empty
     with pytest.raises(ConfigError, match="exists already"):
         swept.save(kept)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+        shutil.Error([("from", "to", os.strerror(errno.ENOSPC))]),
+    ],
+)
+def test_a_full_disk_leaves_no_half_of_a_saved_sweep(
+    swept: Sweep,
+    error: OSError,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("gpushmoo.interactive.measure.copy_folder", fail)
+    monkeypatch.setattr(shell, "sweep", lambda *_, **__: swept)
+    assert main(["sweep", "kernel", "--out", str(tmp_path / "kept")]) == 2
+    said = capsys.readouterr().err
+    assert "No space left" in said
+    assert "Traceback" not in said
+    # What was measured is shown, though it cannot be kept.
+    assert shell.report(swept) in said
+    assert not any((tmp_path / "kept").iterdir())
+
+
+def test_ctrl_c_during_the_imports_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted:
+        def find_spec(self, name: str, *_: Any) -> None:
+            if name == shell.__name__:
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, shell.__name__)
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    monkeypatch.setattr(sys, "argv", ["gpushmoo", "list", "kernels"])
+    assert program() == 3
+    assert capsys.readouterr().err == "gpushmoo: stopped.\n"
 
 
 def test_the_shell_prints_the_best_in_a_table(

@@ -10,8 +10,12 @@ def main() -> int:
     if sys.argv[1:2] == ["sweep"]:
         # Before the imports, which take as long as those of a measuring process.
         start_early("gpushmoo.measuring.worker")
-    from .interactive.shell import main as shell
-
+    try:
+        from .interactive.shell import main as shell
+    except KeyboardInterrupt:
+        # The imports take seconds on a busy machine. The shell's own status for Ctrl-C.
+        print("gpushmoo: stopped.", file=sys.stderr)
+        return 3
     return shell()
 
 

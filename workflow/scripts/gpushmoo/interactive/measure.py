@@ -495,7 +495,12 @@ class Sweep(Run):
         The cells are files of the form that a run's jobs write, so ``dataset: folder`` has a
         report made of them; ``report.yaml`` is a configuration that does. Raises ConfigError.
         """
-        sweep, out = self._swept, empty_folder(folder)
+        with filled_folder(folder) as out:
+            self._save(out)
+        return out
+
+    def _save(self, out: Path) -> None:
+        sweep = self._swept
         shutil.copytree(self._path(CELLS), out / CELLS)
         shutil.copy(self._path(LOG), out / LOG)
         own: dict[str, Any] = {}
@@ -521,7 +526,6 @@ class Sweep(Run):
         }
         text = yaml.safe_dump(config, sort_keys=False)
         (out / SAVED).write_text(text, encoding="utf-8")
-        return out
 
 
 def empty_folder(folder: str | Path) -> Path:
@@ -534,3 +538,22 @@ def empty_folder(folder: str | Path) -> Path:
     except OSError as err:
         raise ConfigError(f"out: '{folder}' cannot be written ({err.strerror}).") from err
     return out
+
+
+@contextmanager
+def filled_folder(folder: str | Path) -> Iterator[Path]:
+    """An empty folder to fill, which stays empty if that fails. Raises ConfigError."""
+    out = empty_folder(folder)
+    try:
+        yield out
+    except OSError as err:
+        for path in out.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        # `shutil.copytree` has a list of files and reasons.
+        reason = err.args[0][0][2] if isinstance(err, shutil.Error) else err.strerror
+        raise ConfigError(
+            f"out: '{folder}' cannot be written ({reason}); make room there, or name another one."
+        ) from err

@@ -359,7 +359,12 @@ def _tune(
 
 def _swept(result: Sweep, out: str | None) -> Answer:
     """What a sweep has found, which is kept in `out`."""
-    folder = None if out is None else result.save(out)
+    try:
+        folder = None if out is None else result.save(out)
+    except ConfigError:
+        # The numbers took their time, so the user sees them.
+        print(report(result), file=sys.stderr)
+        raise
     told = {"rows": result.best, "statuses": result.statuses, "folder": folder}
 
     def text() -> str:

@@ -23,7 +23,7 @@ from ..workloads.call import ArrayArgument, Call, CallWorkload, Expression, call
 from ..workloads.loader import copy_files, copy_folder, included_files, room_for
 from .arguments import Request, argument_names, refuse_no_flag
 from .described_call import described
-from .measure import Sweep, empty_folder, measured
+from .measure import Sweep, filled_folder, measured
 from .tune_arguments import (
     argument_of,
     constants_of,
@@ -285,7 +285,8 @@ class Tuned(Sweep):
         """
         workload = self._swept.folder.workload
         assert isinstance(workload, CallWorkload)
-        out = copy_folder(self._swept.folder.path, empty_folder(folder))
         page = described(workload.call, self._swept.axes)
-        (out / "README.md").write_text(page, encoding="utf-8")
+        with filled_folder(folder) as parent:
+            out = copy_folder(self._swept.folder.path, parent)
+            (out / "README.md").write_text(page, encoding="utf-8")
         return out

@@ -252,6 +252,18 @@ def test_a_full_disk_leaves_no_half_of_a_saved_sweep(
     assert not any((tmp_path / "kept").iterdir())
 
 
+def test_a_summary_that_cannot_be_written_is_refused_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Nothing is measured.
+    monkeypatch.setattr("gpushmoo.interactive.checkouts.ab_checkouts", None)
+    summary = tmp_path / "missing" / "summary.md"
+    assert main(["ab", "main", "--markdown", str(summary)]) == 2
+    said = capsys.readouterr().err
+    assert "--markdown" in said
+    assert "Traceback" not in said
+
+
 def test_ctrl_c_during_the_imports_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

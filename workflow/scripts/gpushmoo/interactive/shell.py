@@ -450,6 +450,9 @@ def _ab(
     from .checkouts import Checkouts, ab_checkouts
 
     asked = {**(measure or {}), **asked}
+    if markdown is not None:
+        # Said before anything is measured.
+        _append(markdown, "")
     if (Path(a).expanduser() / "workload.py").is_file():
         if odd := asked.keys() & {"kernels", "unchanged"}:
             raise ConfigError(f"{odd.pop()}: '{a}' is a kernel's folder, not one of several.")
@@ -461,14 +464,30 @@ def _ab(
         found = ab_checkouts(a, b, **asked)
         text, is_markdown = found.markdown().rstrip, True
     if markdown is not None:
-        with markdown.open("a", encoding="utf-8") as file:
-            file.write(found.markdown())
+        try:
+            _append(markdown, found.markdown())
+        except ConfigError:
+            # The numbers took their time, so the user sees them.
+            print(text(), file=sys.stderr)
+            raise
     told = {"rows": found.cells.drop(columns=SAMPLE_COLUMNS, errors="ignore")}
     names = ("groups", "slower", "unchanged", "alone", "failed")
     told |= {name: getattr(found, name) for name in names}
     if any(t.wrong for t in found.tests.values()) or (fail_on_regression and found.slower):
         return Answer(told, text, _VERDICT, is_markdown)
     return Answer(told, text, _NOT_MEASURED if found.failed else 0, is_markdown)
+
+
+def _append(path: Path, text: str) -> None:
+    """Append to a file. Raises ConfigError."""
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as err:
+        raise ConfigError(
+            f"--markdown: '{path}' cannot be written ({err.strerror}); name a file in a folder "
+            "that exists and has room."
+        ) from err
 
 
 def _compare(

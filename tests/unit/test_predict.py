@@ -94,6 +94,7 @@ def test_unfitted_kernels_have_the_wide_band_or_are_refused() -> None:
         ({"dtype": "float", "size": 64, "cache": "hot", **BLOCK}, "'hot' is none of warm, flushed"),
         ({"dtype": "float", "size": 64, "variant": "fast", **BLOCK}, "variant: 'fast' is none of"),
         ({"dtype": "float", "size": 64, "model": "nowhere.json", **BLOCK}, "no model/device.json"),
+        ({"dtype": "float", "size": 64, "model": __file__, **BLOCK}, "of a run; name such a file"),
         ({"dtype": "float", "size": 64, "block_x": 64, "block_y": 64}, "No block of 4096 threads"),
         ({"dtype": "float", "size": 64, "block_x": 64, "block_y": 0}, "such launch: .*ZeroDiv"),
         ({"dtype": "float", "size": 64, "block_x": 8, "axes": {"block_y": HELD}}, "name numbers"),

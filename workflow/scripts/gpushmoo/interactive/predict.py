@@ -311,8 +311,13 @@ def _model(path: Path) -> dict[str, Any]:
     """The first device of a file that has parameters."""
     try:
         devices = read_json(path)["devices"]
-    except (OSError, DamagedFileError, KeyError, TypeError) as err:
+    except (OSError, DamagedFileError) as err:
         raise ConfigError(f"model: '{path}' is no model/device.json of a run ({err}).") from err
+    except (KeyError, TypeError) as err:
+        # Another kind of file: a KeyError's text would be its suffix.
+        raise ConfigError(
+            f"model: '{path}' is no model/device.json of a run; name such a file."
+        ) from err
     fitted = next((d for d in devices if "parameters" in d), None)
     if fitted is None:
         raise ConfigError(f"model: '{path}' has no device whose parameters were fitted.")

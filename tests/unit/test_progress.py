@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from fakes import FakeClock
 from gpushmoo.core.news import News
-from gpushmoo.measuring.progress import Progress
+from gpushmoo.measuring.progress import Progress, duration
 
 CLEAR = "\r\x1b[K"
 
@@ -144,3 +144,19 @@ def test_other_streams_are_never_cleared(monkeypatch: pytest.MonkeyPatch) -> Non
         news.write("a warning")
         news.clear()
         assert stream.getvalue() == "a warning\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (59.4, "59 s"),
+        (60, "1 min 0 s"),
+        (185, "3 min 5 s"),
+        (3599, "59 min 59 s"),
+        (3600, "1 h 0 min"),
+        (2 * 3600 + 4 * 60 + 59, "2 h 4 min"),
+        (26 * 3600 + 59 * 60, "26 h 59 min"),
+    ],
+)
+def test_a_duration_has_two_units_at_most(seconds: float, words: str) -> None:
+    assert duration(seconds) == words

@@ -41,6 +41,7 @@ from gpushmoo.comparing.verdicts import (
     judged,
     paired_change,
 )
+from gpushmoo.core.median import mean_interval
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import fdtri, polygamma
@@ -333,3 +334,12 @@ def test_one_verdict_in_twenty_may_be_wrong(p: float, is_shown: bool) -> None:
     assert (verdict is ChangeVerdict.SLOWER, beyond) == (is_shown, is_shown)
     [(verdict, _)] = judged([replace(change, p_same=p)])
     assert (verdict is ChangeVerdict.SAME) == is_shown
+
+
+@pytest.mark.parametrize("n", range(2, 32))
+def test_the_interval_of_a_mean_is_student_s(n: int) -> None:
+    values = [float(i * i % 7) for i in range(n)]
+    interval = mean_interval(values)
+    half = students_t.ppf(0.975, n - 1) * np.std(values, ddof=1) / math.sqrt(n)
+    assert interval.high == pytest.approx(np.mean(values) + half, rel=1e-4)
+    assert interval.low == pytest.approx(np.mean(values) - half, rel=1e-4, abs=1e-4)

@@ -439,11 +439,16 @@ def judge_products(results: Path) -> Iterator[Finding]:
 
 
 def products(results: Path) -> list[Path]:
-    """The files of a run that a reader may open: without logs, caches and what was set aside."""
+    """The files of a run that a reader may open: without logs, caches and what was set aside.
+
+    Benchmarks go with the logs: a job that measured writes its own once, and nothing reads it.
+    """
     found = []
     for path in sorted(p for p in results.rglob("*") if p.is_file() and p.name != "plan.json"):
         parts = path.relative_to(results).parts
-        if parts[0] not in ("logs", "quarantine") and not any(p.startswith(".") for p in parts):
+        if parts[0] not in ("logs", "benchmarks", "quarantine") and not any(
+            p.startswith(".") for p in parts
+        ):
             found.append(path)
     return found
 

@@ -45,6 +45,7 @@ from gpushmoo.measuring.suspects import (
     Turn,
     WorkerFailure,
 )
+from gpushmoo.search.planner import SearchMode, SearchSettings
 from gpushmoo.storage.joblog import STRIKES_FORGIVEN
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -163,6 +164,23 @@ def test_first_launches_have_more_time_the_longer_others_took() -> None:
     assert first.limit_s > FIRST_LAUNCH_S
 
 
+@pytest.mark.parametrize("mode", [SearchMode.ALL, SearchMode.RACE, SearchMode.GUIDED])
+def test_a_suspect_that_was_innocent_is_measured(mode: SearchMode) -> None:
+    class Once(FakeDevice):
+        def open(self) -> None:
+            super().open()
+            self.faults = self.faults if self.opened == 2 else self.faults[:1]
+
+    # The process falls with several, then with one behind another: that one is launched first next.
+    faults = [Fault(cell_tag(c), "run", 0, "dead") for c in (CELLS[0], *CELLS[2:])]
+    rule = StoppingRule(6, 9, 0.01, 1e9)
+    settings = MeasureSettings(1, None, 1, 10.0, rule, search=SearchSettings(mode=mode))
+    outcome = measure_by(Once(faults=faults), CELLS, settings)
+    others = {r.status for r in outcome.runs if r.cell != CELLS[0]}
+    assert others <= {Status.OK, Status.UNPROPOSED}
+    assert Status.OK in others
+
+
 # Faults of every launch of a cell, and the status that each must have.
 KINDS = {
     "dead": Status.LAUNCH_FAILED,
@@ -178,7 +196,11 @@ TIMEOUT_S = 2.0
 SPACE = make_cells(heights=(4, 8), threads=(1, 2, 4), chunks=(1, 2))
 
 
-def measure_faulty(kinds: dict[Cell, str], max_faults: int | None = MAX_FAULTS) -> Outcome:
+def measure_faulty(
+    kinds: dict[Cell, str],
+    max_faults: int | None = MAX_FAULTS,
+    mode: SearchMode = SearchMode.ALL,
+) -> Outcome:
     """Measure these cells, each with a fault of this kind in its first launches, or none."""
     faults = [
         Fault(cell_tag(cell), "run", nth, kind)
@@ -187,7 +209,7 @@ def measure_faulty(kinds: dict[Cell, str], max_faults: int | None = MAX_FAULTS) 
         for nth in (range(4) if kind == "slow" else range(2))
     ]
     rule = StoppingRule(6, 9, 0.01, 1e9)
-    settings = MeasureSettings(1, None, 1, TIMEOUT_S, rule)
+    settings = MeasureSettings(1, None, 1, TIMEOUT_S, rule, search=SearchSettings(mode=mode))
     return measure_by(FakeDevice(faults=faults), list(kinds), settings, max_faults)
 
 
@@ -199,7 +221,8 @@ def test_each_cell_of_a_space_of_faults_ends_for_its_own_reason(data: st.DataObj
     rate = data.draw(st.sampled_from([1, 3, 9]))
     kind = st.sampled_from(["right", *[k for k in KINDS for _ in range(rate)]])
     kinds = {cell: data.draw(kind) for cell in cells}
-    outcome = measure_faulty(kinds)
+    mode = data.draw(st.sampled_from([SearchMode.ALL, SearchMode.RACE]))
+    outcome = measure_faulty(kinds, mode=mode)
     assert {c: outcome[c].status for c in cells} == {
         c: KINDS.get(kind, Status.OK) for c, kind in kinds.items()
     }

@@ -495,12 +495,12 @@ class Sweep(Run):
         The cells are files of the form that a run's jobs write, so ``dataset: folder`` has a
         report made of them; ``report.yaml`` is a configuration that does. Raises ConfigError.
         """
+        sweep = self._swept
         with filled_folder(folder) as out:
-            self._save(out)
+            self._save(sweep, out)
         return out
 
-    def _save(self, out: Path) -> None:
-        sweep = self._swept
+    def _save(self, sweep: SweepConfig, out: Path) -> None:
         shutil.copytree(self._path(CELLS), out / CELLS)
         shutil.copy(self._path(LOG), out / LOG)
         own: dict[str, Any] = {}

@@ -53,7 +53,7 @@ from .progress import LiveFile, Progress, live_path
 from .requests import received_request
 from .settings import TOGETHER, settings_of
 from .shard_file import Earlier, ReusedCells, cell_table, joined, provenance, read_first
-from .supervise import FaultLimits, Supervisor
+from .supervise import FIRST_LAUNCH_ON_CPU_S, FIRST_LAUNCH_S, FaultLimits, Supervisor
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
         supervisor = Supervisor(
             runs,
             session.start,
-            fault_limits(params),
+            fault_limits(params, opened.info.kind),
             on_progress,
             request,
             lambda run: folder.workload.version(run.cell).name,
@@ -172,10 +172,11 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
     return shard
 
 
-def fault_limits(params: Mapping[str, Any]) -> FaultLimits:
-    """The limits in a job's parameters."""
+def fault_limits(params: Mapping[str, Any], kind: str) -> FaultLimits:
+    """The limits in a job's parameters, for a device of this kind."""
     measure = params["measure"]
-    return FaultLimits(measure["timeout_s"], measure.get("max_faults"))
+    first_launch_s = FIRST_LAUNCH_ON_CPU_S if kind == "cpu" else FIRST_LAUNCH_S
+    return FaultLimits(measure["timeout_s"], measure.get("max_faults"), first_launch_s)
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,7 @@ def measure_pairs(
         supervisor = Supervisor(
             runs,
             session.start,
-            fault_limits(job.params),
+            fault_limits(job.params, opened.info.kind),
             lambda _, share: progress.update(share),
             notify=progress.note,
         )

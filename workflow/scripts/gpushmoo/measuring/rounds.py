@@ -307,7 +307,9 @@ class ShardRun:
         """Take these samples in rounds."""
         new = [run for run, _ in asked if run.bound is None]
         self._steps.admit(list(shuffled(new, self._rng)), space)
-        self._prepare([run for run in new if run.status is None])
+        # A suspect was admitted before the search began.
+        ready = [run for run, _ in asked if run.status is None and run.launches is None]
+        self._prepare(ready)
         due = [(run, len(run.samples_s) + samples) for run, samples in asked]
         take_rounds(
             lambda: [r for r, n in due if r.status is None and len(r.samples_s) < n],

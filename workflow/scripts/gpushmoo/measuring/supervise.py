@@ -49,6 +49,8 @@ LAUNCH_GRACE_S = 0.3
 # A first launch that takes longer is tried again after all others. It may also take WAIT_FACTOR
 # times as long as the longest wait so far. The limit doubles while no first launch keeps it.
 FIRST_LAUNCH_S, WAIT_FACTOR = 0.3, 4.0
+# On a CPU a first launch may compile, and another process starts sooner than on a GPU.
+FIRST_LAUNCH_ON_CPU_S = 1.5
 # A version is blamed after so many faults of a process that tried the same cell of it.
 TRIAL_FAULTS = 2
 # The default of the key max_faults.
@@ -61,20 +63,23 @@ HARMFUL = frozenset({Status.WRONG_RESULT, Status.LAUNCH_FAILED, Status.TIMEOUT})
 class FaultLimits:
     """Limits of the configuration: seconds of a launch, and faults of a version.
 
+    First launches that take longer than `first_launch_s` are put off.
+
     After `max_faults` (None: no limit) faulty cells of a version, none of whose cells has been
     right, its other cells are skipped.
     """
 
     cell_timeout_s: float
     max_faults: int | None = MAX_FAULTS
+    first_launch_s: float = FIRST_LAUNCH_S
 
 
 class FirstLaunches:
     """The time limit of first launches, by the waits so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, least_s: float = FIRST_LAUNCH_S) -> None:
         self._longest_wait_s = 0.0
-        self._limit_s = FIRST_LAUNCH_S
+        self._least_s = self._limit_s = least_s
 
     @property
     def limit_s(self) -> float:
@@ -84,7 +89,7 @@ class FirstLaunches:
     def ended(self, wait_s: float) -> None:
         """Count a wait of so many seconds, after which the launches had ended."""
         self._longest_wait_s = max(self._longest_wait_s, wait_s)
-        self._limit_s = FIRST_LAUNCH_S
+        self._limit_s = self._least_s
 
     def put_off(self) -> None:
         """Count launches that did not end in time."""
@@ -120,7 +125,7 @@ class Supervisor(Generic[Run]):
         # Versions of which a cell has been right.
         self._right: set[str] = set()
         self._suspects = Suspects()
-        self._first_launches = FirstLaunches()
+        self._first_launches = FirstLaunches(limits.first_launch_s)
         self._has_put_off = False
         self._tried: frozenset[str] = frozenset()
         # Failures on trial, by a signal from outside or not, and the key.

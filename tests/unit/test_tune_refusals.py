@@ -195,20 +195,20 @@ def test_a_folders_limit_is_refused_likewise() -> None:
     with pytest.raises(ValueError, match="rtol is -1"):
         Limit(rtol=-1)
     with pytest.raises(ValueError, match="whole number"):
-        Limit(ulp=0.5)  # type: ignore[arg-type]
-    assert not Limit(ulp=np.int64(0)).exact  # type: ignore[arg-type]
+        Limit(ulp=0.5)
+    assert not Limit(ulp=np.int64(0)).exact
 
 
 def test_the_same_arguments_of_sweep_and_ab_are_refused(tmp_path: Path) -> None:
     kernel = Path("kernels/copy2d")
     with pytest.raises(gpushmoo.ConfigError, match=r"progress: .*True or False"):
-        gpushmoo.sweep(kernel, progress="no")  # type: ignore[arg-type]
+        gpushmoo.sweep(kernel, progress="no")
     with pytest.raises(gpushmoo.ConfigError, match=r"progress: .*True or False"):
-        gpushmoo.ab(kernel, progress=None)  # type: ignore[arg-type]
+        gpushmoo.ab(kernel, progress=None)
     with pytest.raises(gpushmoo.ConfigError, match=r"there is no .*absent/workload\.py"):
         gpushmoo.sweep(tmp_path / "absent")
     with pytest.raises(gpushmoo.ConfigError, match="kernel: it is int"):
-        gpushmoo.sweep(5)  # type: ignore[arg-type]
+        gpushmoo.sweep(5)
     with pytest.raises(gpushmoo.ConfigError, match=r"'sizes\.0' is 256"):
         gpushmoo.sweep(kernel, sizes=[256.5])
 

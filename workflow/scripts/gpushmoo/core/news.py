@@ -45,7 +45,7 @@ class News:
             self._due_s = now + self._pause_s
 
     def write(self, text: str) -> None:
-        """Write a line that stays."""
+        """Write a line that no later news replaces, in place of the shown one."""
         self.clear()
         self._stream.write(f"{text}\n")
         self._stream.flush()

@@ -397,7 +397,7 @@ class Sweep(Run):
         return self
 
     def _remarks(self) -> list[str]:
-        """A sentence if no cell is ok."""
+        """Return sentences to warn of: one, with the message of a faulty cell, if no cell is ok."""
         is_ok = Status.OK in self.statuses
         return [] if is_ok else [f"{str(self).strip('<>')}: {self.fault}"]
 

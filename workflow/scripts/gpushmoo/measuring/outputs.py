@@ -96,7 +96,7 @@ class CheckedOutput:
         return f"{said}, the worst by {times}"
 
     def bits(self, device: Device, place: int) -> int:
-        """What an element holds."""
+        """Read the element at index `place` from the device, as an integer of its bits."""
         first = place * self.form.width // 4
         words = device.words(self.on_device.buffer, first, ceil_div(self.form.width, 4))
         held = words.view(self.form.unsigned)

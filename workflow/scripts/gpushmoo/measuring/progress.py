@@ -81,7 +81,7 @@ class Progress:
         self._news.write(f"{self.label}: {sentence}")
 
     def finish(self, summary: str) -> None:
-        """Write the last line."""
+        """Write how the cells ended and how long they took; a brief one only if that was long."""
         self.close()
         line = f"{self.label}: {summary} in {duration(self.clock() - self._began_s)}"
         if not self.brief:

@@ -34,7 +34,7 @@ from gpushmoo.core.space import USUAL, Cell, Condition, Problem
 from gpushmoo.devices.base import Sample
 from gpushmoo.devices.cuda.backend import CudaDevice
 from gpushmoo.devices.cuda.timing import CudaLaunch
-from gpushmoo.measuring.rounds import launches_of_group
+from gpushmoo.measuring.launches import launches_of_group
 from gpushmoo.workloads.loader import load_kernel
 
 LIMIT = 0.01
@@ -68,7 +68,7 @@ class Subject:
         """Samples in seconds of every kind, each taken as the sweep takes it."""
         found: Samples = {}
         for met in LIKE.values():
-            launches = launches_of_group([self.launch_s], met)
+            launches = launches_of_group(self.launch_s, met)
             found[met] = [Sample(self.bound, launches, met).take() for _ in range(SAMPLES)]
         return found
 
@@ -188,7 +188,7 @@ def compared(subject: Subject, found: list[Round]) -> Iterator[dict[str, Any]]:
                 **met._asdict(),
                 "nvbench": name,
                 "is_like": not (name == "batch" and subject.host_bound),
-                "launches": launches_of_group([subject.launch_s], met),
+                "launches": launches_of_group(subject.launch_s, met),
                 "host_s": subject.host_s,
                 "ours_median_s": median.median,
                 "ours_low_s": median.low,

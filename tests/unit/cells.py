@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from gpushmoo import PROTOCOL_VERSION
 from gpushmoo.comparing.runs import KEY, RunCells
 
 SAMPLES = 7
@@ -111,11 +112,13 @@ class Machine:
             repeat_medians_s=list(medians),
             repeat_memcpy_gbs=[[copy] * repeats] * n,
             within_half_width=self._noise,
+            launches_per_sample=2,
+            overhead_s=0.0,
             measured_at=pd.Timestamp(2026, 1, day, tz="UTC"),
             block=pd.array(self._blocks, "Int64"),
         )
         shard = {
-            "protocol_version": 1,
+            "protocol_version": PROTOCOL_VERSION,
             "written_at": "2026-01-01T00:00:00+00:00",
             "device": {"name": "Made"},
             "controls": [],

@@ -26,6 +26,7 @@ from gpushmoo.devices.base import (
     PreparedLaunch,
     Reading,
     Sample,
+    TimedInterval,
     check_limits,
     each_or_error,
     prove_each,
@@ -195,6 +196,8 @@ class FakeDevice:
     # Processes that may open the device after each other; None: any number.
     openings: int | None = None
     opened: int = 0
+    # Draws where buffers begin.
+    placement: np.random.Generator | None = None
 
     def seconds(self, tag: Tag, nth_sample: int, launches: int) -> float:
         """Of one launch in the cell's sample number `nth_sample`, from 0, of so many launches."""
@@ -260,6 +263,9 @@ class FakeDevice:
         )
         bound.fault("bind")
         return bound
+
+    def timed_interval(self, bound: PreparedLaunch, met: Condition) -> TimedInterval:
+        return TimedInterval.LAUNCH
 
     def sample_all(self, samples: Sequence[Sample]) -> list[float | TypedError]:
         return each_or_error(Sample.take, samples)

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 from conftest import ROOT
+from gpushmoo import PROTOCOL_VERSION
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Cell, Problem, conditions, enumerate_cells
 from gpushmoo.devices.base import DeviceInfo
-from gpushmoo.measuring.events import CellRun, ShardResult
+from gpushmoo.measuring.events import CellRun, Copied, ShardResult
 from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.model.fit import seconds
 from gpushmoo.model.launches import block_traffic
@@ -75,7 +76,7 @@ def write_shard(
         _end(run, workload, info)
         runs[cell.key] = run
     copies = {
-        (problem, met): [(float(i), 1e-3) for i in range(3)]
+        (problem, met): [Copied(problem, met, 1e-3, float(i)) for i in range(3)]
         for problem in problems
         for met in conditions(states, kinds)
     }
@@ -192,7 +193,7 @@ def shard_metadata(params: Mapping[str, Any], info: DeviceInfo) -> dict[str, Any
         "machine_code": None,
         "measuring": {"seconds": 1.0, "budget": None},
         "params": dict(params),
-        "protocol_version": 1,
+        "protocol_version": PROTOCOL_VERSION,
         "codes": {},
         "readings": [],
         "written_at": "2026-11-21T07:38:59+00:00",

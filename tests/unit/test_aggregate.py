@@ -20,7 +20,7 @@ from gpushmoo.analysis.run_quality import dataset_provenance
 from gpushmoo.core.run_plan import RunPlan, SweepPlan
 from gpushmoo.core.schema import SAMPLE_COUNT, Status
 from gpushmoo.core.space import USUAL, Cell, Problem, shard_name
-from gpushmoo.measuring.events import CellRun, ShardResult
+from gpushmoo.measuring.events import CellRun, Copied, ShardResult
 from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.storage.dataset import matching, partitions, read_cells, read_medians
 from gpushmoo.storage.store import BadParquetError, read_shard, write_parquet
@@ -57,7 +57,7 @@ def write(
         run.verified_words, run.wrong_words = 32, 0
         runs[cell.key] = run
     info = replace(INFO, uuid=uuid, name=model)
-    result = ShardResult(runs, {(PROBLEM, USUAL): [(0.0, copy_s)]})
+    result = ShardResult(runs, {(PROBLEM, USUAL): [Copied(PROBLEM, USUAL, copy_s, 0.0)]})
     table = cell_table(result, FOLDER.workload, info, [axis])
     sweep = {"axes": {axis: list(times_s)}, "sizes": [[4, 8]], "variants": ["v"]}
     params = shard_params(f"kernels/{kernel}", dtype, sweep | {"cache_states": ["warm"]}, info)
@@ -509,7 +509,7 @@ def with_value(table: pa.Table, column: str, value: Any) -> pa.Table:
             "holds 1 cells that were not to be measured, 0123456789abcdef",
         ),
         (lambda t, m: (pa.concat_tables([t, t.slice(0, 1)]), m), "holds a cell twice"),
-        (lambda t, m: (t, m | {"schema_version": 5}), "has schema version 5"),
+        (lambda t, m: (t, m | {"schema_version": 99}), "has schema version 99"),
         (
             lambda t, m: (t, {k: v for k, v in m.items() if k != "params"}),
             "carries a provenance that cannot be read",

@@ -10,7 +10,7 @@ import pytest
 from cells import cell as row_of
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.space import Cell, CellGroup, Residency
-from gpushmoo.measuring.rounds import launches_of_group
+from gpushmoo.measuring.launches import launches_of_group
 from gpushmoo.model.machine import half_way, line, machine_facts
 from gpushmoo.planning.sweeps import SweepConfig
 from test_config import cells_of, overlaid
@@ -58,7 +58,7 @@ def rows_of(sweep: SweepConfig) -> Iterable[Mapping[str, Any]]:
     rng = np.random.default_rng(7)
     for group in groups.values():
         alone = [net_seconds(cell, sweep) + KNOWN["launch_s"] + KNOWN["sample_s"] for cell in group]
-        together = launches_of_group(alone)
+        together = launches_of_group(min(alone), has_overhead=False)
         for cell in group:
             launch = sweep.folder.workload.launch(cell)
             counted = 1 if cell.cache_state == "flushed" else together

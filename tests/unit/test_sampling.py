@@ -10,13 +10,16 @@ import pytest
 from gpushmoo.core.median import CONFIDENCE, median_interval
 from gpushmoo.core.run_plan import FEWEST, fully_sampled
 from gpushmoo.core.space import Condition
-from gpushmoo.measuring.rounds import (
+from gpushmoo.measuring.launches import (
+    LASTING_S,
+    LONG_S,
     LONGEST_S,
     MAX_FLUSHED,
+    MAX_LAUNCHES,
     launches_of_cell,
     launches_of_group,
-    shuffled,
 )
+from gpushmoo.measuring.rounds import shuffled
 from gpushmoo.measuring.settings import StoppingRule
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,10 +81,20 @@ def test_interval_is_narrow_enough_up_to_the_configured_share(spread: float, don
 @pytest.mark.parametrize(
     ("launch_s", "launches"), [(1.0, 1), (50e-6, 1), (49e-6, 2), (20e-6, 4), (1e-9, 256), (0, 256)]
 )
-def test_only_short_launches_are_batched(launch_s: float, launches: int) -> None:
-    assert launches_of_group([launch_s, 1.0]) == launches
+def test_only_short_launches_are_batched_if_each_is_timed(launch_s: float, launches: int) -> None:
+    assert launches_of_group(launch_s, has_overhead=False) == launches
     # A flush before each keeps them few.
-    assert launches_of_group([launch_s, 1.0], Condition("flushed")) == min(launches, MAX_FLUSHED)
+    assert launches_of_group(launch_s, Condition("flushed")) == min(launches, MAX_FLUSHED)
+
+
+@given(st.floats(1e-7, 1.0), st.sampled_from([0.5, 1.0, 2.0]))
+def test_a_row_lasts_long_enough_for_its_overhead(launch_s: float, factor: float) -> None:
+    for kind in ("batched", "graph"):
+        n = launches_of_group(launch_s, Condition("warm", kind), factor=factor)
+        assert n in {2**i for i in range(9)}
+        assert (n == 1) == (launch_s >= LONG_S)
+        assert n * launch_s >= factor * LASTING_S or n in (1, MAX_LAUNCHES)
+        assert n <= 2 or n * launch_s < 2 * factor * LASTING_S
 
 
 @given(st.sampled_from([1, 2, 64, 256]), st.floats(1e-7, 10.0))
@@ -94,14 +107,11 @@ def test_a_sample_ends_before_it_looks_like_a_hang(launches: int, launch_s: floa
 
 def test_launches_in_a_sample_are_limited() -> None:
     """What a sample costs rests on them; other tests read these numbers where the code does."""
-    shortest, longest = [1e-9], [1.0]
+    shortest, longest = 1e-9, 1.0
     assert launches_of_group(shortest, Condition("flushed")) == 4
     assert launches_of_group(shortest, Condition("warm", "isolated")) == 4
-    for kind in ("stream", "graph"):
-        of_kind = [
-            launches_of_group(s, Condition("warm", kind)) for s in (shortest, [1e-4], longest)
-        ]
-        assert of_kind == [128, 16, 4]
+    stream = Condition("warm", "stream")
+    assert [launches_of_group(s, stream) for s in (shortest, 1e-4, longest)] == [128, 16, 4]
     assert [launches_of_cell(n, 0.0625) for n in (4, 5, 64)] == [4, 4, 4]
     assert StoppingRule(7, 31, 0.002, 2.0).shared_among(31).max_samples == 6
     with pytest.raises(ValueError, match="no samples"):

@@ -20,7 +20,7 @@ from fakes import FOLDER, INFO, FakeDevice, Fault, cell_tag, make_cells, measure
 from gpushmoo.analysis.aggregate import OpenedError, aggregate, opened
 from gpushmoo.core.schema import METADATA_KEY, SCHEMA_VERSION, Status, cell_schema
 from gpushmoo.core.space import Condition
-from gpushmoo.measuring.events import CellRun, ShardResult
+from gpushmoo.measuring.events import CellRun, Copied, ShardResult
 from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.storage import store
 from gpushmoo.storage.joblog import job_log
@@ -117,10 +117,10 @@ def one_run(samples: list[float], status: Status | None = Status.OK) -> CellRun:
 
 def row_of(run: CellRun) -> dict[str, Any]:
     problem = run.cell.problem
+    conditions = Condition("warm"), Condition("flushed"), Condition("warm", "isolated")
     copies = {
-        (problem, Condition("warm")): [(0.0, 1e-3)],
-        (problem, Condition("flushed")): [(0.0, 2e-3)],
-        (problem, Condition("warm", "isolated")): [(0.0, 3e-3)],
+        (problem, met): [Copied(problem, met, 1e-3 * place, 0.0)]
+        for place, met in enumerate(conditions, start=1)
     }
     result = ShardResult({run.cell.key: run}, copies)
     row: dict[str, Any] = cell_table(result, FOLDER.workload, INFO, AXES).to_pylist()[0]

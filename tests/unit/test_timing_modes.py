@@ -19,7 +19,7 @@ from gpushmoo.core.space import TIMING_MODES, USUAL, Cell, Condition, Problem
 from gpushmoo.devices.cuda.timing import CudaLaunch, CudaLibraryCall, EventTimer
 from gpushmoo.devices.opencl.backend import OpenCLLaunch
 from gpushmoo.devices.select import DeviceChoice
-from gpushmoo.measuring.rounds import MAX_ISOLATED
+from gpushmoo.measuring.launches import MAX_ISOLATED
 from gpushmoo.planning.config import load_config
 from gpushmoo.planning.flow import Flow
 from gpushmoo.planning.plan import sweep_params
@@ -208,7 +208,8 @@ def test_cuda_times_each_kind(launches: int, met: Condition, asked: list[str]) -
 @pytest.mark.parametrize(
     ("met", "asked"),
     [
-        (USUAL, ["launch", "launch", "wait"]),
+        # One before the row.
+        (USUAL, ["launch"] * 3 + ["wait"]),
         (Condition("flushed"), ["flush", "launch", "wait"] * 2),
         (ISOLATED, ["launch", "wait"] * 4),
     ],

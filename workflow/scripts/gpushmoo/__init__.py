@@ -10,7 +10,7 @@ from typing import Any as _Any
 __version__ = "0.1.0"
 
 # Raised whenever a change makes new samples incomparable with old ones.
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 # Each line of the stub is "from .module import name as name". No rule's digest depends on it, since
 # a rule shall not depend on what it does not use (planning.digest).

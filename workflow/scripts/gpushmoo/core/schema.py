@@ -20,7 +20,7 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 METADATA_KEY = b"gpushmoo"
 
 
@@ -155,6 +155,9 @@ class Cells(Table):
     samples_s: list[Number]  # [s] every sample in the order taken: the mean of its launches
     sampled_at_s: list[Number]  # [s] when each sample began, from the start of its job on
     launches_per_sample: Small | None  # launches that one sample is the mean of
+    overhead_s: Number | None  # [s] of a sample, besides its launches; samples_s are without it.
+    # Null if samples hold it: of launches that are flushed, isolated, renewed, or of 2 ms and more
+    overhead_error_s: Number | None  # [s] standard error of overhead_s
     bytes_read: Whole  # [bytes] what a launch has to read, each byte once
     bytes_written: Whole  # [bytes] what a launch has to write, each byte once
     work: Number | None  # [work_unit] what a launch computes; null where it is not told

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
@@ -66,6 +67,10 @@ class DeviceInfo:
     max_image: tuple[int, int] | None = None
 
 
+# Bytes to which every buffer is aligned, and in how many such steps its begin is drawn: 4 MiB are
+# two pages of a GPU.
+ALIGNMENT = 512
+PLACES_OF_A_BUFFER = 2**13
 # The memory of a device. PoCL reports less of all three while its host has less memory free.
 _ROOM = ("global_memory", "max_allocation", "max_image")
 
@@ -130,6 +135,18 @@ class PreparedLaunch(Protocol):
         """Seconds per launch by the device's clock, over `launches`. Raises LaunchRefusedError."""
 
 
+class TimedInterval(StrEnum):
+    """What a clock's interval is around.
+
+    `LAUNCH`: a launch's own begin and end. `ROW`: all launches of a sample, and so its overhead
+    once. `EACH`: one launch and the events around it, which no number of launches tells apart.
+    """
+
+    LAUNCH = "launch"
+    ROW = "row"
+    EACH = "each"
+
+
 @dataclass(frozen=True)
 class Sample:
     """A sample to take: `launches` of `bound` under the condition `met`."""
@@ -156,6 +173,8 @@ class Device(ABC):
     target: str
     # Asks the backend's compiler for that code.
     request: BuildRequest
+    # Draws where the next buffers begin in their allocations; None: at the first byte.
+    placement: np.random.Generator | None = None
 
     @abstractmethod
     def translated(self) -> AbstractContextManager[None]:
@@ -371,6 +390,16 @@ class Device(ABC):
     @abstractmethod
     def _queue_copy(self, source: Any, target: Any) -> Any:
         """Queue a copy of a whole buffer."""
+
+    def drawn_offset(self) -> int:
+        """Return the bytes by which the next buffer begins later in its allocation."""
+        if self.placement is None:
+            return 0
+        return int(self.placement.integers(PLACES_OF_A_BUFFER)) * ALIGNMENT
+
+    def timed_interval(self, bound: PreparedLaunch, met: Condition) -> TimedInterval:
+        """Return what the clock's interval of a sample is around."""
+        return TimedInterval.LAUNCH
 
     def sample_all(self, samples: Sequence[Sample]) -> Sequence[float | TypedError]:
         """Seconds per launch or error of each, in this order, unwaited. Raises DeviceLostError."""

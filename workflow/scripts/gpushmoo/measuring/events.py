@@ -37,13 +37,22 @@ def status_of(err: TypedError) -> Status:
             return Status.LAUNCH_FAILED
 
 
+@dataclass(frozen=True)
+class Overhead:
+    """Seconds that a sample takes besides its launches, and their standard error."""
+
+    seconds: float
+    error_s: float
+
+
 @dataclass
 class CellRun:
     """A cell while it is measured: its launch, its samples in seconds, its status in the end.
 
     `bound` is the launch that is timed, `proof` the one that is verified; both exist only while the
     cell is measured. `launch_s` is the time of its first launch, `steps` the work that is done: its
-    verification and each sample count one.
+    verification and each sample count one. The `overhead` is that of its group; None if a sample
+    has none that is known.
     """
 
     cell: Cell
@@ -56,6 +65,7 @@ class CellRun:
     message: str | None = None
     launch_s: float | None = None
     launches: int | None = None
+    overhead: Overhead | None = None
     samples_s: list[float] = field(default_factory=list)
     sampled_at_s: list[float] = field(default_factory=list)
     spent_s: float = 0.0
@@ -64,10 +74,16 @@ class CellRun:
     worst_error: float | None = None
     steps: int = 0
 
-    def sample(self) -> Sample:
-        """The next sample; of one launch while their number is not chosen."""
+    def sample(self, launches: int | None = None) -> Sample:
+        """The next sample; of so many launches, by default of one while no number is chosen."""
         assert self.bound is not None
-        return Sample(self.bound, self.launches or 1, self.cell.condition)
+        return Sample(self.bound, launches or self.launches or 1, self.cell.condition)
+
+    def without_overhead(self, launch_s: float) -> float:
+        """The seconds of a launch in a row, from those of a sample over its launches."""
+        if self.overhead is None or self.launches is None:
+            return launch_s
+        return launch_s - self.overhead.seconds / self.launches
 
     @property
     def sample_s(self) -> float:
@@ -329,12 +345,18 @@ class Grouped:
 
 @dataclass(frozen=True)
 class Copied:
-    """One copy by the runtime: its seconds, and its begin in seconds since that of the shard."""
+    """A sample of the runtime's copy: its seconds, and its begin in seconds since the shard's.
+
+    The seconds are those of one copy of `launches` in a row, without the `overhead`, if it is
+    known.
+    """
 
     problem: Problem
     met: Condition
     seconds: float
     at_s: float
+    launches: int = 1
+    overhead: Overhead | None = None
 
 
 @dataclass(frozen=True)
@@ -396,13 +418,13 @@ Run = TypeVar("Run", CellRun, PairRun)
 class ShardResult(Generic[Run]):
     """All cells of a shard, or pairs, and the readings of its device.
 
-    `copies` has the runtime's copies by problem and condition: begin and duration in seconds.
+    `copies` has the samples of the runtime's copies by problem and condition.
     `launches` has the launches in a sample by group, `timed_s` the seconds of first launches by
     key. `searches` are complete only if no process was replaced.
     """
 
     runs: dict[str, Run]
-    copies: dict[tuple[Problem, Condition], list[tuple[float, float]]] = field(default_factory=dict)
+    copies: dict[tuple[Problem, Condition], list[Copied]] = field(default_factory=dict)
     launches: dict[CellGroup, int] = field(default_factory=dict)
     readings: list[tuple[float, Reading]] = field(default_factory=list)
     searches: list[Searched] = field(default_factory=list)

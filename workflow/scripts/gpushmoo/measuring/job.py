@@ -267,8 +267,10 @@ def _metadata(
                 "height": problem.height,
                 "width": problem.width,
                 **met._asdict(),
-                "at_s": [at for at, _ in copies],
-                "seconds": [seconds for _, seconds in copies],
+                "at_s": [copied.at_s for copied in copies],
+                "seconds": [copied.seconds for copied in copies],
+                "launches": copies[0].launches,
+                "overhead_s": overhead.seconds if (overhead := copies[0].overhead) else None,
             }
             for (problem, met), copies in sorted(result.copies.items())
         ]

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core.errors import DeviceError, DeviceLostError, TypedError
 from ..core.schema import Status
-from ..core.space import CONDITIONS, Cell, Problem
+from ..core.space import CONDITIONS, Cell, CellGroup, Problem
 from ..workloads.contract import ReducingWorkload, Workload
 from ..workloads.host_fed import HostFedWorkload
 from .buffers import Space, Workspace, open_space
@@ -21,6 +21,7 @@ from .events import (
     Began,
     Ended,
     Event,
+    Grouped,
     PairRun,
     Preparing,
     Timed,
@@ -28,7 +29,9 @@ from .events import (
     planned,
     status_of,
 )
-from .rounds import choose_launches, chunked, shuffled, take_rounds
+from .launches import choose_launches, first_s, launches_of_cell
+from .overhead import group_overhead, set_overheads
+from .rounds import chunked, shuffled, take_rounds
 from .settings import TOGETHER_S
 from .verify import CellSteps
 
@@ -149,7 +152,7 @@ class PairedRun:
         log.info("%d pairs of %s admitted", len(pairs), problem.label)
         for met in CONDITIONS:
             alike = [pair for pair in pairs if pair.cell.condition == met]
-            choose_launches(self._a.launches, [pair.runs for pair in alike], self._emit)
+            self._prepare(alike)
             for _ in range(self._settings.warmup):
                 self._take(alike, (0, 1))
             self._sample(alike, shared)
@@ -157,6 +160,22 @@ class PairedRun:
         for who, (steps, space) in enumerate(zip(self._steps, spaces, strict=True)):
             steps.verify([pair.runs[who] for pair in pairs], space)
         self._end_open(self._alive(pairs), Status.OK, None)
+
+    def _prepare(self, pairs: Sequence[PairRun]) -> None:
+        """Choose the launches in a sample, the same for both of a pair; measure the overheads."""
+        groups: dict[CellGroup, list[PairRun]] = {}
+        for pair in pairs:
+            groups.setdefault(pair.cell.group, []).append(pair)
+        for group, some in groups.items():
+            both = [run for pair in some for run in pair.runs]
+            launches = choose_launches(self._both, group, both)
+            self._emit(Grouped(group, launches))
+            for pair in some:
+                own = launches_of_cell(launches, max(map(first_s, pair.runs)))
+                pair.a.launches = pair.b.launches = own
+            for who, steps in enumerate(self._steps):
+                runs = [pair.runs[who] for pair in some]
+                set_overheads(runs, group_overhead(steps, runs, launches, self._rng))
 
     def _in_turn(self, pairs: Sequence[PairRun]) -> list[list[PairRun]]:
         """Pairs that are launched together: unlaunched ones by themselves, the suspect first."""
@@ -229,13 +248,15 @@ class PairedRun:
             _, outcomes = self._both.outcomes(runs)
             for i, pair in enumerate(chunk):
                 own = outcomes[i * len(order) : (i + 1) * len(order)]
+                taken: list[float] = []
                 for who, outcome in zip(order, own, strict=True):
                     run, steps = pair.runs[who], self._steps[who]
                     seconds = steps.seconds_of(run, outcome) if run.status is None else None
                     if seconds is not None and seconds > self._settings.cell_timeout_s:
                         steps.end_slow(run, seconds)
+                    taken += [] if seconds is None else [seconds]
                 if self._alive([pair]):
-                    good.append((pair, [s for s in own if not isinstance(s, TypedError)]))
+                    good.append((pair, taken))
         return good
 
 

@@ -1,4 +1,4 @@
-"""Samples cells in rounds: the number of launches in a sample, the order, how many at a time.
+"""Samples cells in rounds: the order, how many at a time, and in which buffers.
 
 Of a group that is searched, only the cells that a planner proposes.
 """
@@ -6,7 +6,6 @@ Of a group that is searched, only the cells that a planner proposes.
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -17,18 +16,35 @@ import numpy as np
 from ..core.dtypes import DTYPES
 from ..core.errors import DeviceLostError, TypedError
 from ..core.schema import Status
-from ..core.space import CONDITIONS, USUAL, Cell, CellGroup, Condition, Problem
-from ..devices.base import Sample, completed
+from ..core.space import CONDITIONS, Cell, CellGroup, Condition, Problem
+from ..devices.base import completed
 from ..search.guided import planner_for
 from ..search.planner import Ask, Candidate, SearchMode
 from ..workloads.contract import ReducingWorkload
 from ..workloads.host_fed import HostFedWorkload
+from .baseline import Baseline
 from .buffers import Space, open_space
-from .events import CellRun, Copied, Ended, Grouped, Preparing, Searched, planned, status_of
+from .events import (
+    CellRun,
+    Copied,
+    Ended,
+    Grouped,
+    Overhead,
+    Preparing,
+    Searched,
+    planned,
+    status_of,
+)
+from .launches import choose_launches, first_s, launches_of_cell
+from .overhead import group_overhead, set_overheads
 from .settings import TOGETHER_S
 from .verify import CellSteps
 
 LEFT_OUT = "left out by the search"
+# Working sets, in sizes of the last cache level, whose times depend on where buffers lie, and the
+# places in which each repeat measures them.
+SENSITIVE = 0.3, 1.0
+PLACES = 4
 
 
 def search_groups(
@@ -115,19 +131,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# In shorter samples the cost of a launch and the clock's resolution would count.
-SHORT_S = 50e-6
-MAX_LAUNCHES = 256
-# A flush before each launch takes longer than a short launch.
-MAX_FLUSHED = 4
-# So does the wait before each isolated launch.
-MAX_ISOLATED = 4
-# Begin and end of a run of launches must not count.
-RUN_S = 1e-3
-LEAST_IN_A_RUN, MOST_IN_A_RUN = 4, 128
-# A longer sample would look like a hang, so it has fewer launches. Its cell is thousands of times
-# slower than the fastest of the group.
-LONGEST_S = 0.25
 # Seconds of rest before cells of which the host computes a part: a library's threads still spin for
 # a moment (see `measuring`), and would share the cores.
 SETTLE_S = 0.005
@@ -135,53 +138,6 @@ SETTLE_S = 0.005
 # After so many throttled rounds the cells of a problem are given up.
 SLOWED_ROUNDS = 5
 SLOWED = "the device kept slowing itself down"
-
-
-def launches_of_group(launches_s: Sequence[float], met: Condition = USUAL) -> int:
-    """The number of launches in a sample of a group, from the seconds of one launch of each cell.
-
-    A launch alone and the same launch behind others take different times, so compared cells must
-    have one number: 1 if the fastest launch takes at least 50 µs, else the power of two with which
-    the sample lasts as long, up to the maximum of the condition. A sample of a stream or a graph
-    has at least 4 launches, and should last a millisecond. With powers of two, two runs rarely
-    choose differently.
-    """
-    least, most, lasting_s = 1, MAX_LAUNCHES, SHORT_S
-    if met.flushed:
-        most = MAX_FLUSHED
-    elif met.timing_mode in ("stream", "graph"):
-        least, most, lasting_s = LEAST_IN_A_RUN, MOST_IN_A_RUN, RUN_S
-    if met.timing_mode == "isolated":
-        most = MAX_ISOLATED
-    fastest_s = max(min(launches_s), lasting_s / MAX_LAUNCHES)
-    return int(min(most, max(least, 2 ** math.ceil(math.log2(lasting_s / fastest_s)))))
-
-
-def launches_of_cell(group_launches: int, launch_s: float) -> int:
-    """The group's number, or as many launches as fit `LONGEST_S`, at least one."""
-    if group_launches * launch_s <= LONGEST_S:
-        return group_launches
-    return max(1, int(LONGEST_S / launch_s))
-
-
-def choose_launches(
-    launches: dict[CellGroup, int],
-    members: Sequence[Sequence[CellRun]],
-    emit: Callable[[Grouped], None],
-) -> None:
-    """Choose the launches in a sample for each group, the same for all cells of a member."""
-    groups: dict[CellGroup, list[tuple[Sequence[CellRun], list[float]]]] = {}
-    for runs in members:
-        seconds = [run.launch_s for run in runs if run.launch_s is not None]
-        groups.setdefault(runs[0].cell.group, []).append((runs, seconds))
-    for group, some in groups.items():
-        if group not in launches:
-            fastest_s = [min(seconds) for _, seconds in some]
-            launches[group] = launches_of_group(fastest_s, group.condition)
-        emit(Grouped(group, launches[group]))
-        for runs, seconds in some:
-            for run in runs:
-                run.launches = launches_of_cell(launches[group], max(seconds))
 
 
 def chunked(timed: Iterable[tuple[T, float]], most: int, most_s: float) -> Iterator[list[T]]:
@@ -227,6 +183,9 @@ class ShardRun:
     def __init__(self, steps: CellSteps) -> None:
         self._steps = steps
         self._kept: tuple[Problem, Space] | None = None
+        self._overheads: dict[CellGroup, Overhead | None] = {}
+        # Of the problem that is measured.
+        self._baselines: dict[Condition, Baseline] = {}
         self._rng = np.random.default_rng([steps.settings.seed, steps.settings.repeat])
 
     def measure(self, cells: Sequence[Cell]) -> list[CellRun]:
@@ -260,6 +219,8 @@ class ShardRun:
         """Measure and end all cells of one problem and result."""
         steps = self._steps
         steps.emit(Preparing(problem, frozenset(r.cell.variant for r in runs)))
+        # They hold buffers.
+        self._baselines.clear()
         space = self._space(problem, runs[0].cell)
         log.info("buffers of %s are ready", problem.label)
         if isinstance(steps.folder.workload, HostFedWorkload):
@@ -281,12 +242,19 @@ class ShardRun:
             return self._kept[1]
         # Frees its memory first.
         self._kept = None
-        steps, workload = self._steps, self._steps.folder.workload
-        seed = steps.settings.seed
-        space = open_space(steps.device, workload, problem, cell.dtype, cell.variant, seed)
-        if isinstance(workload, ReducingWorkload):
+        space = self._opened(problem, cell)
+        if isinstance(self._steps.folder.workload, ReducingWorkload):
             self._kept = problem, space
         return space
+
+    def _opened(self, problem: Problem, cell: Cell, place: int = 0) -> Space:
+        """New memory of the cells; each repeat and each `place` of it draws where buffers begin."""
+        steps = self._steps
+        size = problem.height, problem.width
+        drawn = [steps.settings.seed, steps.settings.repeat, place, *size]
+        steps.device.placement = np.random.default_rng(drawn)
+        workload, seed = steps.folder.workload, steps.settings.seed
+        return open_space(steps.device, workload, problem, cell.dtype, cell.variant, seed)
 
     def _search_all(self, runs: list[CellRun], space: Space) -> None:
         """Measure the cells that a search of each group proposes."""
@@ -322,7 +290,18 @@ class ShardRun:
 
         The verification has launched each once. A CPU needs no more, nor a sample of one launch.
         """
-        choose_launches(self._steps.launches, [[run] for run in runs], self._steps.emit)
+        groups: dict[CellGroup, list[CellRun]] = {}
+        for run in runs:
+            groups.setdefault(run.cell.group, []).append(run)
+        for group, members in groups.items():
+            launches = choose_launches(self._steps, group, members)
+            self._steps.emit(Grouped(group, launches))
+            for run in members:
+                run.launches = launches_of_cell(launches, first_s(run))
+            if group not in self._overheads:
+                found = group_overhead(self._steps, members, launches, self._rng)
+                self._overheads[group] = found
+            set_overheads(members, self._overheads[group])
         is_cpu, warmup = self._steps.device.info.kind == "cpu", self._steps.settings.warmup
         for done in range(0 if is_cpu else warmup):
             self._warm_up([run for run in runs if done or run.launches != 1])
@@ -341,22 +320,60 @@ class ShardRun:
         return chunked(timed, self._steps.together, TOGETHER_S)
 
     def _sample(self, runs: list[CellRun], met: Condition, space: Space) -> None:
-        """Take rounds over the open cells until each is done and verified."""
-        rule = self._steps.settings.rule
+        """Take rounds over the open cells until each is done and verified.
+
+        If the place of buffers matters, cells go on in other places after a part of the rounds.
+        """
+        rule, place = self._steps.settings.rule, 0
+        places = self._places(runs)
 
         def take(active: Sequence[CellRun]) -> bool:
+            nonlocal space, place
+            due = places * max(len(run.samples_s) for run in active) // rule.max_samples
+            if due > place:
+                place = due
+                space = self._moved(active, place)
+                active = [run for run in active if run.status is None]
+                if not active:
+                    return True
             kept = self._round(met, space, active)
             least = rule.min_samples if self._steps.is_late else rule.max_samples
             done = [
                 r
                 for r in active
                 if r.status is None
-                and (len(r.samples_s) >= least or rule.done(r.samples_s, r.spent_s))
+                and (
+                    len(r.samples_s) >= least
+                    or (place == places - 1 and rule.done(r.samples_s, r.spent_s))
+                )
             ]
             self._end_verified(done, space)
             return kept
 
         take_rounds(lambda: [r for r in runs if r.status is None], take, self._steps.end_open)
+
+    def _places(self, runs: Sequence[CellRun]) -> int:
+        """In how many places of their buffers these cells, of one problem, are measured.
+
+        In a GPU's last cache level the place decides which slices the data of a launch share. If
+        the data nearly fill it, times differ by some percent from place to place.
+        """
+        info, workload = self._steps.device.info, self._steps.folder.workload
+        if info.kind != "gpu" or not info.cache or isinstance(workload, HostFedWorkload):
+            return 1
+        moved = max((sum(workload.bytes_moved(run.cell)) for run in runs), default=0)
+        least, most = SENSITIVE
+        return PLACES if least <= moved / info.cache <= most else 1
+
+    def _moved(self, runs: Sequence[CellRun], place: int) -> Space:
+        """Other memory for these cells, to which they are bound; the old one is freed after it."""
+        cell, steps = runs[0].cell, self._steps
+        steps.emit(Preparing(cell.problem, frozenset(r.cell.variant for r in runs)))
+        space = self._opened(cell.problem, cell, place)
+        for run in runs:
+            steps.guarded(run, partial(steps.bind, run, space))
+        self._warm_up(runs)
+        return space
 
     def _end_verified(self, runs: Sequence[CellRun], space: Space) -> None:
         """End cells with all samples; they are verified once more unless another repeat does it."""
@@ -370,21 +387,24 @@ class ShardRun:
 
         If the device slowed itself down the samples are discarded: False.
         """
-        problem, steps = active[0].cell.problem, self._steps
-        copies: list[tuple[float, float]] = []
+        steps = self._steps
+        baseline = self._baselines.setdefault(
+            met, Baseline(steps, space.copy, active[0].cell.problem, met)
+        )
+        if baseline.copy is not space.copy:
+            baseline.move(space.copy)
+        copies: list[Copied] = []
 
         def take() -> None:
             for some in self._chunks(active):
                 self._sample_together(some)
             # Not before them: a copy that finds an idle device takes up to twice as long.
-            steps.emit(Preparing(problem))
-            copies.append(steps.announced([], Sample(space.copy, 1, met).take))
+            copies.append(baseline.time())
 
         if not steps.unslowed(take):
             self._discard_round(active)
             return False
-        [(at_s, seconds)] = copies
-        steps.emit(Copied(problem, met, seconds, at_s))
+        steps.emit(copies[0])
         return True
 
     @staticmethod

@@ -62,6 +62,7 @@ class MeasureSettings:
     """The settings of one repeat; workflow/schemas/config.schema.yaml explains each.
 
     `repeat` counts from 1. `lock_clocks` is ``base``, a core clock in MHz, or None.
+    `launches_factor` multiplies the length of samples.
     """
 
     seed: int
@@ -73,6 +74,7 @@ class MeasureSettings:
     repeats: int = 1
     search: SearchSettings = EVERY_CELL
     lock_clocks: int | str | None = None
+    launches_factor: float = 1.0
 
     @property
     def searches(self) -> bool:
@@ -108,4 +110,5 @@ def settings_of(params: Mapping[str, Any]) -> MeasureSettings:
             witnesses=WITNESSES if m["repeats"] > 1 else 0,
         ),
         lock_clocks=m.get("lock_clocks"),
+        launches_factor=m.get("launches_factor", 1.0),
     )

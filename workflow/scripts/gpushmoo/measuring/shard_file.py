@@ -69,7 +69,7 @@ def cell_table(
     """One row for each cell, sorted by cell key, in the schema of `axes`."""
     now = datetime.now(UTC)
     copies = {
-        key: float(np.median([seconds for _, seconds in found]))
+        key: float(np.median([copied.seconds for copied in found]))
         for key, found in result.copies.items()
     }
     rows = []
@@ -93,6 +93,8 @@ def _row(
         "samples_s": run.samples_s,
         "sampled_at_s": run.sampled_at_s,
         "launches_per_sample": run.launches,
+        "overhead_s": None if run.overhead is None else run.overhead.seconds,
+        "overhead_error_s": None if run.overhead is None else run.overhead.error_s,
         "bytes_read": read,
         "bytes_written": written,
         "work": work,

@@ -278,8 +278,8 @@ class Supervisor(Generic[Run]):
                 self._attempt.ran.update(keys)
             case Ended():
                 self._collect_end(message.run)
-            case Copied(problem, met, seconds, at_s):
-                result.copies.setdefault((problem, met), []).append((at_s, seconds))
+            case Copied(problem, met):
+                result.copies.setdefault((problem, met), []).append(message)
             case Grouped(group, launches):
                 result.launches[group] = launches
             case Read(at_s, reading):

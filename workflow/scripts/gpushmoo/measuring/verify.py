@@ -163,25 +163,37 @@ class CellSteps:
         self.emit(Read(self.now_s(), reading))
         return reading.slowed
 
-    def outcomes(self, runs: Sequence[CellRun]) -> tuple[float, Sequence[float | TypedError]]:
-        """The begin of the samples, and of each the seconds of a launch, or its error."""
-        samples: list[Sample] = [run.sample() for run in runs]
+    def outcomes(
+        self, runs: Sequence[CellRun], launches: int | None = None
+    ) -> tuple[float, Sequence[float | TypedError]]:
+        """The begin of the samples, and of each the seconds of a launch, or its error.
+
+        Samples have so many `launches`, by default those of their cells.
+        """
+        samples: list[Sample] = [run.sample(launches) for run in runs]
         # What the host times is not queued.
         fed = isinstance(self.folder.workload, HostFedWorkload)
         take = partial(each_or_error, Sample.take) if fed else self.device.sample_all
         return self.announced(runs, partial(take, samples))
 
+    def outcomes_at(self, runs: Sequence[CellRun], launches: int) -> Sequence[float | TypedError]:
+        """Of a sample of so many launches of each the seconds of a launch, or its error."""
+        return self.outcomes(runs, launches)[1]
+
     def seconds_of(self, run: CellRun, outcome: float | TypedError) -> float | None:
-        """The seconds of a sample. None if it failed; the cell has then ended."""
+        """The seconds of a launch without the sample's overhead.
+
+        None if the sample failed; the cell has then ended.
+        """
         if isinstance(outcome, TypedError):
             self.end_by(run, outcome)
             return None
-        if not outcome > 0.0:
+        if not run.without_overhead(outcome) > 0.0:
             # A launch that took no time is none.
             text = f"the device's clock gave {outcome} s for a launch"
             self.end(run, Status.LAUNCH_FAILED, text)
             return None
-        return outcome
+        return run.without_overhead(outcome)
 
     # How cells are verified.
 
@@ -201,7 +213,7 @@ class CellSteps:
             some = runs[begin : begin + self.together]
             self.emit(Began(tuple(run.cell.key for run in some)))
             for run in some:
-                self.guarded(run, partial(self._bind, run, space))
+                self.guarded(run, partial(self.bind, run, space))
         for some in self._growing([run for run in runs if run.status is None]):
             if self.settings.verifies_before:
                 self._judge_all(some, space, True)
@@ -227,7 +239,8 @@ class CellSteps:
             quick = self.clock() - before < TOGETHER_S / 2
             n = min(self.together, 2 * n) if quick else max(1, n // 2)
 
-    def _bind(self, run: CellRun, space: Space) -> None:
+    def bind(self, run: CellRun, space: Space) -> None:
+        """Bind the cell's launch, and the one that is verified, to this memory."""
         program, launch = self.program(run.cell), run.launch
         run.bound = space.bind(program, run.cell)
         run.proof = space.bind_proof(program, run.cell) or run.bound

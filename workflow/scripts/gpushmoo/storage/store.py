@@ -33,6 +33,8 @@ from ..core.space import Cell, Problem
 from .wholefile import DamagedFileError, whole_file
 
 MAGIC = b"PAR1"
+# Columns that files of an older schema do not have; they are null.
+LATER_COLUMNS: Mapping[int, frozenset[str]] = {4: frozenset({"overhead_s", "overhead_error_s"})}
 
 
 class NotWrittenError(UserError, OSError):
@@ -88,8 +90,12 @@ class Shard:
     def table(self) -> pa.Table:
         """Read the cells and check them. Raises BadParquetError, also for a doubled cell."""
         with checked_file(self.path) as file:
-            # A file by another program may have nullable columns.
-            table = file.read().cast(self.schema)
+            table = file.read()
+        for place, field in enumerate(self.schema):
+            if field.name not in table.column_names:
+                table = table.add_column(place, field, pa.nulls(len(table), field.type))
+        # A file by another program may have nullable columns.
+        table = table.cast(self.schema)
         if len(table.column("cell_key").unique()) != len(table):
             raise BadParquetError(self.path, "holds a cell twice.")
         return table
@@ -102,14 +108,16 @@ def open_shard(path: Path) -> Shard:
     try:
         metadata = json.loads(raw)
         version = metadata["schema_version"]
-        expected = cell_schema(metadata["axes"]) if version == SCHEMA_VERSION else None
+        known = version in (SCHEMA_VERSION, *LATER_COLUMNS)
+        expected = cell_schema(metadata["axes"]) if known else None
     except (ValueError, TypeError, KeyError) as err:
         raise BadParquetError(path, "carries a provenance that cannot be read.") from err
     if expected is None:
         raise BadParquetError(
             path, f"has schema version {version}; this program reads version {SCHEMA_VERSION}."
         )
-    if schema.names != expected.names:
+    later = LATER_COLUMNS.get(version, frozenset())
+    if schema.names != [name for name in expected.names if name not in later]:
         raise BadParquetError(path, "has other columns than its schema version says.")
     return Shard(path, expected.with_metadata(schema.metadata), metadata)
 
@@ -172,6 +180,8 @@ PACKED = "packed.parquet"
 UNPACKED = ".unpacked"
 SHARD, PROVENANCE = "shard", "provenance"
 KEY, MOMENTS = "cell_key", "sampled_at_s"
+# Half of a 95 % interval of a normal distribution, in standard deviations.
+NORMAL_HALF = 1.96
 # Known of cells that were not measured as well.
 _WORKING_SET = "working_set_over_cache"
 # Columns that follow from the others.
@@ -223,7 +233,7 @@ def unpack(packed: Path, folder: Path) -> None:
         metadata = json.loads(rows.column(PROVENANCE)[0].as_py())
         path = folder / rows.column(SHARD)[0].as_py()
         cells = restored(rows, metadata["axes"], metadata["device"]["cache"])
-        write_parquet(cells, path, metadata)
+        write_parquet(cells, path, metadata | {"schema_version": SCHEMA_VERSION})
 
 
 def restored(rows: pa.Table, axes: Sequence[str], cache: int | None) -> pa.Table:
@@ -253,17 +263,21 @@ def _derived(rows: pa.Table) -> dict[str, Floats]:
     lengths = pc.list_value_length(samples).to_numpy()
     m = median_intervals(pc.list_flatten(samples).to_numpy(), lengths)
     gb, copy = _moved(rows) * 1e-9, _numbers(rows, "memcpy_gbs")
+    half = NORMAL_HALF * np.sqrt(overhead_variances(rows, m.median))
     with np.errstate(divide="ignore", invalid="ignore"):
+        low = m.median * np.exp(-np.hypot(np.log(m.median / m.low), half))
+        high = m.median * np.exp(np.hypot(np.log(m.high / m.median), half))
+        low, high = (np.where(half > 0.0, *ends) for ends in ((low, m.low), (high, m.high)))
         return {
             "median_s": m.median,
-            "median_low_s": m.low,
-            "median_high_s": m.high,
+            "median_low_s": low,
+            "median_high_s": high,
             "own_low_s": m.low,
             "own_high_s": m.high,
             "coverage": m.coverage,
             "bandwidth_gbs": gb / m.median,
-            "bandwidth_low_gbs": gb / m.high,
-            "bandwidth_high_gbs": gb / m.low,
+            "bandwidth_low_gbs": gb / high,
+            "bandwidth_high_gbs": gb / low,
             "within_half_width": (m.high - m.low) / (2.0 * m.median),
             "vs_memcpy": gb / m.median / copy,
             "between_spread": np.full(len(rows), math.nan),
@@ -271,6 +285,24 @@ def _derived(rows: pa.Table) -> dict[str, Floats]:
             "repeat_samples": lengths.astype(float),
             "repeat_memcpy_gbs": copy,
         }
+
+
+def overhead_variances(rows: pa.Table, launch_s: Floats) -> Floats:
+    """Return the variance of each log time that the error of the overhead makes; 0 of none.
+
+    Parameters
+    ----------
+    rows : table
+        Cells with the columns of `core.schema.Cells`.
+    launch_s : array of shape (cells,)
+        Seconds of a launch.
+    """
+    if "overhead_error_s" not in rows.column_names:
+        return np.zeros(len(rows))
+    error = np.nan_to_num(_numbers(rows, "overhead_error_s"))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = error / (_numbers(rows, "launches_per_sample") * launch_s)
+    return np.where(error > 0.0, share**2, 0.0)
 
 
 def _numbers(rows: pa.Table, name: str) -> Floats:

@@ -24,7 +24,7 @@ from ...core.errors import (
     TypedError,
 )
 from ...core.schema import Status
-from ...core.space import Problem, Version
+from ...core.space import Condition, Problem, Version
 from ...workloads.contract import (
     Argument,
     BufferRef,
@@ -35,7 +35,15 @@ from ...workloads.contract import (
     TextureRef,
 )
 from ...workloads.loader import KernelFolder
-from ..base import Device, PreparedLaunch, Reading, Sample, check_limits, each_or_error
+from ..base import (
+    Device,
+    PreparedLaunch,
+    Reading,
+    Sample,
+    TimedInterval,
+    check_limits,
+    each_or_error,
+)
 from ..buffers import OutOfBoundsWrites, ProofResult, Witnesses, check_sizes, deviation, named
 from ..builds import BuildRequest, CompiledCode, EntryFacts, VersionBuild, missing_entry
 from ..machine_code.cubins import (
@@ -311,6 +319,12 @@ class CudaDevice(CudaBuffers):
         """Memory that cudaHostAlloc gives."""
         memory = self.cupy.cuda.alloc_pinned_memory(flat.nbytes)
         return np.frombuffer(memory, flat.dtype, flat.size)
+
+    def timed_interval(self, bound: PreparedLaunch, met: Condition) -> TimedInterval:
+        """By events around a row of launches, or around each; the host times its pipelines."""
+        if not isinstance(bound, CudaLaunch):
+            return TimedInterval.LAUNCH
+        return TimedInterval.ROW if bound.in_a_row(met) else TimedInterval.EACH
 
     def sample_all(self, samples: Sequence[Sample]) -> Sequence[float | TypedError]:
         """All behind one spin, except isolated ones."""

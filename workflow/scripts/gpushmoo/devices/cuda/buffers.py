@@ -83,8 +83,10 @@ class CudaBuffers(Device):
     def allocate(self, nbytes: int) -> Any:
         """A buffer of undefined content between painted zones. Raises OutOfDeviceMemoryError."""
         zone, words = zone_bytes(nbytes) // 4, ceil_div(nbytes, 4)
+        offset = self.drawn_offset()
         with self.translated():
-            whole = self.cupy.empty(words + 2 * zone, dtype=np.uint32)
+            memory = self.cupy.cuda.alloc(4 * (words + 2 * zone) + offset)
+            whole = self.cupy.ndarray((words + 2 * zone,), np.uint32, memptr=memory + offset)
         buffer = whole[zone : zone + words]
         self.guard(buffer)
         return buffer

@@ -10,6 +10,7 @@ import ctypes
 import logging
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -276,6 +277,10 @@ class CudaLaunch:
         """Seconds per launch, by one pair of events or one around each launch (see `steps`)."""
         return self._timer.time(self.steps(launches, met))
 
+    def in_a_row(self, met: Condition) -> bool:
+        """Whether one pair of events is around all launches of a sample."""
+        return self._renew is None and not met.flushed and met.timing_mode != "isolated"
+
     def steps(self, launches: int, met: Condition) -> Steps:
         """How a sample is taken. Raises LaunchRefusedError if there is no such graph.
 
@@ -323,14 +328,23 @@ class CudaLaunch:
         """Replays `launches` launches; captured at the first call."""
         if launches not in self._graphs:
             with self._timer.translated(), self._timer.stream as stream:
-                stream.begin_capture()
-                for _ in range(launches):
-                    self.enqueue()
-                graph = stream.end_capture()
+                graph = self._captured(stream, launches)
                 graph.launch(stream)  # the first replay uploads the graph
                 stream.synchronize()
                 self._graphs[launches] = partial(graph.launch, stream)
         return self._graphs[launches]
+
+    def _captured(self, stream: Any, launches: int) -> Any:
+        """The graph of so many launches; the stream can be used again if one is refused."""
+        stream.begin_capture()
+        try:
+            for _ in range(launches):
+                self.enqueue()
+        except BaseException:
+            with suppress(Exception):
+                stream.end_capture()
+            raise
+        return stream.end_capture()
 
 
 class CudaLibraryCall(CudaLaunch):

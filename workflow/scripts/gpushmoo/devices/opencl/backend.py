@@ -109,6 +109,10 @@ class OpenCLLaunch:
     def sample(self, launches: int, met: Condition = USUAL) -> float:
         """Mean of the launches' own run times (profiling events, start to end), in seconds."""
         if met == USUAL and self._renew is None:
+            if launches > 1:
+                # The first of a row would find the device idle.
+                with self._device.translated():
+                    self._enqueue()
             return self._together(launches)
         total_s = 0.0
         for _ in range(launches):

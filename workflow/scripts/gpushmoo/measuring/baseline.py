@@ -1,0 +1,73 @@
+"""The memcpy baseline: the runtime's own copy, timed as a cell is."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+from ..core.errors import DeviceLostError, TypedError
+from ..core.space import Condition, Problem
+from ..devices.base import PreparedLaunch, Sample, TimedInterval
+from .events import Copied, Overhead, Preparing
+from .launches import launches_of_group
+from .overhead import overhead_of_copy
+from .verify import CellSteps
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Baseline:
+    """The copy of one problem under one condition.
+
+    The first time chooses the number of copies in a sample and measures the overhead, as for a
+    group of cells.
+    """
+
+    steps: CellSteps
+    copy: PreparedLaunch
+    problem: Problem
+    met: Condition
+    sample: Sample | None = None
+    overhead: Overhead | None = None
+
+    def move(self, copy: PreparedLaunch) -> None:
+        """Go on with the same copy of buffers in another place."""
+        self.copy = copy
+        if self.sample is not None:
+            self.sample = replace(self.sample, bound=copy)
+
+    def time(self) -> Copied:
+        """Take a sample. Raises what the copy raises."""
+        self.steps.emit(Preparing(self.problem))
+        if self.sample is None:
+            self.sample = self._chosen()
+        at_s, seconds = self.steps.announced([], self.sample.take)
+        launches = self.sample.launches
+        if self.overhead is not None:
+            seconds -= self.overhead.seconds / launches
+        return Copied(self.problem, self.met, seconds, at_s, launches, self.overhead)
+
+    def _chosen(self) -> Sample:
+        """The samples to take. A copy that no graph takes in is timed alone."""
+        alone = Sample(self.copy, 1, self.met)
+        interval = self.steps.device.timed_interval(self.copy, self.met)
+        has_overhead = interval == TimedInterval.ROW
+        # The first one warms up.
+        fastest_s = min(alone.take() for _ in range(2))
+        factor = self.steps.settings.launches_factor
+        sample = replace(
+            alone, launches=launches_of_group(fastest_s, self.met, has_overhead, factor)
+        )
+        if sample.launches == 1:
+            return alone
+        try:
+            sample.take()
+            if has_overhead:
+                self.overhead = overhead_of_copy(sample)
+        except DeviceLostError:
+            raise
+        except TypedError as err:
+            log.warning("the memcpy baseline is timed alone: %s", err)
+            return alone
+        return sample

@@ -1,0 +1,125 @@
+"""The number of launches in a sample, by a look at warm launches.
+
+A sample of n launches in a row takes ``S(n) = c + n·t``: t from one launch to the next, c the
+sample's overhead (`overhead`). The number decides how well t is known, not which time it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from ..core.errors import TypedError
+from ..core.space import USUAL, CellGroup, Condition
+from ..devices.base import TimedInterval
+from .events import CellRun
+from .verify import CellSteps
+
+# Seconds that a sample with an overhead of some microseconds lasts at least.
+LASTING_S = 200e-6
+# Of launches of so many seconds, or longer, a sample has one: its overhead is at most 0.2 %.
+LONG_S = 2e-3
+# Seconds of a sample if each launch is timed by itself: the clock's resolution must not count.
+SHORT_S = 50e-6
+MAX_LAUNCHES = 256
+# A flush before each launch takes longer than a short launch.
+MAX_FLUSHED = 4
+# So does the wait before each isolated launch.
+MAX_ISOLATED = 4
+# Begin and end of a run of launches in a stream must not count.
+RUN_S = 1e-3
+LEAST_IN_A_RUN, MOST_IN_A_RUN = 4, 128
+# A longer sample would look like a hang, so it has fewer launches. Its cell is thousands of times
+# slower than the fastest of the group.
+LONGEST_S = 0.25
+# Cells of a group that are looked at: those with the shortest first launches.
+LOOKED = 8
+# A first launch, which finds cold caches, takes at most so many times as long as a warm one.
+COLD = 4.0
+
+
+def launches_of_group(
+    fastest_s: float, met: Condition = USUAL, has_overhead: bool = True, factor: float = 1.0
+) -> int:
+    """Return the number of launches in a sample of a group, a power of two.
+
+    Compared cells have one number: the smallest with which a sample of the fastest cell lasts long
+    enough, up to the maximum of the condition.
+
+    Parameters
+    ----------
+    fastest_s : float
+        Seconds of a launch of the group's fastest cell.
+    met : Condition
+        The cache state and the timing mode.
+    has_overhead : bool
+        Whether a sample is one interval, which holds more than its launches.
+    factor : float
+        Multiplies the seconds of a sample, to show that its length changes no time.
+    """
+    least, most, lasting_s = 1, MAX_LAUNCHES, SHORT_S
+    if met.flushed:
+        most = MAX_FLUSHED
+    elif met.timing_mode == "isolated":
+        most = MAX_ISOLATED
+    elif met.timing_mode == "stream":
+        least, most, lasting_s = LEAST_IN_A_RUN, MOST_IN_A_RUN, RUN_S
+    elif has_overhead:
+        lasting_s = LASTING_S * factor
+        # Two and more are one graph, and follow another launch.
+        least = 2 if fastest_s < LONG_S else 1
+    fastest_s = max(fastest_s, lasting_s / MAX_LAUNCHES)
+    return int(min(most, max(least, 2 ** math.ceil(math.log2(lasting_s / fastest_s)))))
+
+
+def launches_of_cell(group_launches: int, launch_s: float) -> int:
+    """Return the group's number, or as many launches as fit `LONGEST_S`, at least one."""
+    if group_launches * launch_s <= LONGEST_S:
+        return group_launches
+    return max(1, int(LONGEST_S / launch_s))
+
+
+def choose_launches(steps: CellSteps, group: CellGroup, runs: Sequence[CellRun]) -> int:
+    """Choose the launches in a sample of a group, unless it has a number, and return it.
+
+    `runs` are cells of the group that have had their first launch.
+    """
+    if group not in steps.launches:
+        met, factor = group.condition, steps.settings.launches_factor
+        has_overhead = interval_of(steps, runs) == TimedInterval.ROW
+
+        def number(seconds: float) -> int:
+            return launches_of_group(seconds, met, has_overhead, factor)
+
+        fastest_s = min(map(first_s, runs))
+        if number(fastest_s / COLD) != number(fastest_s):
+            fastest_s = _warm_s(steps, runs, number(fastest_s), fastest_s)
+        steps.launches[group] = number(fastest_s)
+    return steps.launches[group]
+
+
+def interval_of(steps: CellSteps, runs: Iterable[CellRun]) -> TimedInterval:
+    """Return what the intervals of these cells' samples are around; the cells are bound."""
+    kinds = {
+        steps.device.timed_interval(run.bound, run.cell.condition)
+        for run in runs
+        if run.bound is not None
+    }
+    return kinds.pop() if len(kinds) == 1 else TimedInterval.EACH
+
+
+def first_s(run: CellRun) -> float:
+    """Return the seconds of the cell's first launch."""
+    assert run.launch_s is not None
+    return run.launch_s
+
+
+def _warm_s(steps: CellSteps, runs: Iterable[CellRun], launches: int, otherwise_s: float) -> float:
+    """The seconds of the fastest warm launch; a cell that fails is left to its first sample."""
+    looked = sorted(runs, key=first_s)[:LOOKED]
+    outcomes: list[float | TypedError] = []
+    for begin in range(0, len(looked), steps.together):
+        some = looked[begin : begin + steps.together]
+        outcomes += steps.outcomes_at(some, launches)
+    seconds = [s for s in outcomes if not isinstance(s, TypedError) and s > 0.0]
+    return min(seconds, default=otherwise_s)

@@ -13,6 +13,7 @@ from gpushmoo.analysis.statistics import (
     FEWEST,
     SHARING_CELLS,
     ChangeEstimate,
+    Classes,
     ClassSpread,
     Spreads,
     UsualVariance,
@@ -55,39 +56,64 @@ times = st.lists(st.floats(-5.0, 5.0), min_size=1, max_size=9)
 def test_what_cells_share_is_parted_from_their_own() -> None:
     n = SHARING_CELLS
     logs = np.array([[0.01, -0.01], [-0.01, 0.01]] * (n // 2)) + np.array([0.2, -0.2])
-    found = replicated([logs], ["c"] * n, ["r"] * n)
+    found = replicated([logs], Classes(["c"] * n), ["r"] * n)
     assert found.shared == {"r": pytest.approx(2 * 0.2**2)}
     assert found.own == pytest.approx(2 * 0.01**2 * n / (n - 1))
-    few = replicated([logs[1:]], ["c"] * (n - 1))
+    few = replicated([logs[1:]], Classes(["c"] * (n - 1)))
     assert few.shared == {}
     assert few.own.max() == pytest.approx(2 * 0.21**2)
     # Of 500 cells in four runs: three degrees of freedom, and the variance of four draws.
     shared = np.array([0.1, -0.05, 0.02, 0.0])
     logs = shared + np.random.default_rng(3).normal(0.0, 0.001, (500, 4))
-    spreads = class_spreads(replicated([logs], ["x"] * 500))
+    spreads = class_spreads(replicated([logs], Classes(["x"] * 500)))
     assert spreads.of("x").shared == pytest.approx(shared.var(ddof=1), rel=0.01)
-    assert spreads.of("x").own.variance == pytest.approx(1e-6, rel=0.2)
-    change = estimate(np.zeros((1, 1)), ["x"], np.zeros(1), spreads, None)
+    assert spreads.of("x").own == pytest.approx(1e-6, rel=0.2)
+    change = estimate(np.zeros((1, 1)), Classes(["x"]), np.zeros(1), spreads, None)
     assert change.df[0] == pytest.approx(3.0, rel=0.01)
     assert change.error[0] == pytest.approx(math.sqrt(2.0 * shared.var(ddof=1)), rel=0.01)
 
 
-def test_the_shared_variance_of_a_run_is_the_mean_over_its_shards() -> None:
-    """Two rounds of one shard are one observation of it, as the round of another shard is."""
-    n = SHARING_CELLS
-    drifts = [[0.1, 0.3], [0.2]]
+def test_each_round_has_its_own_shared_variance_shrunk_towards_the_usual_one() -> None:
+    n, rng = SHARING_CELLS, np.random.default_rng(4)
+    drifts = {f"r{i}": 0.001 * (1.0 + 0.1 * i) for i in range(FEWEST)} | {"hot": 0.05}
     shards = [
         replicated(
-            [np.repeat([[d, -d] for d in each], n, axis=0)],
-            ["c"] * n * len(each),
-            np.repeat(range(len(each)), n).tolist(),
+            [np.tile([drift, -drift], (n, 1)) + rng.normal(0.0, 1e-5, (n, 2))],
+            Classes(["c"] * n),
+            [name] * n,
         )
-        for each in drifts
+        for name, drift in drifts.items()
     ]
     spreads = run_spreads(shards)
     assert spreads is not None
-    assert spreads.whole.shared_df == 2.0
-    assert spreads.whole.shared == pytest.approx((2 * (0.1**2 + 0.3**2) / 2 + 2 * 0.2**2) / 2)
+    found = {name: one.variance for name, one in spreads.rounds.items()}
+    assert found.keys() == drifts.keys()
+    raw = {name: 2 * drift**2 for name, drift in drifts.items()}
+    # One hot round widens its own cells' intervals most, and hardly those of others.
+    others = [found[name] for name in drifts if name != "hot"]
+    assert 10 * max(others) < found["hot"] <= raw["hot"]
+    assert max(others) < 1e-4
+    assert spreads.at(Classes(["c"]), ["hot"]).shared == pytest.approx(found["hot"])
+    assert spreads.at(Classes(["c"]), ["unseen"]).shared == pytest.approx(spreads.other.variance)
+    # Of a single round nothing else is known.
+    single = run_spreads(shards[:1])
+    assert single is not None
+    assert single.rounds["r0"].variance == pytest.approx(raw["r0"], rel=0.05)
+
+
+def test_a_usual_variance_does_not_jump_at_a_decade() -> None:
+    rng = np.random.default_rng(2)
+    logs_s = rng.uniform(-6.0, -4.0, 400)
+    # Short launches are noisier.
+    sizes = np.where(logs_s < -5.0, 0.01, 0.001)
+    logs = sizes[:, None] * rng.standard_normal((400, 3))
+    spreads = run_spreads([replicated([logs], Classes(["k"] * 400, logs_s))])
+    assert spreads is not None
+    places = np.linspace(-6.0, -4.0, 201)
+    found = spreads.own.at(Classes(["k"] * 201, places)).own
+    assert found[0] == pytest.approx(1e-4, rel=0.5)
+    assert found[-1] == pytest.approx(1e-6, rel=0.5)
+    assert np.abs(np.diff(np.log(found))).max() < 0.1
 
 
 def test_moments_are_those_of_the_paper_and_of_few_cells_their_mean() -> None:
@@ -129,15 +155,16 @@ def test_classes_have_spreads_and_shrink_variances() -> None:
     names = ["calm"] * CLASS_CELLS + ["wild"] * CLASS_CELLS + ["rare"] * 3
     sizes = np.array([0.001] * CLASS_CELLS + [0.1] * CLASS_CELLS + [0.01] * 3)
     logs = sizes[:, None] * np.random.default_rng(9).standard_normal((len(names), 2))
-    spreads = run_spreads([replicated([logs], names, range(len(names)))])
-    assert spreads is not None
-    assert set(spreads.classes) == {"calm", "wild"}
-    assert spreads.of("calm").own.variance < 1e-5 < 1e-3 < spreads.of("wild").own.variance
-    assert spreads.of("rare") == spreads.whole
+    found = run_spreads([replicated([logs], Classes(names), range(len(names)))])
+    assert found is not None
+    spreads = found.own
+    assert {name for name, _ in spreads.classes} == {"calm", "wild"}
+    assert spreads.of("calm").own < 1e-5 < 1e-3 < spreads.of("wild").own
+    assert spreads.of("rare").own == spreads.whole.own.variance
     # Smyth's equation 2; infinitely many prior degrees leave nothing to the cell itself.
     own = np.array([9.0, 9.0, 9.0])
-    found, df = moderated(np.array([1.0, 1.0, 1.0]), np.array([3.0, 0.0, math.inf]), own, 1.0)
-    assert found.tolist() == [3.0, 9.0, 1.0]
+    shrunk, df = moderated(np.array([1.0, 1.0, 1.0]), np.array([3.0, 0.0, math.inf]), own, 1.0)
+    assert shrunk.tolist() == [3.0, 9.0, 1.0]
     assert df.tolist() == [4.0, 1.0, math.inf]
     prior, _ = moderated(np.array([1.0]), np.array([3.0]), np.array([math.nan]), 0)
     assert prior.tolist() == [1.0]
@@ -145,45 +172,77 @@ def test_classes_have_spreads_and_shrink_variances() -> None:
 
 def run_intervals(run: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Of each cell of shards of log medians: mean, own half-width, whole half-width."""
-    names = ["class"] * len(run[0])
-    found = [replicated([logs], names) for logs in run]
+    found = [
+        replicated([logs], Classes(["class"] * len(logs)), [shard] * len(logs))
+        for shard, logs in enumerate(run)
+    ]
     spreads = run_spreads(found)
     assert spreads is not None
-    none = np.zeros(len(names))
-    parts = [
-        (logs.mean(axis=1), *half_widths(logs.shape[1], f.own, none, names, spreads))
-        for logs, f in zip(run, found, strict=True)
-    ]
+    parts = []
+    for shard, (logs, f) in enumerate(zip(run, found, strict=True)):
+        n = len(logs)
+        priors = spreads.at(f.classes, [shard] * n)
+        halves = half_widths(logs.shape[1], f.own, np.zeros(n), priors)
+        parts.append((logs.mean(axis=1), *halves))
     return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
 
 @pytest.mark.parametrize(("repeats", "drift", "uneven"), [(2, 0.05, 0.6), (3, 0.002, 0.6)])
-def test_intervals_cover_the_truth_of_drawn_runs(repeats: int, drift: float, uneven: float) -> None:
+def test_intervals_cover_another_run(repeats: int, drift: float, uneven: float) -> None:
     """The cells' own spread differs by a factor of e^uneven, as a log-normal."""
     rng = np.random.default_rng([repeats, int(drift * 1000)])
     sizes = 0.002 * np.exp(uneven * rng.standard_normal((400, 16)))
-    run = [
-        drift * rng.standard_normal(repeats)
-        + size[:, None] * rng.standard_normal((len(size), repeats))
-        for size in sizes
-    ]
-    mean, own, whole = run_intervals(run)
-    # What a shard's cells share is one draw of 400.
-    assert np.mean(np.abs(mean) <= whole) == pytest.approx(0.95, abs=0.025)
+
+    def drawn() -> list[np.ndarray]:
+        return [
+            drift * rng.standard_normal(repeats)
+            + size[:, None] * rng.standard_normal((len(size), repeats))
+            for size in sizes
+        ]
+
+    mean, own, whole = run_intervals(drawn())
+    other, _, _ = run_intervals(drawn())
+    assert np.mean(np.abs(other - mean) <= whole) == pytest.approx(0.95, abs=0.02)
     assert np.median(own) < 0.01
     assert (np.median(whole) > 0.05) == (drift == 0.05)
 
 
+def test_a_hot_group_is_covered_and_widens_no_other() -> None:
+    """4 of 25 groups are placed anew in each repeat, by 2 %; the others drift by 0.1 %."""
+    rng, repeats, cells = np.random.default_rng(11), 3, 60
+    drifts = [0.02] * 4 + [0.001] * 21
+
+    def drawn() -> list[np.ndarray]:
+        return [
+            drift * rng.standard_normal(repeats) + rng.normal(0.0, 0.001, (cells, repeats))
+            for drift in drifts
+        ]
+
+    held, apart, widths = [], [], []
+    for _ in range(40):
+        (mean, _, whole), (other, _, beside) = run_intervals(drawn()), run_intervals(drawn())
+        held.append(np.abs(other - mean) <= whole)
+        apart.append(np.abs(other - mean) > whole + beside)
+        widths.append(whole)
+    by_group = np.reshape(held, (40, 25, cells))
+    assert by_group[:, :4].mean() >= 0.84
+    assert by_group[:, 4:].mean() == pytest.approx(0.95, abs=0.02)
+    assert np.mean(apart) <= 0.01
+    assert np.median(np.reshape(widths, (40, 25, cells))[:, 4:]) < 0.006
+
+
 def test_a_single_pair_of_repeats_has_the_interval_of_two_measurements() -> None:
     """Of two values with nothing beside them: 12.7 standard errors."""
-    found = replicated([np.array([[0.01, -0.01]])], ["c"])
+    found = replicated([np.array([[0.01, -0.01]])], Classes(["c"]))
     spreads = run_spreads([found])
-    assert spreads == Spreads({}, ClassSpread(UsualVariance(pytest.approx(2e-4), 0.0), 0.0, 0.0))
     assert spreads is not None
-    for half in half_widths(2, found.own, np.zeros(1), ["c"], spreads):
-        assert half == pytest.approx(12.706 * 0.01, rel=1e-4)
+    assert spreads.own.whole.own == UsualVariance(pytest.approx(2e-4), 0.0)
+    assert (spreads.own.classes, spreads.rounds) == ({}, {})
+    own, whole = half_widths(2, found.own, np.zeros(1), spreads.at(found.classes, ["r"]))
+    assert own == pytest.approx(12.706 * 0.01, rel=1e-4)
+    assert whole == pytest.approx(math.sqrt(2.0) * own)
     assert run_spreads([]) is None
-    assert run_spreads([replicated([np.zeros((0, 2))], [])]) is None
+    assert run_spreads([replicated([np.zeros((0, 2))], Classes([]))]) is None
 
 
 @pytest.mark.parametrize(
@@ -195,7 +254,7 @@ def test_a_single_pair_of_repeats_has_the_interval_of_two_measurements() -> None
 )
 def test_what_a_cell_is_known_by(repeats: int, of_class: float, of_samples: float) -> None:
     spreads = Spreads({}, ClassSpread(UsualVariance(of_class, 1e6), 0.0, 0.0))
-    own, _ = half_widths(repeats, np.zeros(1), np.array([of_samples]), ["c"], spreads)
+    own, _ = half_widths(repeats, np.zeros(1), np.array([of_samples]), spreads.of("c"))
     assert own == pytest.approx(1.96 * 0.01, rel=1e-3)
 
 
@@ -214,21 +273,21 @@ def test_pairs_have_students_intervals_with_what_is_known_beforehand() -> None:
     """Of one cell, of which nothing else is known, nothing can be shrunk."""
     changes = np.array([[0.01, 0.03, 0.02, 0.05]])
     # A change is of two runs.
-    seen = replicated([changes / math.sqrt(2.0)], ["x"])
-    found = estimate(changes, ["x"], np.zeros(1), None, seen)
+    seen = replicated([changes / math.sqrt(2.0)], Classes(["x"]))
+    found = estimate(changes, Classes(["x"]), np.zeros(1), None, seen)
     expected = ttest_1samp(changes[0], 0.0)
     low, high = expected.confidence_interval(0.95)
     assert (found.low[0], found.high[0]) == pytest.approx((low, high))
     assert 2 * found.p_beyond(0.0, 1)[0] == pytest.approx(expected.pvalue)
     usual = Spreads({}, ClassSpread(UsualVariance(0.0, math.inf), 0.01, 3.0))
-    seen = replicated([np.tile([0.3, -0.3], (SHARING_CELLS, 1))], ["x"] * SHARING_CELLS)
-    assert seen.shared == {"x": pytest.approx(0.18)}
-    n = SHARING_CELLS
-    found = estimate(np.zeros((n, 2)), ["x"] * n, np.zeros(n), usual, seen)
+    n, alike = SHARING_CELLS, Classes(["x"] * SHARING_CELLS)
+    seen = replicated([np.tile([0.3, -0.3], (n, 1))], alike)
+    assert seen.shared == {("x", 0): pytest.approx(0.18)}
+    found = estimate(np.zeros((n, 2)), alike, np.zeros(n), usual, seen)
     assert found.error[0] == pytest.approx(math.sqrt((3 * 0.01 + 0.18) / 4))
     assert found.df[0] == pytest.approx(4.0)
-    usual = class_spreads(replicated([np.zeros((9, 3))], ["x"] * 9))
-    found = estimate(np.zeros((1, 1)), ["x"], np.array([0.02]), usual, None)
+    usual = class_spreads(replicated([np.zeros((9, 3))], Classes(["x"] * 9)))
+    found = estimate(np.zeros((1, 1)), Classes(["x"]), np.array([0.02]), usual, None)
     assert found.error[0] == pytest.approx(math.sqrt(0.04))
 
 
@@ -247,7 +306,8 @@ def test_a_shift_is_a_median(cells: list[tuple[list[float], list[float]]], by: f
 
 def changes_of(raw: list[float], vs_memcpy: list[float], error: float = 0.002) -> Changes:
     errors, df = np.full(len(raw), error), np.full(len(raw), 20.0)
-    return Changes(*(ChangeEstimate(np.array(v), errors, df) for v in (raw, vs_memcpy)))
+    estimates = (ChangeEstimate(np.array(v), errors, df) for v in (raw, vs_memcpy))
+    return Changes(*estimates, np.zeros(len(raw)))
 
 
 def test_both_ways_agree_and_cells_are_believed_by_their_groups() -> None:

@@ -27,6 +27,7 @@ from .analysis.best import tied_best
 from .analysis.fastest import params_texts
 from .analysis.statistics import (
     SHARING_CELLS,
+    Classes,
     Floats,
     half_widths,
     normal_quantile,
@@ -314,12 +315,12 @@ def blocks_of(samples: Floats) -> Floats:
 def centres(blocks: Floats) -> tuple[Floats, Floats]:
     """Log times of configurations, by their `blocks`, and half of their 95 % intervals."""
     logs = np.log(np.median(blocks, axis=2))
-    alike = ["all"] * len(logs)
+    alike = Classes(["all"] * len(logs))
     found = replicated([logs], alike)
     spreads = run_spreads([found])
     assert spreads is not None
-    none = np.zeros(len(logs))
-    own, _ = half_widths(logs.shape[1], found.own, none, alike, spreads)
+    none, priors = np.zeros(len(logs)), spreads.at(alike, alike.each())
+    own, _ = half_widths(logs.shape[1], found.own, none, priors)
     return logs.mean(axis=1), own * math.sqrt(_widening(logs))
 
 
@@ -386,7 +387,8 @@ def _row(group: FileGroup, of: Configuration) -> dict[str, Any]:
         known = True
     samples = list(of.samples_s) or [of.time_s]
     params = [f"{name}={value}" for name, value in sorted(of.params.items())]
-    unknown = ("memcpy_gbs", "bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs")
+    bands = ("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs")
+    unknown = (*bands, "memcpy_gbs", "launches_per_sample", "overhead_s")
     return {
         **dict.fromkeys(("dtype", "cache_state", "device_uuid", "message"), ""),
         **dict.fromkeys(("height", "width"), 0),

@@ -36,7 +36,7 @@ from ..storage.wholefile import DamagedFileError, UnusableFilesError, read_json,
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolderError, load_kernel
 from .repeats import merged, shard_spread
-from .statistics import Replicated, Spreads, run_spreads
+from .statistics import Replicated, RunSpreads, run_spreads
 
 # While rows are sorted: the number of the shard of each. No axis can be called so.
 _SHARD = pa.field("#shard", pa.int32(), nullable=False)
@@ -196,7 +196,7 @@ def _checked(shard: ShardFile, plan: RunPlan | None, bad: list[tuple[Path, str]]
 
 
 def _rows(
-    shard: ShardFile, spread: Spreads | None, lines: pa.NativeFile
+    shard: ShardFile, spread: RunSpreads | None, lines: pa.NativeFile
 ) -> Iterator[pa.RecordBatch]:
     """A shard's cells, one row for all repeats; their provenance goes to `lines`."""
     tables = []

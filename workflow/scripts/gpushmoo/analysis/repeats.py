@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,14 @@ import pyarrow.compute as pc
 
 from ..core.median import CONFIDENCE
 from ..core.schema import REPEAT_COLUMNS, Status
+from ..storage.store import overhead_variances
 from .statistics import (
     SHARING_CELLS,
+    Classes,
     Floats,
     Places,
     Replicated,
-    Spreads,
+    RunSpreads,
     half_widths,
     replicated,
     variance_within,
@@ -78,7 +80,8 @@ def _replicated(first: pa.Table, cells: Repeated) -> Replicated:
 
 def _rounds(table: pa.Table, rows: Places) -> list[Hashable]:
     """Cells of one problem and condition are sampled in the same rounds, by one job."""
-    return _tuples(table, rows, ("height", "width", "cache_state", "timing_mode", "measured_at"))
+    kernel, place = ("kernel", "dtype"), ("height", "width", "cache_state", "timing_mode")
+    return _tuples(table, rows, (*kernel, *place, "measured_at"))
 
 
 def _of_one_job(table: pa.Table, rows: Places) -> npt.NDArray[np.bool_]:
@@ -90,12 +93,11 @@ def _of_one_job(table: pa.Table, rows: Places) -> npt.NDArray[np.bool_]:
     return np.array([len(moments[group]) == 1 for group in groups])
 
 
-def _classes(table: pa.Table, rows: Places) -> list[Hashable]:
-    """Cells alike in their noise: of one kernel, one condition and one decade of time."""
+def _classes(table: pa.Table, rows: Places) -> Classes:
+    """Cells alike in their noise: of one kernel and one condition, and of similar times."""
     seconds = table.column("median_s").to_numpy()[rows]
-    decades = np.floor(np.log10(seconds)).astype(int).tolist()
     names = _tuples(table, rows, ("kernel", "cache_state", "timing_mode"))
-    return [(name, decade) for name, decade in zip(names, decades, strict=True)]
+    return Classes(names, np.log10(seconds))
 
 
 def _tuples(table: pa.Table, rows: Places, names: Sequence[str]) -> list[Hashable]:
@@ -103,7 +105,7 @@ def _tuples(table: pa.Table, rows: Places, names: Sequence[str]) -> list[Hashabl
     return list(zip(*columns, strict=True))
 
 
-def merged(tables: Sequence[pa.Table], spread: Spreads | None) -> pa.Table:
+def merged(tables: Sequence[pa.Table], spread: RunSpreads | None) -> pa.Table:
     """One row for each cell of the first of `tables`, which hold the repeats of one shard.
 
     A cell that a later repeat found faulty has that status; its message says in which repeat.
@@ -130,6 +132,7 @@ _TIMES = ("median_s", "median_low_s", "median_high_s", "coverage", "own_low_s", 
 _BANDS = ("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs")
 _CHANGED = (
     *("status", "message", "memcpy_gbs", "vs_memcpy", "within_half_width", "between_spread"),
+    *("overhead_s", "overhead_error_s"),
     *_TIMES,
     *_BANDS,
 )
@@ -146,7 +149,7 @@ def _fill(
     lists: dict[str, list[Any]],
     tables: Sequence[pa.Table],
     cells: Repeated,
-    spread: Spreads,
+    spread: RunSpreads,
     drifts: Mapping[Hashable, Floats],
 ) -> None:
     """Set what the repeats of `cells` say together.
@@ -157,12 +160,14 @@ def _fill(
     """
     repeats = cells.logs.shape[1]
     first, rows = tables[0], cells.rows
-    names = _classes(first, rows)
     variances = np.zeros(len(rows))
     if repeats > 1:
         variances = _replicated(first, cells).own
     within = np.mean([_within(tables[i], p) for i, p in _used(cells)], axis=0)
-    own, whole = half_widths(repeats, variances, within, names, spread)
+    priors = spread.at(_classes(first, rows), _rounds(first, rows))
+    # The repeats tell this error, too: of few, the larger of both counts.
+    shared = np.maximum(priors.shared, _of_overhead(tables, cells))
+    own, whole = half_widths(repeats, variances, within, replace(priors, shared=shared))
     # What cells of the same rounds share is no part of what they differ by; other cells share less.
     own = np.where(_of_one_job(first, rows), own, whole)
     center, shift = cells.logs.mean(axis=1), np.zeros(len(rows))
@@ -173,7 +178,7 @@ def _fill(
     if cells.tables == (0,) and len(tables) > 1:
         later = pa.concat_arrays([c for t in tables[1:] for c in t.column("cell_key").chunks])
         is_asked = pc.is_in(first.column("cell_key").take(pa.array(rows)), later).to_numpy()
-        low, high = (first.column(n).to_numpy()[rows] for n in ("median_low_s", "median_high_s"))
+        low, high = (first.column(n).to_numpy()[rows] for n in ("own_low_s", "own_high_s"))
         own = np.where(is_asked, own, np.log(high / low) / 2.0)
     for name, values in zip(
         _TIMES,
@@ -197,6 +202,9 @@ def _fill(
     # Copies drift with the cells.
     ratios = columns["bandwidth_gbs"][rows] / columns["memcpy_gbs"][rows]
     columns["vs_memcpy"][rows] = ratios * np.exp(-shift) if shift.any() else ratios
+    for name, power in (("overhead_s", 1), ("overhead_error_s", 2)):
+        each = [tables[i].column(name).to_numpy()[p] ** power for i, p in _used(cells)]
+        columns[name][rows] = (np.mean(each, axis=0) / repeats ** (power - 1)) ** (1 / power)
     halves = [tables[i].column("within_half_width").to_numpy()[p] for i, p in _used(cells)]
     columns["within_half_width"][rows] = np.mean(halves, axis=0) / math.sqrt(repeats)
     if repeats > 1:
@@ -224,10 +232,20 @@ def _used(cells: Repeated) -> list[tuple[int, Places]]:
     return list(zip(cells.tables, cells.places, strict=True))
 
 
+def _of_overhead(tables: Sequence[pa.Table], cells: Repeated) -> Floats:
+    """Variance of each log median in a repeat by the error of the overhead, the mean of repeats."""
+    found = []
+    for i, places in _used(cells):
+        rows = tables[i].take(pa.array(places))
+        found.append(overhead_variances(rows, rows.column("median_s").to_numpy()))
+    mean: Floats = np.mean(found, axis=0)
+    return mean
+
+
 def _within(table: pa.Table, places: Places) -> Floats:
     """Variance of each log median, estimated from the samples of this repeat."""
     low, high, coverage = (
-        table.column(n).to_numpy()[places] for n in ("median_low_s", "median_high_s", "coverage")
+        table.column(n).to_numpy()[places] for n in ("own_low_s", "own_high_s", "coverage")
     )
     return variance_within(low, high, coverage)
 

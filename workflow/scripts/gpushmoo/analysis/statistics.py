@@ -6,15 +6,17 @@ r is taken as μ(cell) + D(r) + e(cell, r). D is what cells share, such as anoth
 neighbour on the machine; only as many replicates as there are tell its variance, whatever the
 number of cells. e is the cell's own. Few replicates know the variance of e of one cell badly, but
 many cells of its class know its usual size, so each is shrunk towards that: the moderated variance
-of limma (Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004, article 3).
-All variances are those of logarithms of times.
+of limma (Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004, article 3). A
+class is a name and a decade of time. Between the middles of decades a usual variance is
+interpolated, so that no cell's interval jumps because its time passes 10 µs. All variances are
+those of logarithms of times.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +36,7 @@ _LEAST_SHARE = 1e-5
 # Degrees of freedom that are tried for a usual variance; the last stands for any number.
 _PRIOR_DF = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 20.0, 50.0, 1e6)
 _MOST_DF = 1e6
+_TINY = 1e-300
 # Differences that are in memory at once.
 _MOST_DIFFERENCES = 2_000_000
 
@@ -61,33 +64,103 @@ class ClassSpread:
     shared_df: float
 
 
+# A name of cells that are alike in their noise, and a decade of their seconds.
+Class = tuple[Hashable, int]
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The names of cells that are alike in their noise, and the logarithms (base 10) of seconds.
+
+    Without these all cells of a name are of one class.
+    """
+
+    names: Sequence[Hashable]
+    log10_s: Floats | None = None
+
+    @property
+    def logs(self) -> Floats:
+        """The logarithms, shape (cells,)."""
+        return np.zeros(len(self.names)) if self.log10_s is None else self.log10_s
+
+    def of(self, kept: npt.NDArray[np.bool_]) -> Classes:
+        """Those of the cells that are `kept`."""
+        names = [name for name, is_kept in zip(self.names, kept, strict=True) if is_kept]
+        return Classes(names, self.logs[kept])
+
+    def each(self) -> list[Class]:
+        """The class of each cell."""
+        decades = np.floor(self.logs).astype(int).tolist()
+        return list(zip(self.names, decades, strict=True))
+
+
+@dataclass(frozen=True)
+class Priors:
+    """For each cell the usual variance and what is shared, each with its degrees of freedom."""
+
+    own: Floats
+    own_df: Floats
+    shared: Floats
+    shared_df: Floats
+
+
 @dataclass(frozen=True)
 class Spreads:
-    """The spread of each class by name, and that of all cells together."""
+    """The spread of each class, and that of all cells together."""
 
-    classes: Mapping[Hashable, ClassSpread]
+    classes: Mapping[Class, ClassSpread]
     whole: ClassSpread
 
-    def of(self, name: Hashable) -> ClassSpread:
-        """That of the class `name`; of all cells where none was seen."""
-        return self.classes.get(name, self.whole)
+    def of(self, name: Hashable, log10_s: float = 0.0) -> Priors:
+        """That of one cell."""
+        return self.at(Classes([name], np.array([log10_s])))
+
+    def at(self, cells: Classes) -> Priors:
+        """Those of cells, between the middles of decades; of all cells if the name was not seen."""
+        out = np.tile(_row(self.whole), (len(cells.names), 1))
+        for name, places in _places(cells.names).items():
+            decades = sorted(decade for own, decade in self.classes if own == name)
+            if decades:
+                found = np.array([_row(self.classes[name, decade]) for decade in decades])
+                out[places] = _between(np.array(decades) + 0.5, found, cells.logs[places])
+        own, own_df, shared, shared_df = out.T
+        return Priors(own, own_df, shared, shared_df)
+
+
+def _row(spread: ClassSpread) -> Floats:
+    return np.array([spread.own.variance, spread.own.df, spread.shared, spread.shared_df])
+
+
+def _between(middles: Floats, rows: Floats, logs: Floats) -> Floats:
+    """The rows of `_row` interpolated to `logs`; the first and last go on beyond their middles."""
+    own, own_df, shared, shared_df = rows.T
+    out = np.zeros((len(logs), 4))
+    out[:, 0] = np.exp(np.interp(logs, middles, np.log(np.maximum(own, _TINY))))
+    out[:, 0][np.interp(logs, middles, own) == 0.0] = 0.0
+    with np.errstate(divide="ignore"):
+        out[:, 1] = 1.0 / np.interp(logs, middles, 1.0 / own_df)
+    if (known := shared_df > 0.0).any():
+        out[:, 2] = np.interp(logs, middles[known], shared[known])
+        out[:, 3] = np.interp(logs, middles[known], shared_df[known])
+    return out
 
 
 @dataclass(frozen=True)
 class Replicated:
     """Estimates from replicates of some cells: own variances, and those of shared drifts.
 
-    `own` has an entry for each cell, of `df` degrees of freedom; `classes` names the cells'.
+    `own` has an entry for each cell, of `df` degrees of freedom. `shared` has one for each group of
+    cells that drift together.
     """
 
     own: Floats
-    classes: Sequence[Hashable]
+    classes: Classes
     shared: Mapping[Hashable, float]
     df: float
 
 
 def replicated(
-    blocks: Sequence[Floats], classes: Sequence[Hashable], sharing: Sequence[Hashable] | None = None
+    blocks: Sequence[Floats], classes: Classes, sharing: Sequence[Hashable] | None = None
 ) -> Replicated:
     """Separate shared drift from own variance; blocks have the shape (cells, replicates).
 
@@ -95,8 +168,8 @@ def replicated(
     default those of a class. Some block has two columns.
     """
     df = float(sum(block.shape[1] - 1 for block in blocks))
-    places = _places(classes if sharing is None else sharing)
-    own = np.zeros(len(classes))
+    places = _places(classes.each() if sharing is None else sharing)
+    own = np.zeros(len(classes.names))
     shared: dict[Hashable, float] = {}
     for block in blocks:
         rest = block - block.mean(axis=1, keepdims=True)
@@ -112,7 +185,7 @@ def replicated(
 
 
 def _places(names: Sequence[Hashable]) -> dict[Hashable, list[int]]:
-    """Where each of the names stands."""
+    """The places of each of the names."""
     places: dict[Hashable, list[int]] = {}
     for place, name in enumerate(names):
         places.setdefault(name, []).append(place)
@@ -172,27 +245,64 @@ def trigamma_inverse(value: float) -> float:
     return y
 
 
-def run_spreads(shards: Sequence[Replicated]) -> Spreads | None:
+@dataclass(frozen=True)
+class RunSpreads:
+    """The spreads within a run.
+
+    `own` has the usual variances of classes. `rounds` has the variance of what cells of the same
+    rounds share, and its degrees of freedom; `other` counts for rounds of too few cells to tell.
+    """
+
+    own: Spreads
+    rounds: Mapping[Hashable, UsualVariance]
+    other: UsualVariance
+
+    def at(self, cells: Classes, rounds: Sequence[Hashable]) -> Priors:
+        """Those of cells that were sampled in these rounds."""
+        found = [self.rounds.get(name, self.other) for name in rounds]
+        shared, df = np.array([(f.variance, f.df) for f in found], np.float64).reshape(-1, 2).T
+        return replace(self.own.at(cells), shared=shared, shared_df=df)
+
+
+def run_spreads(shards: Sequence[Replicated]) -> RunSpreads | None:
     """The spreads within a run, from the repeats of all its shards; None without repeats.
 
-    What is shared has one variance for all cells. Rounds of one shard are close in time, so that
-    they are one observation of it.
+    Each round has a variance of its own of what is shared, shrunk towards the usual one of all
+    rounds as cells' own variances are: buffers in an unlucky place slow one group, not all.
     """
     shards = [shard for shard in shards if len(shard.own)]
     if not shards:
         return None
     own = np.concatenate([shard.own for shard in shards])
-    places = _places([name for shard in shards for name in shard.classes])
+    each = [name for shard in shards for name in shard.classes.each()]
     df = min(shard.df for shard in shards)
-    drifts = [(s.df, float(np.mean([*s.shared.values()]))) for s in shards if s.shared]
-    shared_df = float(sum(each for each, _ in drifts))
-    shared = sum(each * value for each, value in drifts) / shared_df if shared_df else 0.0
     classes = {
-        name: ClassSpread(usual_by_quantiles(own[where], df), shared, shared_df)
-        for name, where in places.items()
-        if len(where) >= CLASS_CELLS
+        name: ClassSpread(usual_by_quantiles(own[where], df), 0.0, 0.0)
+        for name, where in _places(each).items()
+        if len(where) >= CLASS_CELLS and isinstance(name, tuple)
     }
-    return Spreads(classes, ClassSpread(usual_by_quantiles(own, df), shared, shared_df))
+    whole = ClassSpread(usual_by_quantiles(own, df), 0.0, 0.0)
+    rounds = [(name, value, s.df) for s in shards for name, value in s.shared.items()]
+    return RunSpreads(Spreads(classes, whole), *_moderated_rounds(rounds))
+
+
+def _moderated_rounds(
+    rounds: Sequence[tuple[Hashable, float, float]],
+) -> tuple[dict[Hashable, UsualVariance], UsualVariance]:
+    """The variance of each round, by name, and the usual one; `rounds` have name, variance, df."""
+    if not rounds:
+        return {}, UsualVariance(0.0, 0.0)
+    variances, dfs = (np.array([r[i] for r in rounds], np.float64) for i in (1, 2))
+    df, n = float(dfs.min()), len(rounds)
+    # Of few rounds the mean counts as one other round: of a single one, for nothing.
+    usual = usual_by_moments(variances, df, few_df=df * (n - 1) / n)
+    prior, prior_df = np.full(len(rounds), usual.variance), np.full(len(rounds), usual.df)
+    shrunk = [
+        moderated(prior[i : i + 1], prior_df[i : i + 1], variances[i : i + 1], dfs[i])
+        for i in range(len(rounds))
+    ]
+    found = [UsualVariance(float(variance[0]), float(df[0])) for variance, df in shrunk]
+    return {r[0]: one for r, one in zip(rounds, found, strict=True)}, usual
 
 
 def class_spreads(found: Replicated, few_df: float | None = None) -> Spreads:
@@ -206,7 +316,8 @@ def class_spreads(found: Replicated, few_df: float | None = None) -> Spreads:
             found.shared.get(name, 0.0),
             found.df if name in found.shared else 0.0,
         )
-        for name, where in _places(found.classes).items()
+        for name, where in _places(found.classes.each()).items()
+        if isinstance(name, tuple)
     }
     whole = usual_by_moments(found.own, found.df, few_df)
     shared = max(found.shared.values(), default=0.0)
@@ -240,30 +351,23 @@ def t_quantile(df: Floats) -> Floats:
     return quantile
 
 
-def _priors(spreads: Spreads, names: Sequence[Hashable]) -> tuple[Floats, Floats, Floats, Floats]:
-    """Of each cell the usual variance and what is shared, each with its degrees of freedom."""
-    found = [spreads.of(name) for name in names]
-    rows = [(s.own.variance, s.own.df, s.shared, s.shared_df) for s in found]
-    own, own_df, shared, shared_df = np.array(rows, np.float64).reshape(-1, 4).T
-    return own, own_df, shared, shared_df
-
-
 def half_widths(
-    repeats: int, variances: Floats, within: Floats, names: Sequence[Hashable], spreads: Spreads
+    repeats: int, variances: Floats, within: Floats, priors: Priors
 ) -> tuple[Floats, Floats]:
     """Half-widths of the 95 % intervals of the means of as many `repeats`, log medians of cells.
 
-    The first leave out what all cells of the same rounds share, to compare these; the second have
-    it. `variances` are those of `Replicated` (ignored for a single repeat), `within` the variance
-    of a repeat's median estimated from its samples. The larger of both is the cell's own variance.
+    The first are of the cell's own time, without what all cells of the same rounds share: by these,
+    cells compare. The second cover what another run of as many repeats finds, which has the same
+    variance again: they are √2 times as wide, and have what is shared. `variances` are those of
+    `Replicated` (ignored for a single repeat), `within` the variance of a repeat's median estimated
+    from its samples. The larger of both is the cell's own variance.
     """
-    prior, prior_df, shared, shared_df = _priors(spreads, names)
-    own, own_df = moderated(prior, prior_df, variances, repeats - 1)
+    own, own_df = moderated(priors.own, priors.own_df, variances, repeats - 1)
     own, own_df = np.maximum(own, within), np.maximum(own_df, 1.0)
-    whole_df = summed(own, own_df, shared, shared_df)
+    whole_df = summed(own, own_df, priors.shared, priors.shared_df)
     return (
         t_quantile(own_df) * np.sqrt(own / repeats),
-        t_quantile(whole_df) * np.sqrt((own + shared) / repeats),
+        t_quantile(whole_df) * np.sqrt(2.0 * (own + priors.shared) / repeats),
     )
 
 
@@ -300,7 +404,7 @@ class ChangeEstimate:
         """Upper end of the 95 % interval."""
         return self.change + t_quantile(self.df) * self.error
 
-    def p_beyond(self, bound: float, sign: int) -> Floats:
+    def p_beyond(self, bound: Floats | float, sign: int) -> Floats:
         """p value of each change not being beyond `bound` in the direction of `sign`, one-sided."""
         with np.errstate(divide="ignore", invalid="ignore"):
             t = np.nan_to_num((sign * self.change - bound) / self.error, posinf=1e9, neginf=-1e9)
@@ -310,7 +414,7 @@ class ChangeEstimate:
 
 def estimate(
     changes: Floats,
-    classes: Sequence[Hashable],
+    classes: Classes,
     within: Floats,
     usual: Spreads | None,
     seen: Replicated | None,
@@ -324,18 +428,21 @@ def estimate(
     n, mean = changes.shape[1], changes.mean(axis=1)
     if usual is None and seen is None:
         return ChangeEstimate(mean, np.full(len(mean), np.inf), np.ones(len(mean)))
-    if seen is None:
-        seen = Replicated(np.zeros(len(mean)), classes, {}, 0.0)
     # The mean of a few of these very cells is no knowledge beyond that of the cells.
-    spreads = class_spreads(seen, few_df=0.0) if usual is None else usual
-    prior, prior_df, shared, shared_df = _priors(spreads, classes)
-    own, own_df = moderated(prior, prior_df, seen.own, seen.df)
+    here = None if seen is None else class_spreads(seen, few_df=0.0).at(classes)
+    prior = here if usual is None else usual.at(classes)
+    assert prior is not None
+    own, own_df = prior.own, prior.own_df
+    if seen is not None:
+        own, own_df = moderated(own, own_df, seen.own, seen.df)
     own = np.maximum(own, within)
-    here = np.array([seen.shared.get(name, 0.0) for name in classes])
-    more = np.array([seen.df if name in seen.shared else 0.0 for name in classes])
-    total_df = np.maximum(shared_df + more, 1.0)
-    shared = (shared_df * shared + more * here) / total_df
-    df = summed(own, own_df, shared, shared_df + more)
+    shared, shared_df = prior.shared, prior.shared_df
+    if usual is not None and here is not None:
+        shared_df = prior.shared_df + here.shared_df
+        with np.errstate(invalid="ignore"):
+            both = prior.shared_df * prior.shared + here.shared_df * here.shared
+            shared = np.where(shared_df > 0.0, both / shared_df, 0.0)
+    df = summed(own, own_df, shared, shared_df)
     return ChangeEstimate(mean, np.sqrt(2.0 / n * (own + shared)), df)
 
 

@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from gpushmoo import PROTOCOL_VERSION
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import tied_best
 from gpushmoo.analysis.statistics import ClassSpread
@@ -45,6 +46,7 @@ from gpushmoo.comparing.runs import (
     RunCells,
     RunLevel,
     bests,
+    class_text,
     device_uuids,
     known_file,
     levels_of,
@@ -215,12 +217,13 @@ def write_spreads(runs: Sequence[RunCells]) -> Path:
     days = sorted(shard["written_at"][:10] for run in runs for shard in run.provenance)
     kinds = {}
     for kind, spreads in usual_spreads(levels_of(runs)).items():
-        classes = {str(c): plain(s) for c, s in sorted(spreads.classes.items(), key=str)}
+        classes = {class_text(c): plain(s) for c, s in sorted(spreads.classes.items(), key=str)}
         kinds[kind] = {"classes": classes, "whole": plain(spreads.whole)}
     measured = days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
     told = {"device_name": name, "devices": len(device_uuids(runs)), "runs": len(runs)}
     file = known_file(name)
-    text = json.dumps({**told, "measured": measured, "kinds": kinds}, indent=1)
+    told |= {"measured": measured, "protocol_version": PROTOCOL_VERSION}
+    text = json.dumps({**told, "kinds": kinds}, indent=1)
     file.write_text(text + "\n", encoding="utf-8")
     return file
 

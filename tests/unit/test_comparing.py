@@ -186,14 +186,18 @@ def test_it_is_told_where_other_devices_may_differ_more_than_is_known() -> None:
 
 def test_a_device_that_somebody_measured_needs_no_other_runs() -> None:
     machine = Machine(2, own=0.0005)
-    first, second = machine.run("a"), machine.run("b", {"v3": 0.1})
+    first = machine.run("a", protocol_version=1)
+    second = machine.run("b", {"v3": 0.1}, protocol_version=1)
     for run in (first, second):
         run.cells["device_name"] = "NVIDIA H200"
     known = known_spreads(first)
     assert known is not None
+    # What was known of other times says nothing of these.
+    later = [{"protocol_version": gpushmoo.PROTOCOL_VERSION}]
+    assert known_spreads(replace(first, provenance=later)) is None
     assert known.words == "35 runs of one and the same thing on 3 NVIDIA H200 (2026-11-23)"
     plain = json.loads(known_file("NVIDIA H200").read_text())["kinds"]["cell"]["classes"]
-    spread = known.spreads["cell"].of("warm, 1e-4 s")
+    spread = known.spreads["cell"].classes["warm", -4]
     told = plain["warm, 1e-4 s"]
     assert (spread.own.variance, spread.shared) == (told["own"], told["shared"])
     found = compare_runs([first], [second])
@@ -257,7 +261,7 @@ def test_other_protocols_are_refused_and_other_settings_told() -> None:
     )
     other, every = replace(second, cells=cells), list(second.cells["cell_key"])
     for words, sides in (
-        ("different protocols", ([first], [machine.run("b", protocol_version=2)])),
+        ("different protocols", ([first], [machine.run("b", protocol_version=1)])),
         ("'a' on Made, 'b' on Other", ([first], [other])),
         ("'a' on Made, 'b' on Other", ([first], [first], [other, other])),
         ("1 runs before and 2 after", ([first], [first, first])),

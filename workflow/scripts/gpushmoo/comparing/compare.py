@@ -90,6 +90,7 @@ class ChangedGroup(Group):
     whole_low: Number | None  # lower end of its 95 % interval
     whole_high: Number | None  # upper end of its 95 % interval
     whole_verdict: Text  # slower, faster, same or undecided, of all these cells together
+    unlike: Number  # change that another number of launches in a sample may make; 0 if alike
     tied_a: Small  # cells that are statistically tied with A's fastest
     tied_b: Small  # cells that are statistically tied with B's fastest
     tied_both: Small  # cells that are both
@@ -247,8 +248,24 @@ class Comparison:
         return markdown_table(HEADS, rows) + (f"\n\n{left} more changed." if left > 0 else "")
 
     def remarks(self) -> list[str]:
-        """What the machine did, by the memcpy baseline, and which cells only one side has."""
-        return [*self._drift_lines(), *self._missing_lines()]
+        """The machine's own change, groups that were measured unlike, cells of one side alone."""
+        return [*self._drift_lines(), *self._unlike_lines(), *self._missing_lines()]
+
+    def _unlike_lines(self) -> list[str]:
+        unlike = self.groups[self.groups["unlike"] > 0.0]
+        if unlike.empty:
+            return []
+        ranked = unlike.sort_values("unlike", ascending=False).head(_MOST_GROUPS)
+        named = "; ".join(
+            f"{group_words(row)}: {percent(row['unlike'], sign=False)}"
+            for row in ranked.to_dict("records")
+        )
+        more = len(unlike) - len(ranked)
+        return [
+            f"{number_of(len(unlike), 'group')} were measured unlike: another number of launches "
+            "in a sample that holds an overhead. Smaller changes than this may make stay "
+            f"undecided: {named}{f'; and {more} more' if more else ''}."
+        ]
 
     def _drift_lines(self) -> list[str]:
         drift = self.drift
@@ -491,6 +508,7 @@ def _group_table(
         b_s=best.second["median_s"].to_numpy(float),
         verdict=verdicts(best, believed, delta),
         alarm=alarms(best, delta),
+        unlike=np.expm1(best.unlike),
         winner_held=[w in b for w, b in zip(best.first["cell_key"], tied_b, strict=True)],
         tied_a=[len(a) for a in tied_a],
         tied_b=[len(b) for b in tied_b],

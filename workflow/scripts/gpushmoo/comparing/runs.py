@@ -24,13 +24,17 @@ from ..analysis.aggregate import OpenedError, opened
 from ..analysis.run_quality import dataset_provenance
 from ..analysis.statistics import (
     ChangeEstimate,
+    Class,
+    Classes,
     ClassSpread,
     Floats,
     Places,
+    Replicated,
     Spreads,
     UsualVariance,
     class_spreads,
     estimate,
+    moderated,
     normal_quantile,
     replicated,
     shifts,
@@ -51,7 +55,7 @@ _COLUMNS = (
     *("memcpy_gbs", "samples_s", "repeat_samples", "repeat_medians_s", "repeat_memcpy_gbs"),
     *("within_half_width", "device_uuid"),
     *("bandwidth_low_gbs", "bandwidth_high_gbs", "measured_at"),
-    *("median_low_s", "median_high_s"),
+    *("median_low_s", "median_high_s", "launches_per_sample", "overhead_s"),
 )
 # Columns by which cells of two runs are matched: a key may be measured on several models.
 KEY = ["cell_key", "device_name"]
@@ -59,6 +63,10 @@ KEY = ["cell_key", "device_name"]
 LOG_S, LOG_COPY, LOG_CELL = (f"{DERIVED}{name}" for name in ("log_s", "log_copy", "log_cell"))
 # Variance of a log median, estimated from its samples.
 WITHIN = f"{DERIVED}within"
+# The largest share of a time that may be overhead of its samples; 0 if that was subtracted.
+HELD = f"{DERIVED}held"
+# The longest overhead of a sample that was seen: 2 to 4 µs, by kernel.
+MOST_OVERHEAD_S = 5e-6
 PLACE = ["kernel", "dtype", "height", "width", "cache_state", "device_name"]
 CELL, BEST, WHOLE, COPY = "cell", "best", "whole", "copy"
 # Ends the name of a level whose times are multiples of the copy's.
@@ -85,7 +93,7 @@ class RunCells:
         ok = self.cells[self.cells["status"] == Status.OK]
         copy = ok["memcpy_gbs"].to_numpy(np.float64, na_value=np.nan)
         logs = {LOG_S: np.log(ok["median_s"].to_numpy(np.float64)), LOG_COPY: np.log(copy)}
-        return ok.assign(**logs, **{WITHIN: _within_variances(ok)})
+        return ok.assign(**logs, **{WITHIN: _within_variances(ok), HELD: _held(ok)})
 
     @cached_property
     def repeats(self) -> int:
@@ -115,6 +123,15 @@ def read_run(place: Place) -> RunCells:
             "which each cell was measured by one."
         )
     return RunCells(name, cells.sort_index(), provenance)
+
+
+def _held(ok: pd.DataFrame) -> Floats:
+    """The largest share of each time that may be the overhead of its samples."""
+    in_rows = (ok["cache_state"] == "warm") & (ok["timing_mode"] != "isolated")
+    launches = ok["launches_per_sample"].to_numpy(np.float64, na_value=np.nan)
+    share = MOST_OVERHEAD_S / launches / ok["median_s"].to_numpy(np.float64)
+    held: Floats = np.where(in_rows & ok["overhead_s"].isna(), np.nan_to_num(share), 0.0)
+    return held
 
 
 def _within_variances(ok: pd.DataFrame) -> Floats:
@@ -156,6 +173,7 @@ def wholes(run: RunCells, of: pd.Index) -> pd.DataFrame:
         **{
             LOG_COPY: by_group[LOG_COPY].median(),
             WITHIN: by_group[WITHIN].sum() / by_group.size() ** 2,
+            HELD: by_group[HELD].mean(),
             "cache_state": typical.index.get_level_values("cache_state"),
             "repeat_medians_s": by_group["repeat_medians_s"].agg(
                 lambda repeats: np.exp(np.log(_common_repeats(repeats)).mean(axis=0))
@@ -187,7 +205,7 @@ def copies(run: RunCells) -> pd.DataFrame:
         by_place = ok.groupby(PLACE, observed=True)
         log_s, log_cell = -by_place[LOG_COPY].median(), by_place[LOG_S].median()
     states = log_s.index.get_level_values("cache_state")
-    columns = {LOG_S: log_s, LOG_CELL: log_cell, LOG_COPY: np.nan, WITHIN: 0.0}
+    columns = {LOG_S: log_s, LOG_CELL: log_cell, LOG_COPY: np.nan, WITHIN: 0.0, HELD: 0.0}
     return pd.DataFrame(columns | {"cache_state": states}, index=log_s.index)
 
 
@@ -212,8 +230,12 @@ def refuse_unlike(sides: Sequence[Sequence[RunCells]]) -> None:
     runs = [run for side in sides for run in side]
     protocols = {run.name: {shard["protocol_version"] for shard in run.provenance} for run in runs}
     if len(set.union(*protocols.values())) > 1:
-        told = ", ".join(f"'{n}' by {min(versions)}" for n, versions in protocols.items())
-        raise CompareError(f"The runs were measured by different protocols ({told}).")
+        named = ", ".join(f"'{n}' by {min(versions)}" for n, versions in protocols.items())
+        raise CompareError(
+            f"The runs were measured by different protocols ({named}), whose times mean different "
+            "things: those of protocol 1 hold the overhead of their samples; measure the older one "
+            "again."
+        )
     names = [{name for run in side for name in run.cells["device_name"]} for side in sides]
     if not set.intersection(*names):
         models = {run.name: ", ".join(sorted({*run.cells["device_name"]})) for run in runs}
@@ -280,13 +302,11 @@ class RunLevel:
     tables: Sequence[pd.DataFrame]
 
     @cached_property
-    def classes(self) -> list[str]:
-        """Of each row: things alike in their noise are of one cache state and decade of seconds."""
+    def classes(self) -> Classes:
+        """Of each row: things alike in their noise are of one cache state and of similar times."""
         first = self.tables[0]
         times = first.get(LOG_CELL, first[LOG_S]).to_numpy(np.float64)
-        decades = np.floor(times / np.log(10.0)).astype(int).tolist()
-        states = first["cache_state"]
-        return [f"{state}, 1e{decade} s" for state, decade in zip(states, decades, strict=True)]
+        return Classes(first["cache_state"].tolist(), times / np.log(10.0))
 
     @cached_property
     def raw(self) -> Floats:
@@ -340,14 +360,14 @@ def usual_spreads(
         for kind, logs in ((name, level.raw), (name + OVER_COPY, level.raw + level.copy)):
             complete = np.asarray(np.isfinite(logs).all(axis=1))
             if complete.any():
-                classes = [c for c, k in zip(level.classes, complete, strict=True) if k]
+                classes = level.classes.of(complete)
                 found[kind] = class_spreads(replicated([logs[complete][:, runs]], classes))
     return found
 
 
 @dataclass(frozen=True)
 class LevelChanges(Changes):
-    """What changed from first to second runs; the tables are those of the first pair."""
+    """The changes from first to second runs; the tables are those of the first pair."""
 
     first: pd.DataFrame
     second: pd.DataFrame
@@ -359,8 +379,8 @@ def changes_of(
     """The changes from the first half of a level's runs to the second, in pairs.
 
     See `statistics.estimate`. With `by_repeats` the spread is estimated from the repeats within a
-    pair's two runs. The raw change of a cell is the shift of its samples, that of anything else the
-    difference of LOG_S.
+    pair's two runs. Otherwise no run counts as better known than the mean of its repeats. The raw
+    change of a cell is the shift of its samples, that of anything else the difference of LOG_S.
     """
     n = len(level.tables) // 2
     pairs = list(zip(level.tables[:n], level.tables[n:], strict=True))
@@ -375,39 +395,53 @@ def changes_of(
             level.classes,
             within,
             (usual or {}).get(kind),
-            _repeats(pairs[0], beside) if by_repeats and level.name != COPY else [],
+            [] if level.name == COPY else _repeats(pairs[0], beside),
+            by_repeats,
         )
         for kind, values, beside in (
             (level.name, raw, False),
             (level.name + OVER_COPY, raw + copy, True),
         )
     ]
-    return LevelChanges(estimates[0], estimates[1], first, second)
+    unlike = np.mean([np.abs(a[HELD].to_numpy() - b[HELD].to_numpy()) for a, b in pairs], axis=0)
+    return LevelChanges(estimates[0], estimates[1], unlike, first, second)
 
 
 def _estimate(
     changes: Floats,
-    classes: Sequence[str],
+    classes: Classes,
     within: Floats,
     usual: Spreads | None,
     repeats: Sequence[Floats],
+    by_repeats: bool,
 ) -> ChangeEstimate:
-    """`statistics.estimate`; NaN without a copy. `repeats` give the spread of single pairs."""
+    """`statistics.estimate`; NaN without a copy. See `changes_of` on `repeats`."""
     known = np.asarray(np.isfinite(np.column_stack([changes, *repeats])).all(axis=1))
     out = ChangeEstimate(*(np.full(len(known), value) for value in (np.nan, np.inf, 1.0)))
     if not known.any():
         return out
-    names = [c for c, k in zip(classes, known, strict=True) if k]
-    seen = None
+    of_known, seen = classes.of(known), None
     if changes.shape[1] > 1:
         # A change is of two runs, so that each of them has half of its variance.
-        seen = replicated([changes[known] / math.sqrt(2.0)], names)
-    elif repeats:
-        seen = replicated([block[known] for block in repeats], names)
-    found = estimate(changes[known], names, within[known], usual, seen)
+        seen = replicated([changes[known] / math.sqrt(2.0)], of_known)
+    if repeats:
+        of_repeats = replicated([block[known] for block in repeats], of_known)
+        if by_repeats and seen is None:
+            seen = of_repeats
+        else:
+            least = np.full(len(within), 0.0)
+            least[known] = _own_variances(of_repeats) / repeats[0].shape[1]
+            within = np.maximum(within, least)
+    found = estimate(changes[known], of_known, within[known], usual, seen)
     for name in ("change", "error", "df"):
         getattr(out, name)[known] = getattr(found, name)
     return out
+
+
+def _own_variances(found: Replicated) -> Floats:
+    """Cells' own variances, shrunk towards the usual one."""
+    prior = class_spreads(found, few_df=0.0).at(found.classes)
+    return moderated(prior.own, prior.own_df, found.own, found.df)[0]
 
 
 def _repeats(pair: tuple[pd.DataFrame, pd.DataFrame], vs_memcpy: bool) -> list[Floats]:
@@ -474,23 +508,38 @@ def known_file(device: str) -> Path:
 
 
 def known_spreads(run: RunCells) -> KnownSpreads | None:
-    """Those that come with the library for the run's device; None where nobody measured them."""
+    """Those that come with the library for the run's device and protocol; None without any."""
     names = set(run.cells["device_name"])
     if len(names) != 1 or not (file := known_file(names.pop())).is_file():
         return None
     told = json.loads(file.read_text(encoding="utf-8"))
+    if {shard["protocol_version"] for shard in run.provenance} != {told["protocol_version"]}:
+        return None
     words = (
         f"{told['runs']} runs of one and the same thing on {told['devices']} "
         f"{told['device_name']} ({told['measured']})"
     )
     spreads = {
         kind: Spreads(
-            {name: _class_spread(value) for name, value in plain["classes"].items()},
+            {_class(name): _class_spread(value) for name, value in plain["classes"].items()},
             _class_spread(plain["whole"]),
         )
         for kind, plain in told["kinds"].items()
     }
     return KnownSpreads(spreads, words, told["devices"])
+
+
+def class_text(of: Class) -> str:
+    """``warm, 1e-5 s``, the name of a class in a file."""
+    name, decade = of
+    return f"{name}, 1e{decade} s"
+
+
+def _class(text: str) -> Class:
+    """The class of a `class_text`."""
+    found = re.fullmatch(r"(.+), 1e(-?\d+) s", text)
+    assert found is not None
+    return found[1], int(found[2])
 
 
 def _class_spread(value: Mapping[str, Any]) -> ClassSpread:

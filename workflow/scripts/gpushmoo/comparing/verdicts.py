@@ -44,14 +44,19 @@ class ChangeVerdict(StrEnum):
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes of log times, raw and in multiples of the copy; the latter NaN without a copy."""
+    """Changes of log times, raw and in multiples of the copy; the latter NaN without a copy.
+
+    Where both sides were not measured alike, `unlike` is the change that this may make.
+    """
 
     raw: ChangeEstimate
     vs_memcpy: ChangeEstimate
+    unlike: Floats
 
     def p_beyond(self, bound: float, sign: int) -> Floats:
         """One-sided p value of no change beyond `bound`, by the test that is less sure."""
-        p, beside = self.raw.p_beyond(bound, sign), self.vs_memcpy.p_beyond(bound, sign)
+        least = bound + self.unlike
+        p, beside = self.raw.p_beyond(least, sign), self.vs_memcpy.p_beyond(least, sign)
         both: Floats = np.where(np.isnan(self.vs_memcpy.change), p, np.maximum(p, beside))
         return both
 
@@ -63,8 +68,9 @@ class Changes:
 
     def inside(self, bound: float) -> Booleans:
         """Whether both 95 % intervals lie within ±`bound`: an equivalence test."""
+        most = bound - self.unlike
         raw, beside = (
-            np.isfinite(of.error) & (of.low >= -bound) & (of.high <= bound)
+            np.isfinite(of.error) & (of.low >= -most) & (of.high <= most)
             for of in (self.raw, self.vs_memcpy)
         )
         both: Booleans = raw & (np.isnan(self.vs_memcpy.change) | beside)

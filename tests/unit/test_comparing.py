@@ -253,6 +253,55 @@ def test_winners_and_tied_sets_are_compared() -> None:
     assert found.set_index("variant")["a_gbs"].to_dict() == expected.to_dict()
 
 
+def held(run: RunCells, launches: int) -> RunCells:
+    """The run with samples of so many launches, from whose times no overhead was subtracted."""
+    return replace(run, cells=run.cells.assign(launches_per_sample=launches, overhead_s=np.nan))
+
+
+def test_what_an_overhead_may_explain_is_undecided_and_named() -> None:
+    """Launches of 0.2 ms: 5 µs for one launch or for eight differ by 2.2 % of the time."""
+    machine = Machine(31, own=0.0002, noise=0.0002)
+    first, second = machine.run("a"), machine.run("b", {"v0": 0.015, "v1": 0.05})
+    alike = compare_runs([held(first, 1)], [held(second, 1)]).groups.set_index("variant")
+    assert (alike["unlike"] == 0.0).all()
+    assert alike["verdict"].loc[["v0", "v1", "v2"]].tolist() == ["slower", "slower", "same"]
+    found = compare_runs([held(first, 8)], [held(second, 1)])
+    groups = found.groups.set_index("variant")
+    assert groups["unlike"].loc["v0"] == pytest.approx(5e-6 * (1 - 1 / 8) / 2e-4, rel=0.1)
+    assert groups["verdict"].loc[["v0", "v1", "v2"]].tolist() == [
+        "undecided",
+        "slower",
+        "undecided",
+    ]
+    assert groups["whole_verdict"].loc["v0"] == "undecided"
+    assert set(found.cells.loc[found.cells["variant"] == "v0", "verdict"]) == {"undecided"}
+    assert "6 groups were measured unlike" in found.markdown()
+    # The overhead of one side alone is held, all of it.
+    one = compare_runs([first], [held(second, 1)]).groups.set_index("variant")
+    assert one["unlike"].loc["v0"] == pytest.approx(5e-6 / 2e-4, rel=0.1)
+    # Of launches that are timed one by one each holds the same.
+    flushed = [
+        replace(run, cells=run.cells.assign(cache_state="flushed"))
+        for run in (held(first, 1), held(second, 4))
+    ]
+    assert (compare_runs([flushed[0]], [flushed[1]]).groups["unlike"] == 0.0).all()
+
+
+def test_the_pair_s_own_repeats_widen_what_is_known() -> None:
+    machine = Machine(32, own=0.0002, noise=0.0002)
+    runs = [machine.run(str(i)) for i in range(4)]
+    first, second = machine.run("a", repeats=3), machine.run("b", repeats=3)
+    calm = compare_runs([first], [second], runs).groups
+    shaken = []
+    for run in (first, second):
+        shifts = np.exp([-0.02, 0.0, 0.02])
+        medians = [np.asarray(m) * shifts for m in run.cells["repeat_medians_s"]]
+        shaken.append(replace(run, cells=run.cells.assign(repeat_medians_s=medians)))
+    wide = compare_runs([shaken[0]], [shaken[1]], runs).groups
+    width = wide["change_high"] - wide["change_low"]
+    assert (width > 3 * (calm["change_high"] - calm["change_low"])).all()
+
+
 def test_other_protocols_are_refused_and_other_settings_told() -> None:
     machine = Machine(14)
     first, second = machine.run("a"), machine.run("b")

@@ -8,7 +8,8 @@ from conftest import ROOT
 from gpushmoo.analysis.run_quality import STEADY
 from gpushmoo.devices.buffers import zone_bytes
 from gpushmoo.devices.cuda.timing import SPINS_US
-from gpushmoo.measuring.rounds import LONGEST_S, SHORT_S
+from gpushmoo.measuring.launches import LASTING_S, LONG_S, LONGEST_S, SHORT_S
+from gpushmoo.measuring.overhead import CELLS
 from gpushmoo.measuring.settings import TOGETHER
 from gpushmoo.storage.joblog import MOST_BYTES
 
@@ -26,6 +27,9 @@ SETTINGS = frozenset(
     {
         f"{MOST_BYTES / 1e6:.0f} MB",
         f"{SHORT_S * 1e6:.0f} µs",
+        f"{LASTING_S * 1e6:.0f} µs",
+        f"{LONG_S * 1e3:.0f} ms",
+        f"{CELLS} cells",
         f"{LONGEST_S:.2f} s",
         f"{zone_bytes(2**40) / 2**20:.0f} MiB",
         f"{STEADY:.0%}".replace("%", " %"),

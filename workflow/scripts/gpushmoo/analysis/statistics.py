@@ -31,6 +31,7 @@ Places = npt.NDArray[np.int64]
 SHARING_CELLS = 8
 # Fewest variances to estimate their spread beyond chance from: by moments, by quantiles.
 FEWEST, CLASS_CELLS = 8, 30
+FEW_ROUNDS = 3
 # A variance under this share of the median one is a clock's grain; its logarithm would say much.
 _LEAST_SHARE = 1e-5
 # Degrees of freedom that are tried for a usual variance; the last stands for any number.
@@ -192,14 +193,16 @@ def _places(names: Sequence[Hashable]) -> dict[Hashable, list[int]]:
     return places
 
 
-def usual_by_moments(variances: Floats, df: float, few_df: float | None = None) -> UsualVariance:
+def usual_by_moments(
+    variances: Floats, df: float, few_df: float | None = None, fewest: int = FEWEST
+) -> UsualVariance:
     """The usual variance, from `variances` of many cells, each of `df` degrees of freedom.
 
-    By the moments of their logarithms (Smyth, section 6.2). Of fewer than FEWEST, or where most are
+    By the moments of their logarithms (Smyth, section 6.2). Of fewer than `fewest`, or if most are
     zero, their mean, which counts as much as one of them, or for `few_df` degrees.
     """
     middle = float(np.median(variances))
-    if len(variances) < FEWEST or not middle > 0.0:
+    if len(variances) < fewest or not middle > 0.0:
         return UsualVariance(float(variances.mean()), df if few_df is None else few_df)
     z = np.log(np.maximum(variances, _LEAST_SHARE * middle))
     e = z - scipy.special.digamma(df / 2) + math.log(df / 2)
@@ -294,8 +297,9 @@ def _moderated_rounds(
         return {}, UsualVariance(0.0, 0.0)
     variances, dfs = (np.array([r[i] for r in rounds], np.float64) for i in (1, 2))
     df, n = float(dfs.min()), len(rounds)
-    # Of few rounds the mean counts as one other round: of a single one, for nothing.
-    usual = usual_by_moments(variances, df, few_df=df * (n - 1) / n)
+    # One unsteady round of few must not widen all: three tell that they differ beyond chance. The
+    # mean of two counts as one other round, that of a single one for nothing.
+    usual = usual_by_moments(variances, df, df * (n - 1) / n, FEW_ROUNDS)
     prior, prior_df = np.full(len(rounds), usual.variance), np.full(len(rounds), usual.df)
     shrunk = [
         moderated(prior[i : i + 1], prior_df[i : i + 1], variances[i : i + 1], dfs[i])

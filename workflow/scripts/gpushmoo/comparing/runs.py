@@ -63,7 +63,7 @@ KEY = ["cell_key", "device_name"]
 LOG_S, LOG_COPY, LOG_CELL = (f"{DERIVED}{name}" for name in ("log_s", "log_copy", "log_cell"))
 # Variance of a log median, estimated from its samples.
 WITHIN = f"{DERIVED}within"
-# The largest share of a time that may be overhead of its samples; 0 if that was subtracted.
+# Overheads in the time of a launch, 1 over the launches of a sample; 0 if it was subtracted.
 HELD = f"{DERIVED}held"
 # The longest overhead of a sample that was seen: 2 to 4 µs, by kernel.
 MOST_OVERHEAD_S = 5e-6
@@ -126,11 +126,10 @@ def read_run(place: Place) -> RunCells:
 
 
 def _held(ok: pd.DataFrame) -> Floats:
-    """The largest share of each time that may be the overhead of its samples."""
+    """How many overheads of a sample each time holds; 0 of launches that are timed one by one."""
     in_rows = (ok["cache_state"] == "warm") & (ok["timing_mode"] != "isolated")
     launches = ok["launches_per_sample"].to_numpy(np.float64, na_value=np.nan)
-    share = MOST_OVERHEAD_S / launches / ok["median_s"].to_numpy(np.float64)
-    held: Floats = np.where(in_rows & ok["overhead_s"].isna(), np.nan_to_num(share), 0.0)
+    held: Floats = np.where(in_rows & ok["overhead_s"].isna(), np.nan_to_num(1.0 / launches), 0.0)
     return held
 
 
@@ -403,8 +402,16 @@ def changes_of(
             (level.name + OVER_COPY, raw + copy, True),
         )
     ]
-    unlike = np.mean([np.abs(a[HELD].to_numpy() - b[HELD].to_numpy()) for a, b in pairs], axis=0)
+    unlike = np.mean([_explained(a, b) for a, b in pairs], axis=0)
     return LevelChanges(estimates[0], estimates[1], unlike, first, second)
+
+
+def _explained(first: pd.DataFrame, second: pd.DataFrame) -> Floats:
+    """The largest change of log times by samples that hold unequal parts of an overhead."""
+    more = np.abs(first[HELD].to_numpy(np.float64) - second[HELD].to_numpy(np.float64))
+    middle = (first[LOG_S].to_numpy(np.float64) + second[LOG_S].to_numpy(np.float64)) / 2.0
+    explained: Floats = np.where(more > 0.0, MOST_OVERHEAD_S * more / np.exp(middle), 0.0)
+    return explained
 
 
 def _estimate(

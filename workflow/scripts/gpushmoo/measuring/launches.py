@@ -32,10 +32,12 @@ LEAST_IN_A_RUN, MOST_IN_A_RUN = 4, 128
 # A longer sample would look like a hang, so it has fewer launches. Its cell is thousands of times
 # slower than the fastest of the group.
 LONGEST_S = 0.25
-# Cells of a group that are looked at: those with the shortest first launches.
-LOOKED = 8
-# A first launch, which finds cold caches, takes at most so many times as long as a warm one.
-COLD = 4.0
+# Cells of a group that are looked at: those with the shortest first launches, as many as take so
+# many seconds.
+LOOKED, LOOK_S = 8, 0.05
+# A first launch, which finds cold caches, takes at most so many times as long as a warm one. Within
+# events around it, a GPU's driver may load the code.
+COLD, COLD_IN_EVENTS = 4.0, 50.0
 
 
 def launches_of_group(
@@ -92,7 +94,8 @@ def choose_launches(steps: CellSteps, group: CellGroup, runs: Sequence[CellRun])
             return launches_of_group(seconds, met, has_overhead, factor)
 
         fastest_s = min(map(first_s, runs))
-        if number(fastest_s / COLD) != number(fastest_s):
+        cold = COLD_IN_EVENTS if has_overhead else COLD
+        if number(fastest_s / cold) != number(fastest_s):
             fastest_s = _warm_s(steps, runs, number(fastest_s), fastest_s)
         steps.launches[group] = number(fastest_s)
     return steps.launches[group]
@@ -116,7 +119,8 @@ def first_s(run: CellRun) -> float:
 
 def _warm_s(steps: CellSteps, runs: Iterable[CellRun], launches: int, otherwise_s: float) -> float:
     """The seconds of the fastest warm launch; a cell that fails is left to its first sample."""
-    looked = sorted(runs, key=first_s)[:LOOKED]
+    most = max(1, min(LOOKED, int(LOOK_S / (launches * otherwise_s))))
+    looked = sorted(runs, key=first_s)[:most]
     outcomes: list[float | TypedError] = []
     for begin in range(0, len(looked), steps.together):
         some = looked[begin : begin + steps.together]

@@ -185,7 +185,32 @@ def _cache_words(cells: pd.DataFrame) -> str:
     kinds = [k for k in TIMING_MODES if k in set(cells["timing_mode"])]
     if len(kinds) > 1:
         text += f" Launches came {'; '.join(f'{kind_words(k)}: {_KINDS[k]}' for k in kinds)}."
-    return text
+    return f"{text} {overhead_words(cells)}".strip()
+
+
+def overhead_words(cells: pd.DataFrame) -> str:
+    """Sentences on the overhead of samples: subtracted, or held by the times; none on OpenCL."""
+    timed = cells[(cells["status"] == Status.OK) & (cells["backend"] == "cuda")]
+    in_rows = (timed["cache_state"] == "warm") & (timed["timing_mode"] != "isolated")
+    known = timed["overhead_s"].notna()
+    said = []
+    if known.any():
+        typical = seconds(float(timed.loc[known, "overhead_s"].median()))
+        said.append(
+            "The time of a launch is that from one launch to the next in a row, without the "
+            f"overhead of the sample (median {typical}), which each repeat measures for each group."
+        )
+    if (in_rows & ~known & (timed["launches_per_sample"] > 1)).any():
+        said.append(
+            "These times were measured by an older protocol: samples in a row hold their overhead, "
+            "some microseconds, over their number of launches."
+        )
+    if (~in_rows).any():
+        said.append(
+            "Flushed and isolated launches are timed from event to event, which holds about two "
+            "microseconds of events."
+        )
+    return " ".join(said)
 
 
 def _grouped(number: int) -> str:

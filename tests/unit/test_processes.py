@@ -33,6 +33,7 @@ from gpushmoo.measuring.process import (
     end_of,
 )
 from gpushmoo.measuring.requests import received
+from gpushmoo.planning.flow import MEASURING
 from gpushmoo.planning.snakemake_hooks import start_measuring_servers
 from gpushmoo.storage.joblog import JobSignalledError, raises_signals
 from gpushmoo.storage.store import read_shard
@@ -370,7 +371,10 @@ class Jobs:
         request |= {"code": f"{self._number}", "plan": str(self._root / "plan.json")}
         request["seconds"] = None
         job = subprocess.Popen(
-            [sys.executable, "-I", "-S", client.__file__, self.out, self.log, "", ""],
+            [
+                *(sys.executable, "-I", "-S", client.__file__, MEASURING, ADDRESS),
+                *(f"out={self.out}", f"log={self.log}", "first=", "build="),
+            ],
             env=environment(),
             stdin=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -1,10 +1,10 @@
 """Stages by the run's server, each in a fork; by the job if the server or the fork is lost."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from conftest import environment
+from gpushmoo.measuring import client
 from gpushmoo.planning.snakemake_hooks import STAGES, start_servers
-from gpushmoo.stages import ONE_THREAD, STAGE_ADDRESS
+from gpushmoo.stages import ONE_THREAD, STAGE_ADDRESS, Stage
 
 # What is waited for, at most; what passes is never decided by it.
 DEADLINE_S = 120
@@ -48,15 +49,6 @@ def wait(out):
     while True:
         time.sleep(0.01)
 """
-JOB = """
-import json, sys
-from pathlib import Path
-from gpushmoo.stages import Stage, do
-stage = json.loads(sys.argv[1])
-if "path" in stage["params"]:
-    stage["params"]["path"] = Path(stage["params"]["path"])
-do(Stage(**stage))
-"""
 
 
 class Jobs:
@@ -69,18 +61,16 @@ class Jobs:
     def start(self, function: str, **params: Any) -> subprocess.Popen[str]:
         """A job that does a stage of MODULE."""
         self.out.unlink(missing_ok=True)
-        stage = {
-            "rule": "mine",
-            "call": f"own_stages:{function}",
-            "params": {"client": os.getpid(), **params},
-            "inputs": {"data": "some/data"},
-            "outputs": {},
-            "first": str(self.out),
-            "log": str(self.log),
-            "threads": 1,
-        }
-        command = [sys.executable, "-c", JOB, json.dumps(stage)]
-        return subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True)
+        given = {"client": os.getpid(), **params}
+        files = {"data": "some/data"}, {}, str(self.out), str(self.log)
+        request = Stage("mine", f"own_stages:{function}", given, *files, 1).request()
+        assert request is not None
+        command = [sys.executable, "-I", "-S", client.__file__, STAGES, STAGE_ADDRESS]
+        with tempfile.TemporaryFile() as file:
+            file.write(request)
+            file.seek(0)
+            how: dict[str, Any] = {"stdin": file, "stderr": subprocess.PIPE, "text": True}
+            return subprocess.Popen(command, env=environment(), **how)
 
     def do(self, function: str, **params: Any) -> tuple[int, str]:
         """Exit status of a job, and what it said."""
@@ -146,10 +136,13 @@ def test_a_stage_whose_process_or_server_is_lost_is_done_by_the_job(jobs: Jobs) 
     assert pid == importer
 
 
-def test_parameters_that_no_text_holds_stay_with_the_job(jobs: Jobs) -> None:
-    assert jobs.do("note", numbers=[1], path="some")[0] == 0
-    pid, importer, *_ = jobs.out.read_text().split()
-    assert pid == importer
+def test_parameters_that_no_text_holds_are_not_asked_for() -> None:
+    def request(**params: object) -> bytes | None:
+        return Stage("mine", "own_stages:note", params, {}, {}, "", "", 1).request()
+
+    assert request(path=Path("some")) is None
+    assert request(number=float("nan")) is None
+    assert request(of={"all": (1, 2.5, None, [True])}) is not None
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -1,9 +1,9 @@
 """Stages: the functions that rules call, each done by a job, or by a fork of the run's server.
 
-``python -m gpushmoo.stages FD PARENT`` serves the jobs of rules (`workflow/scripts/stage.py`) on
-the listening socket FD until its parent ends. It imports what stages need once for the whole run:
-pandas and Matplotlib take more of a core than most stages do. Each stage runs in a
-process that the server forks. Without a server a job does its stage itself.
+``python -m gpushmoo.stages FD PARENT`` serves the clients (`measuring.client`) of the listening
+socket FD until its parent ends. It imports what stages need once for the whole run: pandas and
+Matplotlib take more of a core than most stages do. Each stage runs in a process that the server
+forks. Without FD it does the one stage on its standard input.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from .core.errors import UserError
-from .measuring.client import served
 from .measuring.requests import received_request
 from .storage.joblog import JobSignalledError, end_with_parent, job_log
 
@@ -55,6 +54,15 @@ class Stage:
     log: str
     threads: int
 
+    def request(self) -> bytes | None:
+        """The stage as a text of Python's literals; None if a parameter is another object."""
+        plain = asdict(self)
+        text = repr(plain)
+        with suppress(ValueError, SyntaxError):
+            if ast.literal_eval(text) == plain:
+                return text.encode()
+        return None
+
     def run(self, end: Callable[[int], NoReturn] = os._exit) -> None:
         """Do it here, with all that is printed in its log; a failure ends this process by `end`."""
         with job_log(self.log, (UserError, JobSignalledError), end) as terminal:
@@ -74,20 +82,31 @@ class Stage:
             function(**{n: given[n] for n in inspect.signature(function).parameters if n in given})
 
 
+def _asked(request: bytes) -> Stage:
+    """The stage of a `Stage.request`."""
+    return Stage(**ast.literal_eval(request.decode()))
+
+
 def _paths(named: Files) -> dict[str, Path | list[Path]]:
     return {k: Path(v) if isinstance(v, str) else [*map(Path, v)] for k, v in named.items()}
 
 
-def do(stage: Stage) -> None:
-    """Have the run's server do a stage, or do it here; a failure ends this process."""
-    address, plain = os.environ.get(STAGE_ADDRESS), asdict(stage)
-    with suppress(ValueError, SyntaxError):
-        text = repr(plain)
-        if address and ast.literal_eval(text) == plain:
-            status = served(address, text.encode())
-            if status is not None:
-                sys.exit(status)
-    stage.run()
+def stage_of(job: Any, rule: str) -> Stage:
+    """The stage of a job of `rule`, which Snakemake describes by `job`."""
+
+    def plain(named: Any) -> Files:
+        return {k: str(v) if isinstance(v, str) else [*map(str, v)] for k, v in named.items()}
+
+    return Stage(
+        rule,
+        job.params.call,
+        dict(job.params.items()),
+        plain(job.input),
+        plain(job.output),
+        next(iter(job.output), ""),
+        job.log[0],
+        job.threads,
+    )
 
 
 def serve(listening: socket.socket) -> None:
@@ -99,7 +118,7 @@ def serve(listening: socket.socket) -> None:
             if request is None:
                 continue
             text, output = request
-            stage = Stage(**ast.literal_eval(text.decode()))
+            stage = _asked(text)
             # The fork reports what is wrong.
             with suppress(Exception, SystemExit):
                 import_module(stage.call.partition(":")[0])
@@ -151,5 +170,8 @@ def _pass_signals(client: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    end_with_parent(int(sys.argv[2]))
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    end_with_parent(*map(int, sys.argv[2:3]))
+    if len(sys.argv) > 1:
+        serve(socket.socket(fileno=int(sys.argv[1])))
+    else:
+        _asked(sys.stdin.buffer.read()).run()

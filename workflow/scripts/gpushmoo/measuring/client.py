@@ -1,20 +1,20 @@
-"""``python client.py OUT LOG FIRST BUILD``: has a shard measured by the run's measuring server.
+"""``python client.py MODULE ADDRESS [KEY=VALUE ...]``: has a job done by a server of the run.
 
-The job's parameters come on the standard input, as JSON. Without a server, as on a cluster's node,
-or if it ends before the shard is measured, this process becomes the job. It imports nothing of the
-library, so that it starts in milliseconds.
+The environment variable ADDRESS names the server's socket. The job is the standard input. If there
+are keys, it is JSON, and they are added to it. Without a server, as on a cluster's node, or if it
+ends before the job is done, this process becomes ``python -m MODULE`` with the job as its standard
+input. It imports nothing of the library, so that it starts in milliseconds.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
 import sys
 from contextlib import suppress
 
-# The environment variable that names the server's socket.
+# The variable of the measuring server.
 ADDRESS = "GPUSHMOO_MEASURING_SERVER"
 # Bytes of the length before a request.
 LENGTH = 8
@@ -61,10 +61,14 @@ def _tell(server: socket.socket, number: int) -> None:
 def main() -> None:
     """Do the job of the arguments and the standard input."""
     parent = os.getppid()
-    out, log, first, build = sys.argv[1:]
-    job = {**json.load(sys.stdin), "out": out, "log": log, "first": first, "build": build}
-    request = json.dumps(job).encode()
-    if address := os.environ.get(ADDRESS):
+    _, module, variable, *words = sys.argv
+    request = sys.stdin.buffer.read()
+    if words:
+        import json
+
+        job = {**json.loads(request), **dict(word.split("=", 1) for word in words)}
+        request = json.dumps(job).encode()
+    if address := os.environ.get(variable):
         status = served(address, request)
         if status is not None or os.getppid() != parent:
             sys.exit(1 if status is None else status)
@@ -80,7 +84,7 @@ def main() -> None:
     library = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     paths = filter(None, [library, os.environ.get("PYTHONPATH")])
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
-    os.execv(sys.executable, [sys.executable, "-m", "gpushmoo.measuring.job"])
+    os.execv(sys.executable, [sys.executable, "-m", module])
 
 
 if __name__ == "__main__":

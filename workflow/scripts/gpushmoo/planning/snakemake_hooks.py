@@ -1,7 +1,8 @@
 """The one place that touches Snakemake's workflow object.
 
-Of `onstart`, prefixes of modules, limits of the scheduler and forced files Snakemake has no public
-interface for plugins, so pyproject.toml bounds its version, and runs in tests/workflow show each.
+Of `onstart`, prefixes of modules, limits of the scheduler, forced files and the start of scripts
+Snakemake has no public interface for plugins, so pyproject.toml bounds its version, and runs in
+tests/workflow show each.
 """
 
 from __future__ import annotations
@@ -24,20 +25,22 @@ from typing import Any
 from snakemake.common import NOTHING_TO_BE_DONE_MSG
 from snakemake.common.configfile import load_configfile
 from snakemake.path_modifier import PathModifier
+from snakemake.script import PythonScript
 from snakemake.settings.types import DeploymentMethod, Quietness
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from ..core.backends import AUTO, BACKENDS
 from ..core.errors import HostError, NoDeviceError
-from ..core.paths import child_environment
+from ..core.paths import PACKAGE, child_environment
 from ..core.readable import typed
 from ..core.run_plan import PLAN_FILE
 from ..core.schema import Status
 from ..devices.base import functions_of
 from ..devices.builds import read_build
 from ..devices.select import probe
+from ..measuring import client
 from ..measuring.client import ADDRESS
-from ..stages import ONE_THREAD, STAGE_ADDRESS
+from ..stages import ONE_THREAD, STAGE_ADDRESS, stage_of
 from ..storage.store import BadParquetError, check_table, is_whole, open_shard
 from ..storage.wholefile import DamagedFileError, read_summed, write_json
 from . import RUN_FOLDER
@@ -49,8 +52,9 @@ from .sweeps import size_sentence
 
 # Compiles a kernel and element type, as its rule names it.
 BUILDING = "gpushmoo.devices.building:build_kernel"
-# Serves the jobs of stages.
+# Serves the jobs of stages, whose rules have this script.
 STAGES = "gpushmoo.stages"
+STAGE_SCRIPT = PACKAGE.parent / "stage.py"
 
 
 def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
@@ -220,6 +224,7 @@ def start_run(flow: Flow, workflow: Any, jobs: Sequence[Any]) -> None:
     # A single stage imports all the same.
     if len(served) > 1 and not _in_environments(workflow):
         start_servers(1, STAGES, STAGE_ADDRESS, environment=ONE_THREAD)
+        have_stages_served()
     tell_noted(flow, jobs)
     start_jobs_when_ready(workflow)
 
@@ -318,6 +323,38 @@ def start_servers(
         ]
     os.environ[address_name] = address
     return servers
+
+
+def have_stages_served() -> None:
+    """Have the jobs of stages ask the run's server, unless they claim a GPU.
+
+    Snakemake would start a Python for each, which imports Snakemake for a third of a second. That
+    still happens to a stage with parameters that no text holds.
+    """
+    alone = PythonScript.evaluate
+
+    def evaluate(script: PythonScript, edit: bool = False) -> None:
+        path = script.path.get_path_or_uri(secret_free=True)
+        is_stage = os.path.exists(path) and os.path.samefile(path, STAGE_SCRIPT)
+        request = None
+        if is_stage and not script.resources.get("gpu", 0):
+            request = stage_of(script, script.rulename).request()
+        if request is None:
+            alone(script, edit)
+            return
+        with tempfile.NamedTemporaryFile(prefix="gpushmoo-") as file:
+            file.write(request)
+            file.flush()
+            script._execute_cmd(
+                "exec {python:q} -I -S {client:q} {module} {address} <{request:q}",
+                python=sys.executable,
+                client=client.__file__,
+                module=STAGES,
+                address=STAGE_ADDRESS,
+                request=file.name,
+            )
+
+    PythonScript.evaluate = evaluate
 
 
 def _devices(flow: Flow) -> int:

@@ -61,6 +61,27 @@ def build(params: dict[str, Any], folder: Path, *most: int) -> tuple[Path, str]:
     return out, done.stdout + done.stderr
 
 
+# Builds in a fork of a process that has begun PoCL's compiler, as the server of stages does.
+FORKED = """
+import ast, os, sys
+from pathlib import Path
+from gpushmoo.devices.building import build_kernel, prepare_forks
+from gpushmoo.devices.opencl.runtime import begin_compiler
+spec, cache = ast.literal_eval(sys.argv[1]), Path(sys.argv[2])
+before = dict(os.environ)
+prepare_forks(spec, cache)
+assert "pyopencl" in sys.modules
+assert os.environ == before
+# What has begun ends with its context.
+assert begin_compiler("pocl", cache) is begin_compiler("pocl", cache) is not None
+if (child := os.fork()) == 0:
+    build_kernel(spec, cache, Path(sys.argv[3]), sys.stdout, "the.log", 2)
+    sys.stdout.flush()
+    os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
 def params_of(folder: Path, backend: str, variants: list[str], **other: Any) -> dict[str, Any]:
     return {
         "backend": backend,
@@ -393,3 +414,22 @@ def test_a_build_is_the_same_again(opencl_choice: DeviceChoice, tmp_path: Path) 
     first, again = (python(ONE_VARIANT, *args, **own).stdout for _ in range(2))
     assert first == again
     assert len(first.splitlines()[-1]) == 64
+
+
+def test_forks_of_a_process_with_a_begun_compiler_build(
+    make_kernel: Callable[..., Path], opencl_choice: DeviceChoice, tmp_path: Path
+) -> None:
+    if opencl_choice.runtime != "pocl":
+        pytest.skip("other compilers begin in each process")
+    folder = make_kernel("mine", USER_CUDA, USER_OPENCL, ("good", "broken"))
+    params = params_of(folder, "opencl", ["good", "broken"], opencl_runtime="pocl")
+    out = tmp_path / "build.json"
+    done = python(FORKED, repr(params), tmp_path / "cache", out)
+    assert done.returncode == 0, done.stderr
+    [made] = read_build(out).targets.values()
+    assert made["broken"].status == Status.BUILD_FAILED
+    assert made["good"].code
+    bench = Bench(opencl_choice, folder, tmp_path)
+    rows = bench.measure(["good"], [32, 64], build=out)
+    assert set(rows["status"]) == {"ok"}
+    assert "compiled by the measuring job" not in bench.terminal.getvalue()

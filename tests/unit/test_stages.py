@@ -26,6 +26,15 @@ from pathlib import Path
 from gpushmoo.core.errors import UserError
 
 IMPORTED_BY = os.getpid()
+PREPARED = []
+
+
+def prepare_forks(client):
+    PREPARED.append(os.getpid())
+
+
+def prepared(out):
+    out.write_text(repr(PREPARED))
 
 
 def note(out, numbers, data, terminal, say):
@@ -115,6 +124,12 @@ def test_a_stage_has_a_fork_with_the_servers_imports(jobs: Jobs) -> None:
         assert (int(importer), int(total), name) == (jobs.server.pid, sum(numbers), "data")
         done_by.add(int(pid))
     assert len(done_by - {jobs.server.pid}) == 2
+
+
+def test_the_server_prepares_once_for_all_forks(jobs: Jobs) -> None:
+    for _ in range(2):
+        assert jobs.do("prepared") == (0, "")
+        assert jobs.out.read_text() == f"[{jobs.server.pid}]"
 
 
 def test_a_failure_is_the_jobs_own(jobs: Jobs) -> None:

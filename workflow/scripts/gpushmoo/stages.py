@@ -42,7 +42,8 @@ class Stage:
     """A stage in plain values: `call` is ``package.module:function``, `first` the first output.
 
     The function is given what its parameters are called by: an input or output of the rule, as a
-    path or a list of them, a param, or one of the names that `run` adds.
+    path or a list of them, a param, or one of the names that `run` adds. If its module has a
+    function `prepare_forks`, the server calls it once, with params.
     """
 
     rule: str
@@ -79,7 +80,7 @@ class Stage:
                 "say": partial(print, f"gpushmoo: {self.rule}:", file=terminal, flush=True),
                 "threads": self.threads,
             }
-            function(**{n: given[n] for n in inspect.signature(function).parameters if n in given})
+            function(**_taken(function, given))
 
 
 def _asked(request: bytes) -> Stage:
@@ -111,6 +112,7 @@ def stage_of(job: Any, rule: str) -> Stage:
 
 def serve(listening: socket.socket) -> None:
     """Fork a process for each stage that is asked for, forever."""
+    prepared = set()
     while True:
         client, _ = listening.accept()
         with client:
@@ -119,9 +121,10 @@ def serve(listening: socket.socket) -> None:
                 continue
             text, output = request
             stage = _asked(text)
-            # The fork reports what is wrong.
-            with suppress(Exception, SystemExit):
-                import_module(stage.call.partition(":")[0])
+            module = stage.call.partition(":")[0]
+            if module not in prepared:
+                prepared.add(module)
+                _prepare(module, stage)
             # A fork's collections would copy all that is imported.
             gc.freeze()
             server = os.getpid()
@@ -134,6 +137,20 @@ def serve(listening: socket.socket) -> None:
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
+
+
+def _prepare(module: str, stage: Stage) -> None:
+    """Do once what all forks for stages of a module need: its import, and its `prepare_forks`."""
+    # The fork reports what is wrong.
+    with suppress(Exception, SystemExit):
+        prepare = getattr(import_module(module), "prepare_forks", None)
+        if prepare is not None:
+            prepare(**_taken(prepare, stage.params))
+
+
+def _taken(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the parameters of a function are called by."""
+    return {n: given[n] for n in inspect.signature(function).parameters if n in given}
 
 
 def _answer(client: socket.socket, stage: Stage, output: list[int]) -> NoReturn:

@@ -30,7 +30,9 @@ class Backend:
     them; () where there is no choice. `cell_s` is how many seconds a cell takes, about, by which a
     run's time is estimated. `timing_modes` are those of `space.TIMING_MODES` that it has.
     `profiler` is the program that reads its devices' hardware counters; "" where there is none.
-    `imported` are modules of its compilers that a process may import before it forks.
+    `imported` are modules of its compilers that a process may import before it forks, and
+    `begin_compiler` is the function, as ``module:name`` in its folder, that such a process may call
+    with a runtime and the folder of caches; "" if there is none.
     `locks_clocks`: whether it can hold a device at one clock. `environment` is the file of the
     conda environment that its jobs need. A multiprocessor loads and stores at most `unit_bytes`
     bytes a clock, as the makers of its devices document.
@@ -46,6 +48,7 @@ class Backend:
     timing_modes: tuple[str, ...] = ("batched", "isolated")
     profiler: str = ""
     imported: tuple[str, ...] = ()
+    begin_compiler: str = ""
     locks_clocks: bool = False
     environment: str = "environment.yml"
     marks: tuple[str, ...] = ()
@@ -85,6 +88,7 @@ BACKENDS: Mapping[str, Backend] = {
             runtimes=("pocl", "intel", "system"),
             cell_s=0.05,
             imported=("pyopencl",),
+            begin_compiler="runtime:begin_compiler",
             marks=("__kernel", "kernel void"),
         ),
     )

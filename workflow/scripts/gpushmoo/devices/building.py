@@ -69,9 +69,9 @@ def build_kernel(
     `spec` holds ``folder``, ``kernel_digest``, ``dtype``, ``versions``, ``compile_timeout_s`` and
     the fields of a BuildRequest. A version that does not compile, crashes its compiler or lacks a
     timed access is named on `terminal`, with its message in `log_file`; it costs only its own
-    cells. No device's runtime may have been initialised in this process. Raises NoDeviceError when
-    no device or tool answers, and HostError, without a file, if the machine kept a compiler from
-    its work.
+    cells. Only `prepare_forks` may have initialised a device's runtime in this process. Raises
+    NoDeviceError when no device or tool answers, and HostError, without a file, if the machine kept
+    a compiler from its work.
     """
     folder = load_kernel(ROOT / spec["folder"])
     request = BuildRequest(
@@ -97,6 +97,21 @@ def build_kernel(
             terminal.write(f"gpushmoo: {where}, {sentence} (whole message: {log_file})\n")
     with blaming_the_host(out):
         write_build(out, build)
+
+
+def prepare_forks(spec: Mapping[str, Any], cache: Path | str) -> None:
+    """Do here what each fork of this process would do for itself before `build_kernel`."""
+    backend = BACKENDS[spec["backend"]]
+    if not backend.begin_compiler:
+        return
+    module, name = backend.begin_compiler.split(":")
+    package, before = backend.module.rpartition(".")[0], dict(os.environ)
+    try:
+        getattr(import_module(f"{package}.{module}"), name)(spec["opencl_runtime"], Path(cache))
+    finally:
+        # Forks for other stages have no use for a runtime's settings.
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def compiling(label: str, done: int, total: int) -> str:

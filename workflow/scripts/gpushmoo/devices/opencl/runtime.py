@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
@@ -277,6 +278,22 @@ def build_source(
         raise compile_error("kernel.cl", str(err), cache) from err
     info: Any = program.get_build_info
     return program, str(info(context.devices[0], cl.program_build_info.LOG)).strip()
+
+
+@cache
+def begin_compiler(runtime: str, folder: Path) -> object:
+    """Compile next to nothing with PoCL, so that forks of this process need not begin its compiler.
+
+    That reads a library of built-in functions, which takes longer than to compile most kernels; it
+    lasts as long as a context, which is kept here. The device's threads, which forks lack, take no
+    part in compiling. Other runtimes promise nothing of forks and are left alone.
+    """
+    if runtime != "pocl":
+        return None
+    cl = import_pyopencl(runtime, folder)
+    context = cl.Context([find_device(cl, runtime, 0)])
+    build_source(cl, context, "__kernel void nothing(void) { }", (), folder, anew=True)
+    return context
 
 
 def load_binary(cl: Any, context: Any, code: bytes) -> Any:

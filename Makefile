@@ -56,7 +56,7 @@ test-code: .venv/dev.stamp
 check: .venv/dev.stamp
 	@sh tests/check.sh
 
-# Chapters, docs/ and the published documents.
+# Chapters, README, docs/ and the published documents.
 .PHONY: test-documents
 test-documents: .venv/dev.stamp
 	$(PYTEST) -n 2 $(DOCUMENTS)

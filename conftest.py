@@ -84,12 +84,19 @@ def examples(in_test: int) -> int:
 FIRST = (
     *("test_complete_run", "test_cuda_compiles", "test_whole_runs", "test_interactive"),
     *("test_targets", "test_comparing", "test_what_runs_again", "test_faults", "test_user_kernel"),
-    *("test_pytest_plugin", "test_no_bytes", "test_readme", "test_tune", "test_processes"),
+    *("test_pytest_plugin", "test_no_bytes", "test_tune", "test_processes"),
     *("test_dot_products", "test_earlier", "test_devices", "test_history", "test_checkouts"),
-    *("test_device_model", "test_repeats_run", "test_tutorial", "test_module", "test_building"),
+    *("test_device_model", "test_repeats_run", "test_module", "test_building"),
     *("test_broken_workloads", "test_exporting", "test_kernel_tuner_scripts", "test_report"),
     # Of the documents.
-    *("test_studies", "test_document_figures", "test_event_loop", "test_simulations"),
+    *(
+        "test_readme",
+        "test_studies",
+        "test_tutorial",
+        "test_document_figures",
+        "test_event_loop",
+        "test_simulations",
+    ),
     *("test_numerics", "test_questions", "test_dots"),
 )
 

@@ -4,10 +4,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import environment
+from gpushmoo.compat import recorded_launches
+from gpushmoo.core.schema import GROUP
 from gpushmoo.devices.select import DeviceChoice
+from gpushmoo.planning.config_schema import ConfigError
 from test_checkouts import KERNEL, write
 
 # Blocks of 32 threads are the fast ones, or those of 64.
@@ -74,6 +78,26 @@ def test_a_kernel_is_held_to_what_was_recorded(project: Path, opencl_cache: Path
     write(project, "mine", body=KERNEL.replace("get_global_id", "no_such"))
     said = ended(project, opencl_cache, *held)
     assert "mine, float, one, 64 × 64, warm: block_x=32 does not work." in said
+
+
+def test_what_is_recorded_of_other_devices_alone_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = {**dict.fromkeys(GROUP), "kernel": "mine", "axes": {"x": [1]}, "tied": [{"x": 1}]}
+    (tmp_path / "tied.json").write_text(json.dumps({"groups": [row]}))
+    swept: list[object] = []
+    monkeypatch.setattr(recorded_launches, "groups_of", lambda cells: [])
+    monkeypatch.setattr(
+        recorded_launches,
+        "sweep",
+        lambda kernel, **asked: swept.append(asked["axes"]) or SimpleNamespace(cells=None),
+    )
+    for name, axes in (("mine", [{"x": [1]}]), ("another", [])):
+        swept.clear()
+        with pytest.raises(ConfigError, match="records no such launch on this device; use"):
+            recorded_launches.hold(tmp_path / name, tmp_path / "tied.json", renew=False)
+        # What cannot be held is not measured.
+        assert swept == axes
 
 
 def test_it_costs_nothing_where_it_is_not_asked_for(project: Path, opencl_cache: Path) -> None:

@@ -37,7 +37,11 @@ def hold(
     """
     rows = json.loads(file.read_text(encoding="utf-8"))["groups"] if file.is_file() else []
     known = {_name(row): row for row in rows}
-    if own := [] if renew else [row for row in rows if row["kernel"] == kernel.name]:
+    absent = ConfigError(f"'{file}' records no such launch on this device; use --shmoo-record.")
+    if not renew:
+        own = [row for row in rows if row["kernel"] == kernel.name]
+        if not own:
+            raise absent
         asked["axes"] = _few_values(own, sample)
     groups = {_name(g.key): g for g in groups_of(sweep(kernel, progress=False, **asked).cells)}
     if renew:
@@ -48,7 +52,7 @@ def hold(
         return []
     there = known.keys() & groups.keys()
     if not there:
-        raise ConfigError(f"'{file}' records no such launch on this device; use --shmoo-record.")
+        raise absent
     faults = (_faults(known[name], groups[name], threshold, slower) for name in sorted(there))
     return [line for lines in faults for line in lines]
 

@@ -35,7 +35,7 @@ from test_watch import AXES, DTYPE, KERNEL, finish
 from test_watch import run as run  # a fixture
 
 LAUNCHES = f"predict {COPY} --dtype float --size 64 --axes block_y=2"
-# Stands for Snakemake: says where the run lies, writes to it and prints.
+# Stands for Python with Snakemake: says where the run lies, writes to it and prints.
 SNAKEMAKE = """
 import os, pathlib, sys
 
@@ -86,7 +86,7 @@ def there(
         written(tmp_path / name, cache(TIE))
     monkeypatch.setattr(tables, "BACKENDS", {"opencl": BACKENDS["opencl"]})
     monkeypatch.setattr(tables, "probe", answer)
-    program_of(SNAKEMAKE, tmp_path / "snakemake")
+    program_of(SNAKEMAKE, tmp_path / "python")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
 
 

@@ -2,18 +2,24 @@
 
 import sys
 
-from .measuring.starting import start_early
-
 
 def main() -> int:
     """Do what the command line says."""
-    if sys.argv[1:2] == ["sweep"]:
-        # Before the imports, which take as long as those of a measuring process.
-        start_early("gpushmoo.measuring.worker")
     try:
+        if sys.argv[1:2] == ["sweep"]:
+            from .measuring.starting import start_early
+
+            # Before the imports, which take as long as those of a measuring process.
+            start_early("gpushmoo.measuring.worker")
         from .interactive.shell import main as shell
     except KeyboardInterrupt:
-        # The imports take seconds on a busy machine. The shell's own status for Ctrl-C.
+        # The imports take seconds on a busy machine. Sentence and status are the shell's own.
+        if sys.argv[1:2] == ["run"]:
+            print(
+                "gpushmoo: stopped. Finished shards are kept, and the same command goes on.",
+                file=sys.stderr,
+            )
+            return 130
         print("gpushmoo: stopped.", file=sys.stderr)
         return 3
     return shell()

@@ -37,7 +37,7 @@ from ..comparing import CompareError
 from ..core.display import kind_words, number_of, tied_words
 from ..core.errors import DeviceError, UserError
 from ..core.median import median_interval
-from ..core.paths import ROOT
+from ..core.paths import ROOT, child_environment
 from ..core.readable import typed
 from ..core.run_plan import SAVED
 from ..core.schema import FAULTS, GROUP, Status, is_axis
@@ -47,6 +47,7 @@ from ..planning.config_schema import ConfigError
 from ..storage.joblog import END_SIGNALS
 from . import tables
 from .measure import Sweep, empty_folder, sweep
+from .snakemake_run import STOPPED, STOPPED_SENTENCE, run_snakemake
 from .tables import COMMANDS, CSV, ERROR, JSON, Answer
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ _STATUSES = """exit status:
   1  a verdict: a wrong result, or a regression with --fail-on-regression
   2  the request was wrong
   3  not measured: no device, a lost device, no cell that worked, Ctrl-C, an error of gpushmoo
-`run` ends as Snakemake does."""
+`run` ends as Snakemake does, after Ctrl-C with 130."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -104,6 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         kept = "; only `run` keeps what it measured" if words[0] in ("sweep", "tune") else ""
         sentence, status = f"stopped{kept}.", _NOT_MEASURED
+        if words[0] == "run":
+            sentence, status = STOPPED_SENTENCE, STOPPED
     except Exception as err:
         traceback.print_exc()
         # Python's own status would be that of a verdict.
@@ -575,7 +578,7 @@ def _predict(
 def _run(
     form: str | None, configs: Sequence[str] = (), cores: str = "all", options: Sequence[str] = ()
 ) -> Answer:
-    snakefile, program = ROOT / "Snakefile", Path(sys.executable).with_name("snakemake")
+    snakefile = ROOT / "Snakefile"
     if not snakefile.is_file():
         raise ConfigError(f"A run needs a clone of {library}: its Snakefile, kernels and reports.")
     for config in configs:
@@ -583,9 +586,8 @@ def _run(
             raise ConfigError(f"'{config}' is no file; name that of a configuration.")
     words = [*(["--configfile", *configs] if configs else []), "--cores", cores, *options]
     there = [] if Path.cwd() == ROOT else ["-s", str(snakefile)]
-    command = [str(program), *there, *words]
     if form is None:
-        os.execv(program, command)
+        return Answer({}, status=run_snakemake([*there, *words]))
     from ..analysis.aggregate import OpenedError, opened
     from ..storage.dataset import read_cells
     from ..storage.store import BadParquetError
@@ -593,7 +595,8 @@ def _run(
     began, told = time.time(), dict[str, Any](folder=None, files=[], statuses={})
     with TemporaryDirectory(prefix=f"{library}-") as place:
         said = Path(place, "run")
-        status = _waited_for(command, {**os.environ, RUN_FOLDER: str(said)})
+        command = [sys.executable, "-m", run_snakemake.__module__, *there, *words]
+        status = _waited_for(command, {**child_environment(), RUN_FOLDER: str(said)})
         if said.is_file():
             told["folder"] = folder = Path(said.read_text(encoding="utf-8"))
             told["files"] = sorted(p for p in folder.glob("[!.]*.*") if p.stat().st_mtime >= began)

@@ -271,7 +271,7 @@ def test_where_a_page_lies(place: Path, tmp_path: Path, capsys: pytest.CaptureFi
     with pytest.raises(ExplorerError, match=r"must end in \.html"):
         explore(single, out=tmp_path / "page.txt")
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(ExplorerError, match="cannot be written"):
+    with pytest.raises(ExplorerError, match="cannot be written to"):
         explore(single, out=tmp_path / "file" / "page.html")
     assert main(["explore", str(single), "--out", str(tmp_path / "page.html")]) == 0
     assert "opens in any browser" in capsys.readouterr().out

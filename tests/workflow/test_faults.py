@@ -67,7 +67,7 @@ def test_a_read_only_folder_is_refused_a_full_disk_told(bare: Project, mount: Mo
         fill(cells / "filler")
         gate.open()
         assert run.end() != 0
-    assert "could not be written (No space left on device); make room" in run.text
+    assert "cannot be written to (No space left on device): make room" in run.text
     assert "Traceback" not in run.text
     # Nothing half-written is left, and the next start measures this shard.
     assert [p.name for p in cells.rglob("*") if p.is_file()] == ["filler"]

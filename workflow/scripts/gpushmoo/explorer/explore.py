@@ -30,6 +30,7 @@ from ..core.schema import GROUP, PARAMS, Status
 from ..core.space import asks_the_device, space_of
 from ..model.stage import DEVICE_MODEL_SCHEMA
 from ..storage.dataset import partitions, place_of_products, read_cells
+from ..storage.room import output
 from ..storage.store import BadParquetError, read_table
 from ..storage.wholefile import write_summed
 
@@ -420,7 +421,7 @@ def explore(
     target = place_of_products(places[0]) / PAGE_NAME if out is None else Path(out).expanduser()
     if target.suffix != ".html":
         raise ExplorerError(f"'{target}' must end in .html.")
-    with ExitStack() as stack:
+    with output(target, ExplorerError), ExitStack() as stack:
         try:
             sources = [stack.enter_context(_opened(place)) for place in places]
             if len({source.name for source in sources}) < len(sources):
@@ -428,8 +429,6 @@ def explore(
             write_page(sources, target)
         except (OpenedError, BadParquetError) as err:
             raise ExplorerError(str(err)) from err
-        except OSError as err:
-            raise ExplorerError(f"'{target}' cannot be written ({err.strerror}).") from err
     return target
 
 

@@ -19,6 +19,7 @@ from ..analysis.run_quality import dataset_provenance
 from ..core.dtypes import TRITON_OPTIONS
 from ..core.names import several
 from ..storage.dataset import SAMPLES, partitions, place_of_products, read_cells
+from ..storage.room import output
 from ..storage.store import BadParquetError
 from ..storage.wholefile import replaced_folder, write_json, write_whole
 from .choices import Choice, ExportError, ExportGroup, choices, groups_of
@@ -258,11 +259,9 @@ def export(
     place = Path(run).expanduser()
     target = place_of_products(place) / "export" if out is None else Path(out).expanduser()
     try:
-        with opened(place) as source:
+        with output(target, ExportError), opened(place) as source:
             bound = {name: n for name, n in (("k", k), ("loss", loss)) if n is not None}
             names = several(formats)
             return write_exports(source.dataset, source.name, target, names, **bound)
     except (OpenedError, BadParquetError) as err:
         raise ExportError(str(err)) from err
-    except OSError as err:
-        raise ExportError(f"'{target}' cannot be written ({err.strerror}).") from err

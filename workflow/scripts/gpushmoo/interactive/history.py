@@ -12,6 +12,7 @@ from ..core.names import several
 from ..figures.runs import CAPTION, draw_timelines
 from ..figures.style import save, set_style
 from ..storage.dataset import runs_in
+from ..storage.room import output_folder
 
 
 def history(
@@ -54,10 +55,8 @@ def history(
         needs_otava=False,
     )
     if out is not None:
-        try:
-            found.save(out, _drawn(found, Path(out).expanduser()))
-        except OSError as err:
-            raise CompareError(f"'{out}' cannot be written ({err.strerror}).") from err
+        with output_folder(Path(out).expanduser(), CompareError) as folder:
+            found.save(folder, _drawn(found, folder))
     return found
 
 

@@ -40,7 +40,7 @@ from ..measuring.process import NotOpenedError, Workers
 from ..planning.config_schema import ConfigError, refuse_unknown
 from ..planning.plan import build_params
 from ..planning.sweeps import SweepConfig, refuse_kinds, refuse_too_large
-from ..storage.room import temporary_folder
+from ..storage.room import obstacle, output_folder, temporary_folder
 from ..storage.store import write_parquet
 from ..storage.temporary import OwnFolder
 from ..workloads.contract import Workload
@@ -496,17 +496,18 @@ class Sweep(Run):
         report made of them; ``report.yaml`` is a configuration that does. Raises ConfigError.
         """
         sweep = self._swept
-        with filled_folder(folder) as out:
-            self._save(sweep, out)
+        out = empty_folder(folder)
+        with output_folder(out, ConfigError) as fresh:
+            self._save(sweep, fresh, out)
         return out
 
-    def _save(self, sweep: SweepConfig, out: Path) -> None:
-        shutil.copytree(self._path(CELLS), out / CELLS)
-        shutil.copy(self._path(LOG), out / LOG)
+    def _save(self, sweep: SweepConfig, fresh: Path, out: Path) -> None:
+        shutil.copytree(self._path(CELLS), fresh / CELLS)
+        shutil.copy(self._path(LOG), fresh / LOG)
         own: dict[str, Any] = {}
         if sweep.folder.path.parent != KERNELS:
-            kernel = copy_folder(sweep.folder.path, out / "kernels")
-            own = {"kernel_folders": [str(kernel.parent.relative_to(out))]}
+            kernel = copy_folder(sweep.folder.path, fresh / "kernels")
+            own = {"kernel_folders": [str(kernel.parent.relative_to(fresh))]}
         config = {
             # Not the kernel's name alone, which a run of it may have.
             "run": re.sub("[^A-Za-z0-9_.-]", "_", f"{sweep.folder.name}-{out.name}")[:64],
@@ -525,35 +526,14 @@ class Sweep(Run):
             },
         }
         text = yaml.safe_dump(config, sort_keys=False)
-        (out / SAVED).write_text(text, encoding="utf-8")
+        (fresh / SAVED).write_text(text, encoding="utf-8")
 
 
 def empty_folder(folder: str | Path) -> Path:
-    """The folder, which is made where it is missing. Raises ConfigError where it holds anything."""
+    """The folder, which can be written and holds nothing, if it is there. Raises ConfigError."""
     out = Path(folder).expanduser().absolute()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        if any(out.iterdir()):
-            raise ConfigError(f"out: '{folder}' exists already; name one that does not.")
-    except OSError as err:
-        raise ConfigError(f"out: '{folder}' cannot be written ({err.strerror}).") from err
+    if problem := obstacle(out):
+        raise ConfigError(f"out: {problem}")
+    if out.exists() and any(out.iterdir()):
+        raise ConfigError(f"out: '{folder}' exists already; name one that does not.")
     return out
-
-
-@contextmanager
-def filled_folder(folder: str | Path) -> Iterator[Path]:
-    """An empty folder to fill, which stays empty if that fails. Raises ConfigError."""
-    out = empty_folder(folder)
-    try:
-        yield out
-    except OSError as err:
-        for path in out.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
-        # `shutil.copytree` has a list of files and reasons.
-        reason = err.args[0][0][2] if isinstance(err, shutil.Error) else err.strerror
-        raise ConfigError(
-            f"out: '{folder}' cannot be written ({reason}); make room there, or name another one."
-        ) from err

@@ -26,7 +26,7 @@ from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
@@ -45,6 +45,7 @@ from ..core.space import BLOCK_AXES
 from ..planning import RUN_FOLDER
 from ..planning.config_schema import ConfigError
 from ..storage.joblog import END_SIGNALS
+from ..storage.room import is_full, output, output_folder, unwritten
 from . import tables
 from .measure import Sweep, empty_folder, sweep
 from .snakemake_run import STOPPED, STOPPED_SENTENCE, run_snakemake
@@ -97,8 +98,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             tables.print_answer(words[0], form, answer, time.monotonic() - began)
             sys.stdout.flush()
-        except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        except OSError as err:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # Else the reader, such as `head`, has seen enough.
+            if not isinstance(err, BrokenPipeError):
+                raise UserError(unwritten("stdout", err)) from err
         return answer.status
     except UserError as err:
         sentence, status = str(err), _NOT_MEASURED if isinstance(err, DeviceError) else _REFUSED
@@ -108,9 +112,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if words[0] == "run":
             sentence, status = STOPPED_SENTENCE, STOPPED
     except Exception as err:
-        traceback.print_exc()
         # Python's own status would be that of a verdict.
         sentence, status = f"{type(err).__name__}: {err}", _NOT_MEASURED
+        if isinstance(err, OSError) and is_full(err):
+            # A command's own output is a UserError.
+            sentence = unwritten(err.filename or gettempdir(), err)
+        else:
+            traceback.print_exc()
     print(f"{library}: {sentence}", file=sys.stderr)
     if form == JSON:
         took_s = time.monotonic() - began
@@ -454,8 +462,7 @@ def _ab(
 
     asked = {**(measure or {}), **asked}
     if markdown is not None:
-        # Said before anything is measured.
-        _append(markdown, "")
+        _refuse_unwritable(markdown)
     if (Path(a).expanduser() / "workload.py").is_file():
         if odd := asked.keys() & {"kernels", "unchanged"}:
             raise ConfigError(f"{odd.pop()}: '{a}' is a kernel's folder, not one of several.")
@@ -481,16 +488,25 @@ def _ab(
     return Answer(told, text, _NOT_MEASURED if found.failed else 0, is_markdown)
 
 
+def _refuse_unwritable(path: Path) -> None:
+    """Raise ConfigError, before anything is measured, if nothing can be appended to the file."""
+    is_new = not path.exists()
+    _append(path, "")
+    if is_new:
+        path.unlink()
+
+
 def _append(path: Path, text: str) -> None:
-    """Append to a file. Raises ConfigError."""
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as err:
-        raise ConfigError(
-            f"--markdown: '{path}' cannot be written ({err.strerror}); name a file in a folder "
-            "that exists and has room."
-        ) from err
+    """Append to a file, all or nothing. Raises ConfigError."""
+    with output(path, ConfigError), path.open("ab", buffering=0) as file:
+        size, data = os.fstat(file.fileno()).st_size, text.encode()
+        try:
+            while data:
+                data = data[file.write(data) :]
+        except OSError:
+            with suppress(OSError):
+                file.truncate(size)
+            raise
 
 
 def _compare(
@@ -519,7 +535,9 @@ def _compare(
             )
         found = compare(before or runs[:1], after or runs[1:], noise_runs=noise_runs, **threshold)
         if out is not None:
-            folder = found.save(out)
+            folder = Path(out).expanduser()
+            with output_folder(folder, CompareError) as fresh:
+                found.save(fresh)
         text, rows = found.markdown(), found.groups
     status = _VERDICT if fail_on_regression and rows["alarm"].any() else 0
     return Answer({"rows": rows, "folder": folder}, text.rstrip, status, is_markdown=True)
@@ -678,13 +696,11 @@ def write_kernel(name: str, parent: Path) -> tuple[Path, Path]:
     for path in (folder, config):
         if path.exists():
             raise ConfigError(f"name: '{path}' exists already; choose another name.")
-    try:
-        folder.mkdir(parents=True)
+    with output_folder(parent, ConfigError) as fresh:
+        (fresh / name).mkdir()
         for item in (files(__package__) / "template").iterdir():
             text = item.read_text(encoding="utf-8").replace(_NAME, name)
             is_config = item.name == f"{_NAME}.yaml"
-            out = config if is_config else folder / item.name.removesuffix(_AS_TEXT)
-            out.write_text(text, encoding="utf-8")
-    except OSError as err:
-        raise ConfigError(f"--in: '{folder}' cannot be written ({err.strerror}).") from err
+            place = config.name if is_config else Path(name, item.name.removesuffix(_AS_TEXT))
+            (fresh / place).write_text(text, encoding="utf-8")
     return folder, config

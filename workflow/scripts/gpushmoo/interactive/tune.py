@@ -18,12 +18,13 @@ from ..core.numbers import plain
 from ..core.schema import Status
 from ..core.space import BLOCK_AXES
 from ..planning.config_schema import ConfigError, refuse_unknown
+from ..storage.room import output_folder
 from ..storage.temporary import OwnFolder
 from ..workloads.call import ArrayArgument, Call, CallWorkload, Expression, called, size_values
 from ..workloads.loader import copy_files, copy_folder, included_files, room_for
 from .arguments import Request, argument_names, refuse_no_flag
 from .described_call import described
-from .measure import Sweep, filled_folder, measured
+from .measure import Sweep, empty_folder, measured
 from .tune_arguments import (
     argument_of,
     constants_of,
@@ -286,7 +287,8 @@ class Tuned(Sweep):
         workload = self._swept.folder.workload
         assert isinstance(workload, CallWorkload)
         page = described(workload.call, self._swept.axes)
-        with filled_folder(folder) as parent:
-            out = copy_folder(self._swept.folder.path, parent)
-            (out / "README.md").write_text(page, encoding="utf-8")
-        return out
+        out = empty_folder(folder)
+        with output_folder(out, ConfigError) as fresh:
+            copied = copy_folder(self._swept.folder.path, fresh)
+            (copied / "README.md").write_text(page, encoding="utf-8")
+        return out / copied.name

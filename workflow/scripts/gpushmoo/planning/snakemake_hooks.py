@@ -41,6 +41,7 @@ from ..devices.select import probe
 from ..measuring import client
 from ..measuring.client import ADDRESS
 from ..stages import ONE_THREAD, STAGE_ADDRESS, stage_of
+from ..storage.room import unwritten
 from ..storage.store import BadParquetError, check_table, is_whole, open_shard
 from ..storage.wholefile import DamagedFileError, read_summed, write_json
 from . import RUN_FOLDER
@@ -209,8 +210,7 @@ def start_run(flow: Flow, workflow: Any, jobs: Sequence[Any]) -> None:
             # Jobs that outlived an earlier run see by it what is planned now.
             write_json(Path(flow.path(PLAN_FILE)), flow.plan.as_plain())
     except OSError as err:
-        reason = f"'{flow.path(PLAN_FILE)}' could not be written ({err.strerror})."
-        raise SystemExit(f"gpushmoo: {reason}") from None
+        raise SystemExit(f"gpushmoo: {unwritten(flow.path(PLAN_FILE), err)}") from None
     except (ValueError, NoDeviceError) as err:
         raise SystemExit(f"gpushmoo: {err}") from None
     outs: dict[int, list[str]] = {}

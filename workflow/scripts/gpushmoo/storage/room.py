@@ -1,11 +1,17 @@
-"""Whether folders take the files of compilers, and the sentence if one does not."""
+"""Whether folders take files, and the sentence if one does not."""
 
 from __future__ import annotations
 
 import errno
 import os
+import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from ..core.errors import UserError
+from .wholefile import filled_folder
 
 # Bytes that a folder must take: some files of a compiler.
 _ROOM = 4 * 2**20
@@ -15,6 +21,16 @@ _REMEDIES = {
     errno.EFBIG: "allow larger files (ulimit -f)",
     **dict.fromkeys((errno.EIO, errno.ESTALE), "check its disk"),
 }
+# A name that cannot be, or is another thing's.
+_NAMES = (errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP)
+
+
+class NotWrittenError(UserError, OSError):
+    """A file could not be written; one sentence that says what to do."""
+
+    def __init__(self, path: Path, err: OSError) -> None:
+        super().__init__(unwritten(path, err))
+        self.path, self.errno = path, err.errno
 
 
 def temporary_folder() -> Path:
@@ -36,8 +52,42 @@ def is_unwritable(err: Exception) -> bool:
 def unwritten(path: Path | str, err: OSError) -> str:
     """The sentence on a file or folder that could not be written."""
     reason = os.strerror(err.errno) if err.errno else str(err)
-    remedy = _REMEDIES.get(err.errno or errno.ENOSPC, "make it usable")
+    if isinstance(err, shutil.Error):
+        # A list of files and reasons.
+        reason = str(err.args[0][0][2])
+    other = "name another one" if err.errno in _NAMES else "make it usable"
+    remedy = _REMEDIES.get(err.errno or errno.ENOSPC, other)
     return f"'{path}' cannot be written to ({reason}): {remedy}, then start again."
+
+
+@contextmanager
+def output(out: Path, error: type[Exception]) -> Iterator[None]:
+    """Within it what the user asked for is written to `out`; an OSError becomes an `error`.
+
+    Its sentence says which file could not be written, why, and what to do. Write by `whole_file`,
+    `replaced_folder` or `filled_folder`, which leave nothing behind.
+    """
+    try:
+        yield
+    except OSError as err:
+        elsewhere = _elsewhere(out.absolute(), err)
+        raise error(unwritten(elsewhere or out, err)) from err
+
+
+def _elsewhere(out: Path, err: OSError) -> Path | None:
+    """The file of an error if it is not about `out`, such as a temporary one."""
+    named = err.path if isinstance(err, NotWrittenError) else err.filename
+    if not isinstance(named, str | os.PathLike):
+        return None
+    path = Path(named).absolute()
+    return None if path.is_relative_to(out.parent) or out.is_relative_to(path) else path
+
+
+@contextmanager
+def output_folder(out: Path, error: type[Exception]) -> Iterator[Path]:
+    """A temporary folder to fill, as `filled_folder`, with the sentences of `output`."""
+    with output(out, error), filled_folder(out) as fresh:
+        yield fresh
 
 
 def obstacle(*folders: Path) -> str | None:

@@ -26,19 +26,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..core.errors import UserError
 from ..core.median import median_intervals
 from ..core.schema import METADATA_KEY, SCHEMA_VERSION, Status, cell_schema
 from ..core.space import Cell, Problem
+from .room import NotWrittenError
 from .wholefile import DamagedFileError, whole_file
 
 MAGIC = b"PAR1"
 # Columns that files of an older schema do not have; they are null.
 LATER_COLUMNS: Mapping[int, frozenset[str]] = {4: frozenset({"overhead_s", "overhead_error_s"})}
-
-
-class NotWrittenError(UserError, OSError):
-    """A file could not be written; one sentence that says what to do."""
 
 
 class BadParquetError(DamagedFileError):
@@ -58,11 +54,7 @@ def write_parquet(table: pa.Table, path: Path, metadata: Mapping[str, Any] | Non
             writer.write_table(table)
             writer.add_key_value_metadata(beside)
     except OSError as err:
-        reason = os.strerror(err.errno) if err.errno else str(err)
-        raise NotWrittenError(
-            f"'{path}' could not be written ({reason}); make room or make it writable and start "
-            "the run again: finished shards are kept."
-        ) from err
+        raise NotWrittenError(path, err) from err
 
 
 def is_whole(path: Path) -> bool:

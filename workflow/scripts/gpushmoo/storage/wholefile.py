@@ -59,32 +59,73 @@ def whole_file(path: Path) -> Iterator[Path]:
     as well, so that a power cut does not undo the renaming. Raises OSError (no space, read-only),
     leaving nothing behind.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     own = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex}")
+    with _folder(path.parent):
+        try:
+            yield own
+            sync(own)
+            os.replace(own, path)
+            sync(path.parent)
+        finally:
+            own.unlink(missing_ok=True)
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[None]:
+    """Within it the folder is there; an error removes what was made of it, if it is empty."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
-        yield own
-        sync(own)
-        os.replace(own, path)
-        sync(path.parent)
-    finally:
-        own.unlink(missing_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for folder in missing:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
 
 
 @contextmanager
 def replaced_folder(out: Path) -> Iterator[Path]:
     """A temporary folder to fill, which replaces `out` in the end; an error leaves `out` be."""
-    fresh = out.with_name(f".{out.name}.{os.getpid()}.{uuid.uuid4().hex}")
-    try:
-        fresh.mkdir(parents=True)
+    with _folder(out.parent), _fresh(out.with_name(f".{out.name}.{_own()}")) as fresh:
         yield fresh
-        for path in (*fresh.rglob("*"), fresh):
-            sync(path)
+        _sync_all(fresh)
         if out.exists():
             shutil.rmtree(out)
         fresh.rename(out)
         sync(out.parent)
+
+
+@contextmanager
+def filled_folder(out: Path) -> Iterator[Path]:
+    """A temporary folder to fill, whose files go to `out` in the end; an error leaves `out` be.
+
+    Files of other names stay there.
+    """
+    with _folder(out), _fresh(out / f".{_own()}") as fresh:
+        yield fresh
+        _sync_all(fresh)
+        for path in sorted(fresh.iterdir()):
+            os.replace(path, out / path.name)
+        sync(out)
+
+
+def _own() -> str:
+    return f"{os.getpid()}.{uuid.uuid4().hex}"
+
+
+@contextmanager
+def _fresh(folder: Path) -> Iterator[Path]:
+    try:
+        folder.mkdir()
+        yield folder
     finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sync_all(folder: Path) -> None:
+    for path in (*folder.rglob("*"), folder):
+        sync(path)
 
 
 def sync(path: Path) -> None:

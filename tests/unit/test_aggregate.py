@@ -22,7 +22,7 @@ from gpushmoo.core.schema import SAMPLE_COUNT, Status
 from gpushmoo.core.space import USUAL, Cell, Problem, shard_name
 from gpushmoo.measuring.events import CellRun, Copied, ShardResult
 from gpushmoo.measuring.shard_file import cell_table
-from gpushmoo.storage.dataset import matching, partitions, read_cells, read_medians
+from gpushmoo.storage.dataset import PROVENANCE, matching, partitions, read_cells, read_medians
 from gpushmoo.storage.store import BadParquetError, read_shard, write_parquet
 from gpushmoo.workloads.contract import Launch
 from synthetic import flipped_in_a_page, other_device, shard_metadata, shard_params, write_shard
@@ -131,6 +131,20 @@ def test_a_flipped_bit_of_a_partition_is_refused_by_who_reads_it(dataset: Path) 
             read(dataset, {"kernel": ["tiny"], "dtype": "float", "status": "ok"})
         # It is set aside whole.
         assert caught.value.files == (dataset,)
+
+
+@pytest.mark.parametrize("name", ["kernel=tiny/dtype=float/part-0.parquet", PROVENANCE])
+@pytest.mark.parametrize("size", [0, 100, -1])
+def test_the_damaged_file_of_a_data_set_is_named_with_the_remedy(
+    name: str, size: int, dataset: Path
+) -> None:
+    path = dataset / name
+    path.write_bytes(path.read_bytes()[:size])
+    read = dataset_provenance if name == PROVENANCE else read_cells
+    with pytest.raises(BadParquetError, match="--forcerun aggregate") as caught:
+        read(dataset)
+    assert f"'{path}'" in str(caught.value)
+    assert caught.value.files == (dataset,)
 
 
 def test_what_is_unusable_is_named(dataset: Path, shards: list[Path], tmp_path: Path) -> None:

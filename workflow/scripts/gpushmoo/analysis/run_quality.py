@@ -20,8 +20,7 @@ import pyarrow as pa
 from ..core.errors import UserError
 from ..core.schema import FAULTS, Status
 from ..core.space import TIMING_MODES
-from ..storage.dataset import PROVENANCE, readable
-from ..storage.store import BadParquetError
+from ..storage.dataset import PROVENANCE, unreadable
 from ..storage.wholefile import write_summed
 
 Floats = npt.NDArray[np.float64]
@@ -244,11 +243,12 @@ def _typical(changes: Sequence[float]) -> tuple[float, float] | None:
 
 def dataset_provenance(dataset: Path) -> list[dict[str, Any]]:
     """Provenance of every shard in a dataset, with ``clocks_seen`` in place of the readings."""
-    with readable(dataset):
-        try:
-            return list(_provenance(dataset))
-        except ValueError as err:
-            raise BadParquetError(dataset, f"has a provenance that is damaged: {err}.") from err
+    try:
+        if found := list(_provenance(dataset)):
+            return found
+        raise ValueError("it is empty")
+    except (pa.ArrowException, OSError, ValueError) as err:
+        raise unreadable(dataset, f"'{dataset / PROVENANCE}' is damaged: {err}") from err
 
 
 def _provenance(dataset: Path) -> Iterator[dict[str, Any]]:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from ..core.run_plan import PLAN_FILE, SAVED
 from ..core.schema import SAMPLE_COUNT, is_axis
 from ..core.space import TIMING_MODES
-from .store import BadParquetError
+from .store import BadParquetError, check_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,7 +110,26 @@ def readable(dataset: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError) as err:
-        raise BadParquetError(dataset, f"cannot be read: {str(err).splitlines()[0]}") from err
+        raise unreadable(dataset, _fault(dataset, err)) from err
+
+
+def unreadable(dataset: Path, fault: str) -> BadParquetError:
+    """The error of a damaged data set, with the remedy; `fault` is a sentence."""
+    return BadParquetError(
+        dataset,
+        f"cannot be read: {fault.rstrip('.')}. Start its run again with --forcerun aggregate, "
+        "which makes it from the run's shards. If it is a copy, copy it again.",
+    )
+
+
+def _fault(dataset: Path, err: Exception) -> str:
+    """The sentence on the damaged file of a data set; the error's if all files can be read."""
+    for path in sorted(dataset.rglob("*.parquet")):
+        try:
+            check_table(path)
+        except BadParquetError as bad:
+            return str(bad)
+    return str(err).splitlines()[0]
 
 
 def _open(dataset: Path) -> ds.Dataset:

@@ -421,6 +421,18 @@ def jobs(
     made.server.wait()
 
 
+def test_a_server_has_one_folder_with_its_socket_and_its_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv(ADDRESS, "")
+    [server] = start_measuring_servers(1, {1: ["never"]})
+    server.kill()
+    server.wait()
+    [folder] = tmp_path.iterdir()
+    assert {path.name for path in folder.iterdir()} == {"server", "jobs.json"}
+
+
 def test_a_measuring_process_stays_for_the_jobs_of_a_repeat(jobs: Jobs) -> None:
     assert jobs.do("good") == jobs.do("good") == {"ok": 2}
     assert "2 ok" in jobs.said

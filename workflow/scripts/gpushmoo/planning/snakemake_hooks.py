@@ -280,29 +280,28 @@ def start_measuring_servers(
     number: int, outs: Mapping[int, Sequence[str]]
 ) -> list[subprocess.Popen[bytes]]:
     """Start so many measuring servers. `outs` are the files that jobs will write, by repeat."""
-    folder = tempfile.mkdtemp(prefix="gpushmoo-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    listed = Path(folder, "jobs.json")
-    listed.write_text(json.dumps(outs), encoding="utf-8")
-    return start_servers(number, MEASURING, ADDRESS, (str(listed),))
+    return start_servers(number, MEASURING, ADDRESS, outs)
 
 
 def start_servers(
     number: int,
     program: str,
     address_name: str,
-    arguments: Sequence[str] = (),
+    jobs: Mapping[int, Sequence[str]] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> list[subprocess.Popen[bytes]]:
     """Start so many servers for all clients of this process, with which they end.
 
-    The environment variable `address_name` names their socket. They have more `arguments` and more
-    of an `environment`.
+    The environment variable `address_name` names their socket. A file with the `jobs`, if there are
+    any, is their last argument. They have more of an `environment`.
     """
     # No other user may have something measured here.
     folder = tempfile.mkdtemp(prefix="gpushmoo-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    address = str(Path(folder, "server"))
+    address, listed = str(Path(folder, "server")), Path(folder, "jobs.json")
+    if jobs is not None:
+        listed.write_text(json.dumps(jobs), encoding="utf-8")
+    arguments = [] if jobs is None else [str(listed)]
     with socket.socket(socket.AF_UNIX) as listening:
         try:
             listening.bind(address)

@@ -35,6 +35,7 @@ from gpushmoo.measuring.events import (
     Began,
     Ended,
     Finished,
+    Job,
     Measure,
     Message,
     PairRun,
@@ -367,6 +368,22 @@ def test_noise_that_parts_the_medians_from_the_change_is_said() -> None:
         assert "'same' is within ±1 %" in repr(result)
 
 
+def test_options_are_separated_as_in_a_shell(
+    place: Path, device: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def measure(job: Job, *_: Any, **__: Any) -> None:
+        assert job.against is not None
+        seen.append(job.against.options)
+        raise DeviceError("not measured")
+
+    monkeypatch.setattr("gpushmoo.interactive.ab.measure_pairs", measure)
+    with pytest.raises(DeviceError, match="not measured"):
+        ab(place / "mine" / "copies", options_a="'-DX=a b' -O3", options_b=["-DX=a b"], **device)
+    assert seen == [(("-DX=a b", "-O3"), ("-DX=a b",))]
+
+
 def test_variants_and_options_make_versions(place: Path, device: dict[str, Any]) -> None:
     asked: Any = {"axes": {"block_x": 32}, "rounds": 4, "progress": False, **device}
     mine = place / "mine" / "copies"
@@ -407,7 +424,8 @@ def test_the_shell_prints_and_the_guard_sets_the_exit_status(
         ({"rounds": True}, "Argument 'rounds' is true; it must be a whole number"),
         ({"threshold": 1}, "Argument 'threshold' is 1; it must be more than 0 and less than 1."),
         ({"min_samples": 9}, "measure: 'min_samples' is not known; allowed: cell_timeout_s, compi"),
-        ({"options_b": 3}, "options_b is 3; it must be a text or a list of texts."),
+        ({"options_b": 3}, "options_b: it is 3; it must be a text or a list of texts."),
+        ({"options_a": "-DX='a"}, "cannot be separated"),
         ({"variant_a": "three"}, "variant_a: 'three' is not known; allowed: one, two, wrong."),
         ({"axes": {"TILE": 1}}, "axes: 'TILE' is not known; allowed: block_x."),
         ({"dtypes": "int"}, "dtypes: 'int' is not known; allowed: float"),

@@ -29,6 +29,7 @@ from ..storage.temporary import OwnFolder
 from ..workloads.loader import KernelFolder, late_imports, shared_code
 from .arguments import Request, checked, loaded, read_request, refuse_no_flag
 from .measure import LOG, WORKERS, device_of, logged, refuse_misfit
+from .tune_arguments import options_of
 
 # The keys of `measure` that mean something here.
 _MEASURE = (
@@ -106,7 +107,7 @@ def ab(
     where = {"backend": backend, "device": device, "opencl_runtime": opencl_runtime}
     own = {"timing_modes": timing_modes, "pairs": pairs, "rounds": rounds, "threshold": threshold}
     values = checked({**what, **where, **own, **measure}, **SCHEMAS)
-    options = _options("options_a", options_a), _options("options_b", options_b)
+    options = options_of(options_a, "options_a"), options_of(options_b, "options_b")
     folders = _load(a, a if b is None else b)
     requests = _requests(folders, _variants(folders, variant_a, variant_b), values)
     measured, terminal = {}, sys.stderr if progress else io.StringIO()
@@ -130,14 +131,6 @@ def ab(
         for request, own in zip(requests, options, strict=True)
     ]
     return ABTest((sides[0], sides[1]), measured, rounds, threshold, log)
-
-
-def _options(name: str, given: Any) -> tuple[str, ...]:
-    """The options for a compiler one by one; a text is taken apart at blanks."""
-    words = given.split() if isinstance(given, str) else given
-    if not isinstance(words, Sequence) or not all(isinstance(w, str) and w for w in words):
-        raise ConfigError(f"{name} is {given!r}; it must be a text or a list of texts.")
-    return tuple(words)
 
 
 def _load(

@@ -116,17 +116,20 @@ def whole_size(size: Any) -> tuple[int, ...]:
     return found
 
 
-def options_of(options: Any) -> tuple[str, ...]:
-    """The compiler's options one by one; blanks in a text separate them, as in a shell."""
+def options_of(options: Any, name: str = "options") -> tuple[str, ...]:
+    """The compiler's options one by one; blanks in a text separate them, as in a shell.
+
+    `name` is the argument's. Raises ConfigError.
+    """
     try:
         words = shlex.split(options) if isinstance(options, str) else options
     except ValueError as err:
-        raise ConfigError(f"options: {shown(options)} cannot be separated ({err}).") from err
+        raise ConfigError(f"{name}: {shown(options)} cannot be separated ({err}).") from err
     if not isinstance(words, Sequence):
-        raise ConfigError(f"options: it is {shown(options)}; it must be a text or a list of texts.")
+        raise ConfigError(f"{name}: it is {shown(options)}; it must be a text or a list of texts.")
     for word in words:
         if not isinstance(word, str) or not word.strip():
-            raise ConfigError(f"options: it holds {shown(word)}; an option must be a text.")
+            raise ConfigError(f"{name}: it holds {shown(word)}; an option must be a text.")
     return tuple(words)
 
 

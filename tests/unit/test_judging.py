@@ -1,6 +1,7 @@
 """Files of other tuners: each format read, ties and winners told apart, sentences for bad ones."""
 
 import gzip
+import io
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -282,3 +283,27 @@ def test_a_missing_file_and_a_threshold_get_one_sentence(tmp_path: Path) -> None
         judge([tmp_path / "none.json"])
     with pytest.raises(JudgeError, match="share between 0 and 1"):
         judge([tmp_path], threshold=2.0)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_the_comparison_as_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("x.json", "older.json"):
+        written(tmp_path / name, cache(TIE))
+    words = ["judge", str(tmp_path / "x.json"), "--before", str(tmp_path / "older.json")]
+    assert main(words) == 0
+    plain = capsys.readouterr().out
+    assert "|---" in plain
+    monkeypatch.setattr("sys.stdout", terminal := Terminal())
+    monkeypatch.setenv("COLUMNS", "120")
+    assert main(words) == 0
+    shown = terminal.getvalue()
+    assert not [mark for mark in ("##", "**", "|---") if mark in shown]
+    # What is said of the files stays as it is.
+    first = plain.partition("\n\n")[0]
+    assert shown.startswith(first)

@@ -259,6 +259,32 @@ def test_an_error_in_an_expression_names_the_callers_argument() -> None:
 
 
 @pytest.mark.parametrize(
+    "wrong",
+    [
+        *("--grid=-1", "--grid=0", "--grid=n / 0", "--grid=1.5"),
+        *("--block=-block_x", "--block=block_x/0"),
+        *("--moved=-8", "--moved=n / 0", "--work=-1", "--work=n / 0"),
+    ],
+)
+def test_an_impossible_expression_is_a_wrong_request(wrong: str, tmp_path: Path) -> None:
+    source = tmp_path / "twice.cl"
+    source.write_text(
+        "__kernel void twice(__global float *y, __global const float *x) {"
+        "    y[get_global_id(0)] = 2.0f * x[get_global_id(0)];"
+        "}"
+    )
+    words = ["tune", str(source), "twice", "--size", "64", "--axes", "block_x=8", "--expect=y=2*x"]
+    words += ["--arguments", "y=empty(n, float32)", "x=random(n, float32)", "--backend", "opencl"]
+    assert main([*words, wrong]) == 2
+
+
+def test_a_source_that_is_not_utf_8_is_a_wrong_request(tmp_path: Path) -> None:
+    (tmp_path / "odd.cl").write_bytes(b"// \n// \xff\n__kernel void fill(__global float *y) {}")
+    with pytest.raises(gpushmoo.ConfigError, match="line 2: not UTF-8"):
+        tuned(tmp_path / "odd.cl", "fill", [X], axes={"block_x": [8]})
+
+
+@pytest.mark.parametrize(
     "scalar", [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2]
 )
 def test_keys_and_bounds_of_all_values_of_small_floats(scalar: Any) -> None:
@@ -357,7 +383,7 @@ def test_an_axis_named_twice_has_both(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main([*words.split(), *given]) == 0
     assert '"ok": 2' in capsys.readouterr().out
     assert main([*words.split(), *given, "--repeats", "0"]) == 2
-    assert "'repeats' is 0; it must be at least 1" in capsys.readouterr().err
+    assert "--repeats: '0' must be a whole number" in capsys.readouterr().err
 
 
 # No compiler ends it: each level is eleven times as long.

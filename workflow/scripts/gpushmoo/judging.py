@@ -444,10 +444,12 @@ class Judgement:
     comparison: Comparison | None = None
 
     def __str__(self) -> str:
-        parts = ["\n".join(self._lines(row)) for row in self.rows.to_dict("records")]
-        if self.comparison is not None:
-            parts.append(self.comparison.markdown().rstrip())
-        return "\n\n".join(parts)
+        page = "" if self.comparison is None else f"\n\n{self.comparison.markdown().rstrip()}"
+        return self.summary() + page
+
+    def summary(self) -> str:
+        """The files one by one, without the comparison."""
+        return "\n\n".join("\n".join(self._lines(row)) for row in self.rows.to_dict("records"))
 
     def _lines(self, row: Mapping[str, Any]) -> list[str]:
         names = (row["file"], row["kernel"], row["problem"], row["device_name"])

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import keyword
+import math
 import os
 import re
 import shlex
@@ -63,7 +64,7 @@ _VERDICT, _REFUSED, _NOT_MEASURED = 1, 2, 3
 _STATUSES = """exit status:
   0  done
   1  a verdict: a wrong result, or a regression with --fail-on-regression
-  2  the request was wrong
+  2  the request was wrong, also its expressions or the kernel's workload.py
   3  not measured: no device, a lost device, no cell that worked, Ctrl-C, an error of gpushmoo
 `run` ends as Snakemake does, after Ctrl-C with 130."""
 
@@ -232,7 +233,7 @@ def _sizes(text: str) -> list[Any]:
 
 
 def _size(word: str) -> int | tuple[int, ...]:
-    if not re.fullmatch(r"\d+(x\d+)?", word):
+    if not re.fullmatch(r"\d+(x\d+)?", word, re.ASCII):
         raise argparse.ArgumentTypeError(f"'{word}' must be a number or such as 512x1024")
     parts = tuple(int(n) for n in word.split("x"))
     return parts[0] if len(parts) == 1 else parts
@@ -311,17 +312,65 @@ def _named(text: str) -> tuple[str, str]:
     return name, value
 
 
-def share(text: str) -> float:
-    """A share of 1 from ``2%`` or ``0.02``; raises ValueError for another text."""
-    return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+def _whole(least: int) -> Callable[[str], int]:
+    """Reads a whole number, `least` or more. Raises ArgumentTypeError."""
+
+    def read(text: str) -> int:
+        # No counter has more digits.
+        if not re.fullmatch(r"\+?\d{1,18}", text, re.ASCII) or int(text) < least:
+            raise argparse.ArgumentTypeError(f"'{text}' must be a whole number, at least {least}")
+        return int(text)
+
+    return read
+
+
+def _cores(text: str) -> str:
+    """``all``, or a number. Raises ArgumentTypeError."""
+    return text if text == "all" else str(_whole(1)(text))
+
+
+def _real(text: str) -> float:
+    """A finite number, at least 0. Raises ArgumentTypeError."""
+    value = _finite(text)
+    if value is None or value < 0:
+        raise argparse.ArgumentTypeError(f"'{text}' must be a finite number, at least 0")
+    return value
+
+
+def _positive(text: str) -> float:
+    """A finite number above 0. Raises ArgumentTypeError."""
+    value = _finite(text)
+    if value is None or value <= 0:
+        raise argparse.ArgumentTypeError(f"'{text}' must be a finite number, more than 0")
+    return value
+
+
+def _share(text: str) -> float:
+    """A share of 1 from ``2%`` or ``0.02``. Raises ArgumentTypeError."""
+    value = _finite(text.removesuffix("%"))
+    value = value / 100 if value is not None and text.endswith("%") else value
+    if value is None or not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' must be a share from 0 to 1, as 2% or 0.02")
+    return value
+
+
+def _finite(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 # How arguments of each kind are read.
 _KINDS: dict[str, dict[str, Any]] = {
     "text": {},
-    "int": {"type": int},
-    "float": {"type": float},
-    "share": {"type": share},
+    "whole": {"type": _whole(0)},
+    "count": {"type": _whole(1)},
+    "cores": {"type": _cores},
+    "real": {"type": _real},
+    "positive": {"type": _positive},
+    "share": {"type": _share},
     "path": {"type": Path},
     "in": {"type": Path, "dest": "parent"},
     "size": {"type": _size},
@@ -385,6 +434,9 @@ def _swept(result: Sweep, out: str | None) -> Answer:
         return f"{report(result)}\n\nSaved in {folder}; its report:\n  {_typed()} run {config}"
 
     status = 0 if Status.OK in result.statuses else _NOT_MEASURED
+    if {*result.statuses} == {Status.WORKLOAD_FAILED}:
+        # An expression or a workload.py has no value that can be launched.
+        status = _REFUSED
     if result.statuses.keys() & {Status.WRONG_RESULT, Status.FALSE_TIME}:
         status = _VERDICT
     return Answer(told, text, status)
@@ -469,23 +521,23 @@ def _ab(
         test = ab(a, b, **asked)
         found = Checkouts((a, b or a), test.threshold, ([], []))
         found.add(test.sides[0].folder.name, test)
-        text, is_markdown = test.__repr__, False
+        text, page = test.__repr__, None
     else:
         found = ab_checkouts(a, b, **asked)
-        text, is_markdown = found.markdown().rstrip, True
+        text, page = None, found.markdown
     if markdown is not None:
         try:
             _append(markdown, found.markdown())
         except ConfigError:
             # The numbers took their time, so the user sees them.
-            print(text(), file=sys.stderr)
+            print((text or found.markdown)(), file=sys.stderr)
             raise
     told = {"rows": found.cells.drop(columns=SAMPLE_COLUMNS, errors="ignore")}
     names = ("groups", "slower", "unchanged", "alone", "failed")
     told |= {name: getattr(found, name) for name in names}
     if any(t.wrong for t in found.tests.values()) or (fail_on_regression and found.slower):
-        return Answer(told, text, _VERDICT, is_markdown)
-    return Answer(told, text, _NOT_MEASURED if found.failed else 0, is_markdown)
+        return Answer(told, text, _VERDICT, page)
+    return Answer(told, text, _NOT_MEASURED if found.failed else 0, page)
 
 
 def _refuse_unwritable(path: Path) -> None:
@@ -540,7 +592,7 @@ def _compare(
                 found.save(fresh)
         text, rows = found.markdown(), found.groups
     status = _VERDICT if fail_on_regression and rows["alarm"].any() else 0
-    return Answer({"rows": rows, "folder": folder}, text.rstrip, status, is_markdown=True)
+    return Answer({"rows": rows, "folder": folder}, None, status, page=lambda: text)
 
 
 def _judge(fail_on_regression: bool = False, **asked: Any) -> Answer:
@@ -550,7 +602,8 @@ def _judge(fail_on_regression: bool = False, **asked: Any) -> Answer:
     groups = [] if found.comparison is None else found.comparison.groups
     slower = found.comparison is not None and not found.comparison.slower.empty
     status = _VERDICT if fail_on_regression and slower else 0
-    return Answer({"rows": found.rows, "groups": groups}, found.__str__, status)
+    page = None if found.comparison is None else found.comparison.markdown
+    return Answer({"rows": found.rows, "groups": groups}, found.summary, status, page)
 
 
 def _history(**asked: Any) -> Answer:
@@ -558,7 +611,7 @@ def _history(**asked: Any) -> Answer:
 
     found = history(**asked)
     told = {"rows": found.rows, "changes": found.changes, "folder": asked.get("out")}
-    return Answer(told, found.markdown().rstrip, is_markdown=True)
+    return Answer(told, page=found.markdown)
 
 
 def _explore(**asked: Any) -> Answer:

@@ -45,14 +45,14 @@ class Answer:
     """What a command has found.
 
     `told` has the keys that commands.yaml says it gives; CSV is of its `rows`, and its `notes` are
-    printed to stderr. `text` makes what a person reads; it is None where that was printed. A
-    terminal shows Markdown as a page (`is_markdown`).
+    printed to stderr. `text` makes what a person reads, and `page` what follows it as
+    Markdown, which a terminal shows as tables. Without both it was printed.
     """
 
     told: Mapping[str, Any]
     text: Callable[[], str] | None = None
     status: int = 0
-    is_markdown: bool = False
+    page: Callable[[], str] | None = None
 
 
 def print_answer(command: str, form: str | None, answer: Answer, took_s: float) -> None:
@@ -63,16 +63,25 @@ def print_answer(command: str, form: str | None, answer: Answer, took_s: float) 
         print_json(command, {"status": answer.status, "took_s": took_s, **answer.told})
     elif form == CSV:
         answer.told["rows"].map(_joined).to_csv(sys.stdout, index=False)
-    elif answer.text is None:
-        return
-    elif answer.is_markdown and sys.stdout.isatty():
-        # Slow to import.
-        from rich.console import Console
-        from rich.markdown import Markdown
-
-        Console(file=sys.stdout, highlight=False).print(Markdown(answer.text()))
     else:
-        print(answer.text())
+        if answer.text is not None:
+            print(answer.text())
+        if answer.text is not None and answer.page is not None:
+            print()
+        if answer.page is not None:
+            _print_page(answer.page())
+
+
+def _print_page(markdown: str) -> None:
+    """Print Markdown as a terminal shows it; as it is elsewhere."""
+    if not sys.stdout.isatty():
+        print(markdown.rstrip())
+        return
+    # Slow to import.
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console(file=sys.stdout, highlight=False).print(Markdown(markdown))
 
 
 def print_json(name: str, told: Mapping[str, Any]) -> None:

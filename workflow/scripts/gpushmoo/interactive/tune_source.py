@@ -269,9 +269,15 @@ def read_source(name: str, source: str | os.PathLike[str], backend: str) -> Kern
     if backend not in (AUTO, known[suffix].name):
         raise ConfigError(f"source: '{source}' is not a source for backend '{backend}'.")
     try:
-        return KernelSource(name, file.read_bytes(), suffix, known[suffix].name, file)
+        data = file.read_bytes()
+        if suffix in {b.source_suffix for b in BACKENDS.values()}:
+            data.decode()
+        return KernelSource(name, data, suffix, known[suffix].name, file)
     except OSError as err:
         raise ConfigError(f"source: '{source}' cannot be read ({err}).") from err
+    except UnicodeDecodeError as err:
+        line = err.object[: err.start].count(b"\n") + 1
+        raise ConfigError(f"source: '{source}', line {line}: not UTF-8; save it as that.") from err
 
 
 def _bracketed(text: str, begin: int, pair: str = "<>") -> str:

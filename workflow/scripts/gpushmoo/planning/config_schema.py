@@ -212,6 +212,8 @@ def _any_of(key: str, error: jsonschema.ValidationError) -> str:
             return sentence(deepest)
     schema: Mapping[str, Any] = error.schema if isinstance(error.schema, Mapping) else {}
     text = str(schema.get("description", "see the schema")).rstrip(".")
+    if isinstance(error.instance, float) and not math.isfinite(error.instance):
+        return f"{named(key)} is {_show(error.instance)}; it must be {_TYPES['number']}."
     return f"{named(key)} is {_show(error.instance)}; allowed: {text}{_advice(error)}."
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.dtypes import triton_type
-from ..core.errors import LaunchRefusedError, WorkloadError
+from ..core.errors import WorkloadError
 from ..core.numbers import whole
 from ..core.space import BLOCK_AXES, Cell, Problem, Version
 from .contract import Access, Array, BufferRef, Launch, Roofline, SharedMemory, Workload
@@ -338,9 +338,9 @@ class CallWorkload(Workload):
             return [1, 1, 1]
         found = asked if isinstance(asked, list | tuple) else evaluated(what, asked, values)
         each = found if isinstance(found, list | tuple) else [found]
-        sides = [whole_of(what, evaluated(what, one, values), least=-(2**63)) for one in each]
-        if min(sides, default=0) < 1 or len(sides) > 3:
-            raise LaunchRefusedError(f"the {what} is {sides}")
+        sides = [whole_of(what, evaluated(what, one, values), 1) for one in each]
+        if not 1 <= len(sides) <= 3:
+            raise WorkloadError(f"{what}: it has {len(sides)} numbers; it must have one to three")
         return [*sides, 1, 1][:3]
 
     def work(self, cell: Cell) -> float | None:

@@ -114,10 +114,12 @@ class Limit:
             raise ValueError(f"ulp is {self.ulp!r}; it must be a whole number, at least 0")
         rtol, atol = np.asarray(self.rtol), np.asarray(self.atol)
         if rtol.dtype.kind not in "iuf" or rtol.ndim or not 0 <= rtol < np.inf:
-            raise ValueError(f"rtol is {self.rtol!r}; it must be a number, at least 0")
-        if atol.dtype.kind not in "iuf" or not (atol >= 0).all():
+            raise ValueError(f"rtol is {self.rtol!r}; it must be a finite number, at least 0")
+        # Of an array some bounds may be infinite.
+        least = atol.dtype.kind in "iuf" and (atol >= 0).all()
+        if not least or (atol.ndim == 0 and atol == np.inf):
             bound = "an array that holds others" if atol.ndim else repr(self.atol)
-            raise ValueError(f"atol is {bound}; it must be a number, or numbers, at least 0")
+            raise ValueError(f"atol is {bound}; it must be a finite number, or numbers, at least 0")
         if self.ulp is not None and (rtol or atol.any()):
             raise ValueError("ulp counts values, rtol and atol bound differences; give one kind")
 

@@ -1,33 +1,35 @@
-"""Do the tests see a changed line of the library? Changes one line at a time and runs the tests.
+"""Do the tests see a changed line of the library? Changes one line at a time and runs tests.
 
     make mutants                    # 100 changes, chosen by a seed that is printed
     make mutants SEED=7 COUNT=20
+    make mutants SEED=7 AGAIN=survivors.json      # those that survived, once more
 
-A change is one of CHANGES at a place drawn from the library's syntax trees: another comparison,
-operator, constant or connective. It is made in a copy of the tracked files. First run the test
-files that import the changed module, then all of tests/unit; the first failure kills the mutant.
-Lines that no result depends on (texts of errors, type hints, docstrings) are not drawn. Prints each
-mutant that survives, and the share killed.
+A change is one of COMPARISONS, OPERATORS, another constant or another connective, at a place drawn
+from the library's syntax trees. Changes that no result depends on are not drawn: texts of errors
+and logs, annotations, keywords such as `strict`. A change's place in the draw depends on its line
+and the seed alone, so that a seed draws nearly the same after an edit elsewhere.
+
+The change is made in a copy of the tracked files and of those not yet tracked. Test files are run
+nearest first (`mutant_tests.nearest`) until a test fails or the mutant's time is over. A test that
+fails without the change, too, is left out. Prints each mutant, and the share killed. Mutants of
+CUDA's backend that survive count as not run if there is no CUDA device.
 """
 
 import argparse
 import ast
+import hashlib
 import json
 import os
-import random
 import re
-import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-ROOT = Path(__file__).resolve().parents[1]
-LIBRARY = Path("workflow/scripts/gpushmoo")
-# A mutant that makes a test wait for ever is seen, too.
-LIMIT_S = 600.0
+from mutant_tests import LIBRARY, ROOT, Copy, Outcome, Tests
 
 COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<=",
@@ -49,17 +51,20 @@ OPERATORS: dict[type[ast.operator], str] = {
     ast.FloorDiv: "*",
     ast.Mod: "//",
 }
+# Keywords that make an error of the library's own mistakes, or change the order of keys.
+NO_RESULT = {"strict", "frozen", "slots", "repr", "sort_keys"}
 
 
 @dataclass(frozen=True)
 class Mutant:
     """`new` in the place of `old`, at line `line` (from 1) and column `column` of `path`."""
 
-    path: Path
+    path: str
     line: int
     column: int
     old: str
     new: str
+    source: str
 
     def applied(self, text: str) -> str:
         """The source `text` with this change."""
@@ -68,33 +73,61 @@ class Mutant:
         lines[self.line - 1] = head + self.new + tail.removeprefix(self.old)
         return "\n".join(lines)
 
+    def draw(self, seed: int) -> str:
+        """A number that orders mutants at random, but each as ever."""
+        words = f"{seed} {self.path} {self.source} {self.old} {self.new}"
+        return hashlib.sha256(words.encode()).hexdigest()
+
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.old} -> {self.new}"
+        return f"{self.path}:{self.line}: {self.old} -> {self.new} | {self.source.strip()}"
 
 
 def mutants_of(path: Path) -> Iterator[Mutant]:
     """All changes of a module that fit one line."""
     text = (ROOT / path).read_text(encoding="utf-8")
     lines = text.split("\n")
-    tree = ast.parse(text)
-    # What an error says is no result.
-    errors = (node for node in ast.walk(tree) if isinstance(node, ast.Raise))
-    said = {id(part) for node in errors for part in ast.walk(node)}
-    for node in (node for node in ast.walk(tree) if id(node) not in said):
+    for node in _with_results(ast.parse(text)):
         match node:
             case ast.Compare(left=left, ops=[operator], comparators=[right]):
                 yield from _between(path, lines, left, right, COMPARISONS.get(type(operator)))
-            case ast.BinOp(left=left, op=op, right=right) if not isinstance(left, ast.JoinedStr):
+            case ast.BinOp(left=left, op=op, right=right):
                 yield from _between(path, lines, left, right, OPERATORS.get(type(op)))
             case ast.BoolOp(op=op, values=[left, right, *_]):
                 other = "or" if isinstance(op, ast.And) else "and"
                 yield from _between(path, lines, left, right, other)
             case ast.Constant(value=bool() as value):
-                yield Mutant(path, node.lineno, node.col_offset, str(value), str(not value))
+                yield _mutant(path, lines, node.lineno, node.col_offset, str(value), str(not value))
             case ast.Constant(value=int() | float() as value) if node.lineno == node.end_lineno:
                 old = lines[node.lineno - 1][node.col_offset : node.end_col_offset]
                 new = repr(value + 1 if isinstance(value, int) else value * 1.5 + 0.01)
-                yield Mutant(path, node.lineno, node.col_offset, old, new)
+                yield _mutant(path, lines, node.lineno, node.col_offset, old, new)
+
+
+def _with_results(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a tree on which a result may depend."""
+    match node:
+        # Before Python 3.12 no node within an f-string has its own place.
+        case ast.Raise() | ast.Assert() | ast.JoinedStr():
+            return
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="log" | "warnings"))):
+            return
+        case ast.keyword(arg=str() as name) if name in NO_RESULT:
+            return
+        case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+            return
+    yield node
+    for field, value in ast.iter_fields(node):
+        if field in ("annotation", "returns", "type_params"):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield from _with_results(child)
+
+
+def _mutant(path: Path, lines: list[str], line: int, column: int, old: str, new: str) -> Mutant:
+    # Columns count bytes.
+    column = len(lines[line - 1].encode()[:column].decode())
+    return Mutant(str(path), line, column, old, new, lines[line - 1])
 
 
 def _between(
@@ -103,81 +136,77 @@ def _between(
     """The operator between two operands of one line, with `new` in its place."""
     if new is None or left.end_lineno != right.lineno or left.end_col_offset is None:
         return
-    line = lines[right.lineno - 1]
-    if not line.isascii():
-        return
-    between = line[left.end_col_offset : right.col_offset]
+    line = lines[right.lineno - 1].encode()
+    between = line[left.end_col_offset : right.col_offset].decode()
     if found := re.search(r"[^\s()]+(?: [a-z]+)?", between):
         column = left.end_col_offset + found.start()
-        yield Mutant(path, right.lineno, column, found[0].strip(), new)
+        yield _mutant(path, lines, right.lineno, column, found[0].strip(), new)
 
 
 def drawn(count: int, seed: int) -> list[Mutant]:
     """`count` mutants of different lines, drawn from all of the library."""
     paths = sorted(p.relative_to(ROOT) for p in (ROOT / LIBRARY).rglob("*.py"))
-    # Where a figure's marks lie is looked at, not tested.
+    # Where a figure's marks are is looked at, not tested.
     paths = [p for p in paths if not {"figures", "template"}.intersection(p.parts)]
-    every = [m for path in paths for m in mutants_of(path)]
-    random.Random(seed).shuffle(every)
-    lines: dict[tuple[Path, int], Mutant] = {}
+    every = sorted((m for path in paths for m in mutants_of(path)), key=lambda m: m.draw(seed))
+    lines: dict[tuple[str, int], Mutant] = {}
     for mutant in every:
         lines.setdefault((mutant.path, mutant.line), mutant)
     return list(lines.values())[:count]
 
 
-def files_near(module: str) -> list[str]:
-    """The test files that import `module` or something from it."""
-    folder, _, name = module.rpartition(".")
-    own = rf"{re.escape(module)}\b|from {re.escape(folder)} import .*\b{name}\b"
-    tests = sorted((ROOT / "tests/unit").rglob("test_*.py"))
-    return [str(p.relative_to(ROOT)) for p in tests if re.search(own, p.read_text("utf-8"))]
+def again(file: Path) -> list[Mutant]:
+    """The mutants in `file` that survived, at the lines where their sources are today."""
+    found = []
+    for one in json.loads(file.read_text(encoding="utf-8"))["mutants"]:
+        if one["result"] == "survived":
+            mutant = Mutant(**{key: one[key] for key in Mutant.__dataclass_fields__})
+            same = [m for m in mutants_of(Path(mutant.path)) if m.draw(0) == mutant.draw(0)]
+            near = sorted(same, key=lambda m: abs(m.line - mutant.line))
+            print(*([] if near else [f"gone: {mutant}"]), sep="\n", end="", flush=True)
+            found += near[:1]
+    return found
 
 
-def is_killed(mutant: Mutant, copy: Path) -> bool:
-    """Whether a test fails with this change in `copy`."""
-    file = copy / mutant.path
-    text = file.read_text(encoding="utf-8")
-    file.write_text(mutant.applied(text), encoding="utf-8")
-    parts = mutant.path.relative_to(LIBRARY.parent).with_suffix("").parts
-    module = ".".join(parts).removesuffix(".__init__")
-    # The copy's modules before those of the clone that made the environment.
-    environment = {**os.environ, "PYTHONPATH": str(copy / LIBRARY.parent)}
-    options = ["-q", "-x", "--no-header", "-p", "no:cacheprovider", "--dist", "loadfile"]
-    try:
-        for files in filter(None, (files_near(module), ["tests/unit"])):
-            workers = ["-n", "2"] if files == ["tests/unit"] else []
-            command = [sys.executable, "-m", "pytest", *options, *workers, *files]
-            how = {"cwd": copy, "env": environment, "timeout": LIMIT_S}
-            if subprocess.run(command, capture_output=True, check=False, **how).returncode:
-                return True
-    except subprocess.TimeoutExpired:
-        return True
-    finally:
-        file.write_text(text, encoding="utf-8")
-    return False
+def result_of(mutant: Mutant, outcome: Outcome) -> str:
+    """``killed``, ``survived`` or ``not run``."""
+    if outcome.failed:
+        return "killed"
+    needs_gpu = "devices/cuda" in mutant.path and not Path("/dev/nvidiactl").exists()
+    return "not run" if needs_gpu or not outcome.passed else "survived"
 
 
 def main() -> None:
-    """Draw, change, test, and say what survived."""
+    """Draw, change, test, and print what survived."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(2)))
+    parser.add_argument("--limit", type=float, default=40.0, help="seconds of a processor")
+    parser.add_argument("--again", type=Path, help="try the survivors of this --out")
+    parser.add_argument("--out", type=Path, help="a JSON file of the results")
     options = parser.parse_args()
     print(f"make mutants SEED={options.seed} COUNT={options.count}", flush=True)
-    mutants = drawn(options.count, options.seed)
-    survivors = []
+    mutants = again(options.again) if options.again else drawn(options.count, options.seed)
+    results = []
     began = time.monotonic()
     with TemporaryDirectory() as place:
-        copy = Path(place) / "copy"
-        subprocess.run(["git", "clone", "-q", str(ROOT), str(copy)], check=True)
-        (copy / ".venv").symlink_to(Path(sys.prefix))
+        copy, tests = Copy(Path(place)), Tests()
         for number, mutant in enumerate(mutants, start=1):
-            killed = is_killed(mutant, copy)
-            print(f"{number:4} {'killed  ' if killed else 'SURVIVED'} {mutant}", flush=True)
-            survivors += [] if killed else [str(mutant)]
-    share = 1.0 - len(survivors) / len(mutants)
-    seconds = round(time.monotonic() - began)
-    print(json.dumps({"seed": options.seed, "killed": share, "seconds": seconds}))
+            near = tests.near(Path(mutant.path), mutant.line)
+            text = (ROOT / mutant.path).read_text(encoding="utf-8")
+            changed = mutant.applied(text)
+            outcome = copy.first_failure(mutant.path, changed, near, options.limit)
+            result = result_of(mutant, outcome)
+            said = f"{number:4} {result:8} {outcome.seconds:4.0f} s {mutant}"
+            print(said, *filter(None, [outcome.failed]), sep="\n          by ", flush=True)
+            results.append({"result": result} | asdict(mutant) | asdict(outcome))
+            counts = Counter(one["result"] for one in results)
+            share = counts["killed"] / max(1, counts["killed"] + counts["survived"])
+            summary = {"seed": options.seed, "share": round(share, 3), **counts}
+            summary |= {"seconds": round(time.monotonic() - began)}
+            if options.out:
+                options.out.write_text(json.dumps(summary | {"mutants": results}, indent=1))
+    print(json.dumps(summary))
     sys.exit(share < 0.85)
 
 

@@ -255,3 +255,28 @@ def test_what_the_intervals_do_not_show_is_no_finding() -> None:
 
 def findings_of(*groups: pd.DataFrame) -> list[Finding]:
     return advice_findings(advised(*groups))
+
+
+def test_the_launch_of_a_cached_size_is_told_if_this_one_costs_there() -> None:
+    """A column of its own if a size fits the cache; a remedy in it if the launch is bad there."""
+    slow = LARGE | {(64, 4): 1.05}
+    for cells, shown, instead in (
+        ([group(slow)], False, ""),
+        ([group(slow), group(SMALL, side=1024)], True, "64 × 4"),
+        ([group(slow), group(slow, side=1024)], True, ""),
+    ):
+        page = first_page(advised(*cells), pd.concat(cells), False)
+        [row] = page["kernels"][0]["rows"]
+        assert page["has_cached"] is shown
+        assert row["in_cache"]["instead"] == instead
+
+
+def test_the_last_lines_name_other_kernels_only_beside_launches() -> None:
+    [cells] = at(float=1.0)
+    page = first_page(advised(cells), cells, False)
+    facts: dict[str, Any] = {"first_page": page, "kernels": [{"name": "k"}], "unsteady": None}
+    facts["method"] = {"repeats": 3}
+    assert len(closing_lines(facts, "report.pdf")) == 2
+    # Nothing was measured.
+    facts |= {"first_page": page | {"kernels": []}, "kernels": [{"name": n} for n in "kl"]}
+    assert closing_lines(facts, "report.pdf") == ["gpushmoo: the report is report.pdf."]

@@ -1,6 +1,6 @@
 """The model of a device: what must hold of its form, and that a fit finds what it can."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -83,6 +83,54 @@ def test_waves_and_flushes() -> None:
     warm = table["flushed"] == 0
     assert np.all(share[warm & (table["height"] == 512)] > 0.99)
     assert np.all(share[warm & (table["height"] == 8192)] < 0.01)
+
+
+# A launch of one block on each of ten multiprocessors, which asks nothing yet.
+ASKED = dict.fromkeys((f.name for f in fields(Launches)), 0.0)
+ASKED |= {"multiprocessors": 10.0, "blocks": 10.0, "resident": 1.0, "warps": 4.0, "clock_hz": 1e9}
+ASKED |= {"in_a_sample": 1.0, "cache_bytes": 1e6, "access_bytes": 16.0, "persistent": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("limit", "asked", "cycles"),
+    [
+        ("start", {}, "start + sample"),
+        ("start", {"in_a_sample": 4}, "start + sample / 4"),
+        # The first store to a line costs more or less than those that follow it.
+        ("service", {"load_lines": 9e3}, "9e3 * load_line"),
+        ("service", {"store_lines": 9e3, "store_first_lines": 9e3}, "9e3 * store_line"),
+        (
+            "service",
+            {"store_lines": 9e3, "store_first_lines": 2e3, "load_lines": 1e3},
+            "2e3 * store_line + 7e3 * store_again + 1e3 * load_line",
+        ),
+        # An image's texels do not go the way of lines.
+        ("service", {"texel_stores": 1, "warps": 8, "store_lines": 9e3}, "8 * texel_store"),
+        ("service", {"texel_loads": 1, "load_lines": 9e3, "instructions": 1e4}, "4e4 * issue"),
+        ("L2", {"bytes_read": 4e6}, "4e6 / l2_rate"),
+        ("L2", {"bytes_read": 4e6, "blocks": 20}, "4e6 / l2_rate"),
+        # A flush leaves L2 full of bytes to be written; a warm launch finds its own there.
+        (
+            "DRAM",
+            {"bytes_read": 1e3, "flushed": 1},
+            "1e3 * (1 + dirty + 2 * dirty * turn_round) / dram_rate",
+        ),
+        ("DRAM", {"bytes_read": 1e3}, "0"),
+        ("DRAM", {"bytes_read": 1e9}, "1e9 / dram_rate"),
+        (
+            "DRAM",
+            {"bytes_read": 1e9, "bytes_written": 1e9, "loads_a_wait": 4, "waits": 2},
+            "(2e9 + 2e9 * (turn_round + 2 * turn_more + turn_later / 2)) / dram_rate",
+        ),
+    ],
+)
+def test_a_limit_is_what_its_parameters_cost(
+    limit: str, asked: dict[str, float], cycles: str
+) -> None:
+    values = dict(FIRST) | ({} if "issue" in cycles else {"issue": 0.0})
+    table = pd.DataFrame([ASKED | asked])
+    [found] = Model(values).limits(Launches.of(table))[limit]
+    assert found == pytest.approx(eval(cycles, {}, values), rel=1e-3, abs=1e-3)
 
 
 SPREAD = 0.005

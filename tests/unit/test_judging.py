@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -167,6 +168,43 @@ def test_the_truly_fastest_stays_among_the_tied() -> None:
         first = int(middle.argmin())
         hits.append(middle[0] - half[0] <= middle[first] + half[first])
     assert np.mean(hits) >= 0.9
+
+
+def series(r: float, configurations: int = 400, n: int = 7) -> Any:
+    """Logs of blocks of which each resembles the one before by `r`."""
+    noise = np.random.default_rng(5).standard_normal((configurations, n + 60))
+    for i in range(1, n + 60):
+        noise[:, i] = r * noise[:, i - 1] + math.sqrt(1.0 - r * r) * noise[:, i]
+    return NOISE * noise[:, 60:]
+
+
+@pytest.mark.parametrize(
+    ("r", "covered", "least", "most"),
+    [(0.0, 0.93, 0.98, 1.12), (0.3, 0.9, 0.9, 1.0), (0.6, 0.87, 0.79, 0.88)],
+)
+def test_blocks_that_resemble_their_neighbours_widen_the_interval(
+    r: float, covered: float, least: float, most: float
+) -> None:
+    logs = series(r)
+    middle, half = centres(np.exp(logs)[:, :, None])
+    assert middle == pytest.approx(logs.mean(axis=1))
+    assert np.mean(np.abs(middle) <= half) >= covered
+    assert least < half.mean() / (1.96 * middle.std()) < most
+
+
+def test_blocks_that_alternate_narrow_nothing_and_a_few_tell_nothing() -> None:
+    logs = series(-0.9)
+    mixed = np.random.default_rng(1).permuted(logs, axis=1)
+    _, half = centres(np.exp(logs)[:, :, None])
+    _, other = centres(np.exp(mixed)[:, :, None])
+    assert half.mean() == pytest.approx(other.mean(), rel=0.1)
+    # Of seven configurations, or of three blocks, no resemblance is known; of more it is.
+    alike = np.exp(series(0.8))
+    for configurations, n, known in ((7, 7, False), (40, 3, False), (40, 4, True), (8, 7, True)):
+        few = alike[:configurations, :n]
+        _, half = centres(few[:, :, None])
+        _, other = centres(np.random.default_rng(1).permuted(few, axis=1)[:, :, None])
+        assert bool(half.mean() > 1.1 * other.mean()) is known, (configurations, n)
 
 
 def test_triton_tells_no_number_of_samples(tmp_path: Path) -> None:

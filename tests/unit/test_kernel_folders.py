@@ -2,22 +2,31 @@
 
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from conftest import ROOT
 from fakes import Tiny
 from gpushmoo.core.dtypes import DTYPES
-from gpushmoo.core.errors import BuildError, TypedError
-from gpushmoo.core.space import Cell, Problem, Version
+from gpushmoo.core.errors import BuildError, TypedError, WorkloadError
+from gpushmoo.core.space import Cell, Problem, ShardSpace, Version
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.builds import kernel_source
 from gpushmoo.measuring.buffers import open_space
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.sweeps import read_sweep, refuse_impossible
 from gpushmoo.workloads.contract import uniform
-from gpushmoo.workloads.loader import KernelFolderError, find_kernels, load_kernel
+from gpushmoo.workloads.loader import (
+    KernelFolderError,
+    find_kernels,
+    load_kernel,
+    misfit,
+    refusal,
+    versions_of,
+)
 
 PAGE = (ROOT / "docs/howto.md").read_text()
 # Its own kernel, of which every mistake changes one place.
@@ -79,6 +88,17 @@ DECLARED = [
     ('axes = {"block_x": {"from": 8}}', "axis 'block_x' holds {'from': 8}; write whole numbers"),
     ('axes = {"block_x": {"to_resident": "2", "points": 3}}', "write whole numbers as [8, 16]"),
     ('axes = {"block_x": {"from": 8, "to": 4}}', "'to' at least 'from'"),
+    ('axes = {"block_x": {"from": 8, "to": 9, "step": 0}}', "'step' at least 1"),
+    ('axes = {"block_x": {"to_resident": 0, "points": 3}}', "write whole numbers as [8, 16]"),
+    ('axes = {"block_x": {"to_resident": 17, "points": 3}}', "write whole numbers as [8, 16]"),
+    ('axes = {"block_x": {"to_resident": 2, "points": 0}}', "write whole numbers as [8, 16]"),
+    ('axes = {"block_x": {"to_resident": 2, "points": 3, "by": 1}}', "write whole numbers as"),
+    ('axes = {"block_x": [True]}', "axis 'block_x' holds True; write whole numbers"),
+    ('zero_axes = ("block_x",); axes = {"block_x": [-1]}', "a value must be at least 0"),
+    ("sizes = ((8, 16, 4),)", "sizes hold (8, 16, 4); a size is a whole number"),
+    ("sizes = (True,)", "sizes hold True; a size is a whole number"),
+    ("work_unit = 3", "work_unit is 3, not a text such as 'FLOP'"),
+    ('work_unit = "a\\nb"', "not a text such as 'FLOP'"),
     ('views = (HeatMap("blok_x", "block_y"),)', "shows 'blok_x', which is none of its axes: block"),
     ('axes = {"height": [8]}', "axis 'height' has the name of a column"),
     ('views = HeatMap("block_x", "block_y")', "views are HeatMap(x='block_x', y='block_y'"),
@@ -162,6 +182,23 @@ def test_what_cannot_be_meant_is_refused(line: str, said: str, folder: Path) -> 
     sentence = refused(folder)
     assert sentence.startswith("Kernel 'reverse_rows': its ")
     assert said in sentence
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'axes = {"block_x": [1], "block_y": 4}',
+        'axes = {"block_x": {"from": 8, "to": 8}, "block_y": [{"from": 1, "to": 3, "step": 1}, 9]}',
+        'axes = {"block_x": {"to_resident": 16, "points": 1}, "block_y": [4]}',
+        'zero_axes = ("block_x",); axes = {"block_x": [0, 8], "block_y": [4]}',
+        "sizes = (1, (8, 16), [4, 8])",
+        "default_variants = (); controls = (); images = ()",
+        'persistent_axis = "block_x"; peak = "work"; work_unit = "updates"',
+    ],
+)
+def test_what_is_just_allowed_is_taken(line: str, folder: Path) -> None:
+    write_instead(folder / "workload.py", "\n    def defines", f"    {line}\n\n    def defines")
+    assert load_kernel(folder).name == "reverse_rows"
 
 
 @pytest.mark.parametrize(("old", "new", "said"), BROKEN)
@@ -258,3 +295,52 @@ def test_random_inputs_are_drawn_in_parts_that_differ(monkeypatch: pytest.Monkey
     assert len(np.unique(drawn[0])) == 21
     assert drawn[0].min() >= 0.0
     assert drawn[0].max() < 1.0
+
+
+def test_a_problem_may_take_all_of_a_device_and_not_a_byte_more() -> None:
+    problem, tiny = Problem(40, 50), Tiny()
+    need, largest = tiny.footprint(problem, "float"), tiny.largest_buffer(problem, "float")
+    assert misfit(tiny, problem, "float", need, largest) is None
+    assert "the device holds" in str(misfit(tiny, problem, "float", need - 1, largest))
+    assert "in one buffer" in str(misfit(tiny, problem, "float", need, largest - 1))
+
+
+class Chosen(Tiny):
+    """Compiled for each number of threads; a rule leaves some cells out."""
+
+    compile_axes = ("threads",)
+
+    def __init__(self, valid: Callable[[Cell], str | None]) -> None:
+        self._rule = valid
+
+    def valid(self, cell: Cell) -> str | None:
+        return self._rule(cell)
+
+
+def of_axes(**axes: Any) -> ShardSpace:
+    return ShardSpace("float", ("a", "b"), (Problem(4, 8),), ("warm",), axes, 0, 1)
+
+
+def test_only_versions_with_a_valid_cell_are_compiled() -> None:
+    even = Chosen(lambda cell: None if cell["threads"] % 2 == 0 else "odd")
+    space = of_axes(threads=[1, 2, 3, 4], chunks=[1, 2])
+    named = [(v.variant, dict(v.values)["threads"]) for v in versions_of(even, space)]
+    assert named == [("a", 2), ("a", 4), ("b", 2), ("b", 4)]
+    # What the device decides is compiled whatever it turns out to be.
+    asking = of_axes(threads=[1, 2], chunks={"to_resident": 1, "points": 2})
+    assert len(versions_of(even, asking)) == 4
+    assert refusal(even, space) is None
+    assert refusal(Chosen(lambda cell: "odd"), asking) is None
+    said = refusal(Chosen(lambda cell: f"{cell['threads']} is odd"), space)
+    assert "1 is odd" in str(said)
+
+
+def test_a_rule_that_fails_for_some_cells_refuses_only_if_it_fails_for_all() -> None:
+    def fails(cell: Cell) -> str | None:
+        if cell["threads"] == 1:
+            raise WorkloadError("the rule failed")
+        return None if cell["threads"] == 4 else "not 4"
+
+    assert refusal(Chosen(fails), of_axes(threads=[1, 2, 4], chunks=[1])) is None
+    assert refusal(Chosen(fails), of_axes(threads=[1, 2], chunks=[1])) == "the rule failed"
+    assert len(versions_of(Chosen(fails), of_axes(threads=[1, 2, 4], chunks=[1]))) == 2

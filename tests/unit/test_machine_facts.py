@@ -182,6 +182,40 @@ def test_what_is_undetermined(cells: pd.DataFrame, name: str, asked: str, senten
     assert name not in {fact.name for fact in facts}
 
 
+def test_two_widths_of_empty_blocks_tell_what_a_warp_costs(cells: pd.DataFrame) -> None:
+    facts, missing = machine_facts(cells.query("kernel != 'dispatch' or block_x in (32, 1024)"))
+    assert "warp_launch_s" not in missing
+    found = {fact.name: fact.value for fact in facts}
+    # The narrow block's own cost hides a part of what its warps cost.
+    assert 0.5 * KNOWN["warp_launch_s"] < found["warp_launch_s"] <= 1.02 * KNOWN["warp_launch_s"]
+
+
+def test_a_warp_that_costs_nothing_is_not_told(cells: pd.DataFrame) -> None:
+    """As on a device where a block of 32 warps starts as fast as one of a single warp."""
+    blocks = cells[cells["kernel"] == "dispatch"]
+    narrow = blocks[blocks["block_x"] == blocks["block_x"].min()]
+    names = ["median_s", "median_low_s", "median_high_s", "own_low_s", "own_high_s"]
+    names = [name for name in names if name in cells]
+    same = narrow.groupby(["grid", "launches_per_sample"])[names].first()
+    level = blocks.drop(columns=names).join(same, on=["grid", "launches_per_sample"])
+    facts, missing = machine_facts(pd.concat([cells[cells["kernel"] != "dispatch"], level]))
+    assert "no longer to start" in missing["warp_launch_s"]
+    assert "dispatch_s" in {fact.name for fact in facts}
+
+
+def test_ports_are_those_of_warm_launches_within_the_cache(cells: pd.DataFrame) -> None:
+    """Flushed launches, and those beyond the cache, wait for other things than a port."""
+    ports = [name for name in KNOWN if "port" in name]
+    before = {fact.name: fact.value for fact in machine_facts(cells)[0]}
+    moves = cells["kernel"].isin(["global_load", "global_store"])
+    far = moves & ((cells["cache_state"] == "flushed") | (cells["working_set_over_cache"] > 0.5))
+    times = ["median_s", "median_low_s", "median_high_s"]
+    slower = cells.copy()
+    slower.loc[far, times] *= 3.0
+    after = {fact.name: fact.value for fact in machine_facts(slower)[0]}
+    assert {name: after[name] for name in ports} == {name: before[name] for name in ports}
+
+
 def test_slopes_and_half_ways_have_intervals() -> None:
     found = line([1, 3], [10, 20], [9, 19], [11, 22])
     assert found is not None

@@ -31,11 +31,14 @@ from tempfile import TemporaryDirectory
 
 from mutant_tests import LIBRARY, ROOT, Copy, Outcome, Tests
 
+# Of whole numbers the bound itself counts.
+BOUNDS: dict[type[ast.cmpop], str] = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"}
+# Of seconds and ratios none is the bound itself: there the opposite.
 COMPARISONS: dict[type[ast.cmpop], str] = {
-    ast.Lt: "<=",
-    ast.LtE: "<",
-    ast.Gt: ">=",
-    ast.GtE: ">",
+    ast.Lt: ">=",
+    ast.LtE: ">",
+    ast.Gt: "<=",
+    ast.GtE: "<",
     ast.Eq: "!=",
     ast.NotEq: "==",
     ast.Is: "is not",
@@ -89,7 +92,9 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
     for node in _with_results(ast.parse(text)):
         match node:
             case ast.Compare(left=left, ops=[operator], comparators=[right]):
-                yield from _between(path, lines, left, right, COMPARISONS.get(type(operator)))
+                whole = _is_whole(left) or _is_whole(right)
+                others = COMPARISONS | BOUNDS if whole else COMPARISONS
+                yield from _between(path, lines, left, right, others.get(type(operator)))
             case ast.BinOp(left=left, op=op, right=right):
                 yield from _between(path, lines, left, right, OPERATORS.get(type(op)))
             case ast.BoolOp(op=op, values=[left, right, *_]):
@@ -122,6 +127,16 @@ def _with_results(node: ast.AST) -> Iterator[ast.AST]:
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
                 yield from _with_results(child)
+
+
+def _is_whole(node: ast.expr) -> bool:
+    """Whether an operand is surely a whole number."""
+    match node:
+        case ast.Constant(value=value):
+            return type(value) is int
+        case ast.Call(func=ast.Name(id="len" | "int")):
+            return True
+    return False
 
 
 def _mutant(path: Path, lines: list[str], line: int, column: int, old: str, new: str) -> Mutant:

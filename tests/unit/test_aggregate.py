@@ -1,6 +1,7 @@
 """Shards into one data set: which are admitted, what becomes of repeats, what readers find."""
 
 import copy
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conftest import record
-from fakes import FOLDER, INFO
-from gpushmoo.analysis.aggregate import AggregateError, aggregate, is_host_fed
+from fakes import FOLDER, INFO, Tiny
+from gpushmoo.analysis.aggregate import AggregateError, aggregate, is_host_fed, opened
 from gpushmoo.analysis.best import tied_best
 from gpushmoo.analysis.fastest import axes_of
 from gpushmoo.analysis.run_quality import dataset_provenance
@@ -26,6 +27,8 @@ from gpushmoo.storage.dataset import PROVENANCE, matching, partitions, read_cell
 from gpushmoo.storage.store import BadParquetError, read_shard, write_parquet
 from gpushmoo.workloads.contract import Launch
 from synthetic import flipped_in_a_page, other_device, shard_metadata, shard_params, write_shard
+from test_watch import AXES, DTYPE, KERNEL, SHARD
+from test_watch import run as run  # a fixture
 
 PROBLEM = Problem(4, 8)
 SAMPLES = np.array([0.99, 1.0, 1.01, 1.0, 1.0, 1.0])
@@ -264,6 +267,16 @@ def test_a_cell_is_one_row_with_what_each_repeat_found(tmp_path: Path) -> None:
     assert row["memcpy_gbs"] == pytest.approx(moved * 1e-9 / 2e-3)
     assert list(row["repeat_memcpy_gbs"]) == pytest.approx([moved * 1e-6, moved * 0.25e-6])
     assert row["vs_memcpy"] == pytest.approx(row["bandwidth_gbs"] / row["memcpy_gbs"])
+
+
+def test_a_kernel_that_moves_nothing_has_times_and_no_bandwidth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Tiny, "bytes_moved", lambda *_: (0, 0))
+    paths = [write_repeat(tmp_path, n, {1: 1.0, 2: 2.0}) for n in (1, 2)]
+    cells = cells_of(paths, tmp_path)
+    assert cells["median_s"].tolist() == pytest.approx([1.0, 2.0])
+    assert cells[["bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs"]].isna().all(axis=None)
 
 
 def test_what_was_measured_once_keeps_its_samples_interval(tmp_path: Path) -> None:
@@ -534,3 +547,28 @@ def test_a_shard_that_is_not_whole_is_refused(
     written: Written, tmp_path: Path, spoil: Callable[..., Written], said: str
 ) -> None:
     assert said in refusal(tmp_path, plan_of(written[1]), *spoil(*written))
+
+
+def test_a_finished_run_is_its_data_set_until_a_shard_is_newer(run: Path, tmp_path: Path) -> None:
+    paths = [run / SHARD.replace(DTYPE, dtype) for dtype in (DTYPE, "double")]
+    for path, dtype in zip(paths, (DTYPE, "double"), strict=True):
+        write_shard(path, KERNEL, dtype, axes=AXES)
+    dataset = run / "dataset"
+    with opened(run) as found:
+        assert (found.finished, found.shards, found.plan) == (False, 2, None)
+    aggregate(paths, dataset)
+    for path in (*paths, dataset / PROVENANCE):
+        os.utime(path, (1e9, 1e9))
+    with opened(run) as found:
+        assert (found.finished, found.dataset) == (True, dataset)
+    # Measured again, and the data set not yet made again.
+    os.utime(paths[1], (1e9 + 1, 1e9 + 1))
+    with opened(run) as found:
+        assert (found.finished, found.shards) == (False, 2)
+        assert found.dataset != dataset
+    # A shard is missing, as after `remeasure`: the run goes on.
+    os.utime(paths[1], (1e9, 1e9))
+    paths[0].unlink()
+    with opened(run) as found:
+        assert (found.finished, found.shards) == (False, 1)
+        assert found.plan is not None

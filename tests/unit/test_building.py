@@ -17,6 +17,7 @@ from gpushmoo.core.backends import BACKENDS
 from gpushmoo.core.errors import BuildError, DeviceError, NoDeviceError, WorkloadError
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Version
+from gpushmoo.devices import isolated
 from gpushmoo.devices.building import refuse_failures
 from gpushmoo.devices.builds import (
     CompiledCode,
@@ -126,6 +127,31 @@ def test_a_task_that_ends_or_hangs_costs_no_other_and_its_errors_are_raised() ->
 
     with pytest.raises(NoDeviceError, match="There is no compiler"):
         run_isolated({"good": lambda: 1, "bad": fail, "hang": partial(time.sleep, 1e6)}, 3, 60.0)
+
+
+def test_a_suspended_machine_ends_no_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its clock goes on: ten hours between two looks are a short wait of the task."""
+    looks, real_wait, hours = 0, isolated.wait, 0
+
+    def waiting(*given: Any) -> list[Any]:
+        nonlocal looks, hours
+        looks += 1
+        hours += 10 * (looks == 2)
+        if looks == 4:
+            (tmp_path / "woken").touch()
+        return real_wait(*given)
+
+    def until_woken() -> str:
+        while not (tmp_path / "woken").exists():
+            time.sleep(0.01)
+        return "done"
+
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 3600 * hours)
+    monkeypatch.setattr(isolated, "time", clock)
+    monkeypatch.setattr(isolated, "wait", waiting)
+    slow: list[str] = []
+    assert run_isolated({"a": until_woken}, 1, 60.0, on_slow=slow.append) == {"a": "done"}
+    assert slow == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])

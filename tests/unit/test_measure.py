@@ -40,6 +40,7 @@ from gpushmoo.measuring.events import (
     Grouped,
     Measure,
     Read,
+    Timed,
     WorkerCrashedError,
 )
 from gpushmoo.measuring.outputs import hint_of
@@ -87,6 +88,16 @@ def test_cells_of_a_sound_device_are_all_ok_and_verified() -> None:
     places = [i for i, entry in enumerate(log) if entry[0] == "run"]
     assert len(places) == 2 * len(CELLS)
     assert all([log[i - 1][0], log[i + 1][0]] == ["poison", "compare"] for i in places)
+
+
+@pytest.mark.parametrize("launch_s", [1e-5, 1e-3, 0.5])
+def test_the_first_launch_of_every_cell_is_told_with_its_seconds(launch_s: float) -> None:
+    """Also of one that is timed while it is verified, which saves a launch."""
+    outcome = measure_cells(FakeDevice(launch_s=launch_s), CELLS)
+    told = {e.key: e.seconds for e in outcome.events if isinstance(e, Timed)}
+    assert told == {cell.key: pytest.approx(launch_s) for cell in CELLS}
+    assert outcome.result.timed_s == told
+    assert [run.launch_s for run in outcome.runs] == pytest.approx([launch_s] * len(CELLS))
 
 
 KINDS = st.sampled_from([*ERRORS, *ENDS, "lazy", "wrong", "slow", "zero"])

@@ -140,3 +140,13 @@ def test_the_command_that_the_notebook_names_brings_a_kernel_and_all_that_it_imp
     used = {"ipykernel", *re.findall(r"^(?:import|from) (\w+)", text, re.M)} - {"gpushmoo"}
     assert len(used) > 2
     assert not {name for name in used if f"\n{name}==" not in locked}
+
+
+def test_the_notebooks_first_command_reads_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is typed, in the folder that the text names."""
+    cells = json.loads((ROOT / "docs/notebook.ipynb").read_text(encoding="utf-8"))["cells"]
+    first = next(cell for cell in cells if cell["cell_type"] == "code")
+    monkeypatch.chdir(ROOT / "docs")
+    names: dict[str, Any] = {}
+    exec("".join(first["source"]), names)
+    assert set(names["cells"]["status"]) == {"ok", "invalid", "too_many_threads"}

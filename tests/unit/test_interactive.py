@@ -19,13 +19,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from conftest import ROOT, environment
+from conftest import ROOT, USER_CUDA, USER_OPENCL, environment
 from fakes import INFO
 from gpushmoo import BufferRef, ConfigError, CopyWorkload, Launch, Sweep, ceil_div, open_run, sweep
 from gpushmoo.__main__ import main as program
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.core.backends import BACKENDS
-from gpushmoo.core.errors import DeviceLostError, NoDeviceError
+from gpushmoo.core.errors import DeviceError, DeviceLostError, NoDeviceError
 from gpushmoo.devices.base import DeviceInfo
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive import measure, shell, tables
@@ -192,6 +192,27 @@ def test_the_title_of_a_small_map_is_whole(swept: Sweep) -> None:
         assert extent.x0 >= 0.0
         assert extent.x1 <= figure.bbox.width
         assert all(ax.title.get_window_extent().y1 <= extent.y0 for ax in figure.axes)
+
+
+@pytest.mark.parametrize(("cells", "said"), [(20_000, ""), (20_001, "20,001 combinations")])
+def test_a_call_of_very_many_cells_says_so_before_a_device_is_asked(
+    cells: int,
+    said: str,
+    make_kernel: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Looking through them takes seconds, in which nothing else is printed."""
+
+    def asked(*_: Any) -> None:
+        raise DeviceError("asked")
+
+    monkeypatch.setattr("gpushmoo.interactive.measure.device_of", asked)
+    many = {"block_x": {"from": 1, "to": cells}}
+    with pytest.raises(DeviceError, match="asked"):
+        sweep(make_kernel("many", USER_CUDA, USER_OPENCL), axes=many, sizes=64, repeats=1)
+    err = capsys.readouterr().err
+    assert said in err if said else err == ""
 
 
 def test_a_notebooks_table_begins_with_parameters_and_speeds(swept: Sweep) -> None:

@@ -89,10 +89,11 @@ chaos: .venv/dev.stamp
 honest-trials: .venv/dev.stamp
 	$(CHAOS)/honest_trials.py --trials $(or $(TRIALS),2000) --busy $(or $(BUSY),6)
 
-# Changes lines of the library, one at a time: does a test see it? Hours; 100 mutants by default.
+# Changes lines of the library, one at a time: does a test see it? 100 take some 20 minutes of a core.
 .PHONY: mutants
 mutants: .venv/dev.stamp
-	.venv/bin/python experiments/mutants.py --count $(or $(COUNT),100) --seed $(SEED)
+	.venv/bin/python experiments/mutants.py --count $(or $(COUNT),100) --seed $(SEED) \
+		$(if $(AGAIN),--again $(AGAIN)) $(if $(OUT),--out $(OUT))
 
 # Installs a Slurm where there is none (Debian's packages, as root), starts one of virtual nodes, runs
 # a sweep on it and lets jobs, nodes and the controller fail.

@@ -2,7 +2,8 @@
 
     make mutants                    # 100 changes, chosen by a seed that is printed
     make mutants SEED=7 COUNT=20
-    make mutants SEED=7 AGAIN=survivors.json      # those that survived, once more
+    make mutants SEED=7 OUT=seven.json
+    make mutants AGAIN=seven.json   # those that survived, once more
 
 A change is one of COMPARISONS, OPERATORS, another constant or another connective, at a place drawn
 from the library's syntax trees. Changes that no result depends on are not drawn: texts of errors
@@ -10,9 +11,9 @@ and logs, annotations, keywords such as `strict`. A change's place in the draw d
 and the seed alone, so that a seed draws nearly the same after an edit elsewhere.
 
 The change is made in a copy of the tracked files and of those not yet tracked. Test files are run
-nearest first (`mutant_tests.nearest`) until a test fails or the mutant's time is over. A test that
-fails without the change, too, is left out. Prints each mutant, and the share killed. Mutants of
-CUDA's backend that survive count as not run if there is no CUDA device.
+nearest first (`mutant_tests.Tests`) until a test fails or the mutant's seconds of a processor are
+over. A test that fails without the change, too, is left out. Prints each mutant, and the share
+killed. Mutants of CUDA's backend that survive count as not run if there is no CUDA device.
 """
 
 import argparse
@@ -120,6 +121,9 @@ def _with_results(node: ast.AST) -> Iterator[ast.AST]:
             return
         case ast.If(test=ast.Name(id="TYPE_CHECKING")):
             return
+        # Any negative number is the length that is left.
+        case ast.Call(func=ast.Attribute(attr="reshape"), args=[ast.UnaryOp()]):
+            node = node.func
     yield node
     for field, value in ast.iter_fields(node):
         if field in ("annotation", "returns", "type_params"):

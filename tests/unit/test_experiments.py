@@ -4,7 +4,12 @@ import ast
 import importlib
 import runpy
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
+import mutant_tests
+import mutants
+import pytest
 from conftest import ROOT
 from gpushmoo.interactive.shell import _parser
 
@@ -27,3 +32,89 @@ def test_what_instruments_import_from_the_library_is_there() -> None:
 def test_the_command_that_is_timed_is_one() -> None:
     timed = runpy.run_path(str(ROOT / "experiments/benchmarks/fixed_cost.py"))["SHELL"]
     assert _parser().parse_args(timed[3:]).sizes == [2048]
+
+
+MUTATED = """
+import numpy as np
+
+MOST: int = 7
+
+@dataclass(frozen=True)
+class Found:
+    share: float = 0.5
+
+def chosen(rows, limit_s):
+    log.info("all of them", True)
+    if len(rows) > MOST or not limit_s < 2.5:
+        raise ValueError("more than 8")
+    pairs = zip(rows, rows, strict=True)
+    return [a for a, b in pairs if a is b], np.ones(4).reshape(-1)
+"""
+
+
+def test_a_mutant_changes_what_a_result_depends_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    (tmp_path / "found.py").write_text(MUTATED)
+    made = list(mutants.mutants_of(Path("found.py")))
+    changes = {(m.old, m.new) for m in made}
+    # A bound counts where numbers are whole; elsewhere the comparison is turned round.
+    assert changes == {
+        *(("7", "8"), ("0.5", "0.76"), (">", ">="), ("or", "and"), ("<", ">=")),
+        *(("2.5", "3.76"), ("is", "is not"), ("4", "5")),
+    }
+    for mutant in made:
+        changed = mutant.applied(MUTATED)
+        assert changed != MUTATED
+        ast.parse(changed)
+    # An edit elsewhere leaves the draw of a line as it was.
+    (tmp_path / "found.py").write_text("# A remark.\n" + MUTATED)
+    moved = list(mutants.mutants_of(Path("found.py")))
+    assert [m.draw(7) for m in moved] == [m.draw(7) for m in made]
+    assert [m.draw(8) for m in moved] != [m.draw(7) for m in made]
+    assert [m.line for m in moved] == [m.line + 1 for m in made]
+
+
+def test_the_nearest_tests_come_first() -> None:
+    tests = mutant_tests.Tests()
+    for module, named, nearest in (
+        ("judging.py", "def _widening(", "test_judging"),
+        ("workloads/user_code.py", "def work_fault(", "test_user_code"),
+        ("model/machine.py", "LEAST_RISE =", "test_machine_facts"),
+        ("planning/snakemake_hooks.py", "def limit_gpus(", "test_snakemake_hooks"),
+    ):
+        path = mutant_tests.LIBRARY / module
+        lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
+        line = next(i for i, text in enumerate(lines, start=1) if text.startswith(named))
+        near = tests.near(path, line)
+        assert f"tests/unit/{nearest}.py" in near.files[:2], module
+        assert near.names & {*named.removesuffix("(").split()}
+        # So are those of what uses it.
+        assert module != "model/machine.py" or {"_warp_launch", "machine_facts"} <= near.names
+
+
+def test_a_test_that_fails_without_the_change_kills_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A mutant is tried until its seconds of a processor are over."""
+    copy: Any = object.__new__(mutant_tests.Copy)
+    copy._passes, ran = {}, []
+
+    def run(root: str, files: list[str], names: set[str], limit_s: float) -> Any:
+        ran.append((root, files[0], limit_s))
+        unfit = {test for test, passes in copy._passes.items() if not passes}
+        fails = {"a": ["a::always"], "b": ["b::only_changed"]}.get(files[0].split("::")[0], [])
+        failed = [t for t in fails if t not in unfit and (root == "changing" or "always" in t)]
+        return mutant_tests.Outcome(failed[0] if failed else None, 1, 4.0)
+
+    monkeypatch.setattr(copy, "_run", run, raising=False)
+    monkeypatch.setattr(copy, "_write", lambda *_: None, raising=False)
+    monkeypatch.setattr(mutant_tests, "TOGETHER", 1)
+    copy._changing, copy._clean = "changing", "clean"
+    found = copy.tried(mutant_tests.Near(["a", "b", "c"]), 60.0)
+    assert (found.failed, found.passed) == ("b::only_changed", 3)
+    assert copy._passes == {"a::always": False, "b::only_changed": True}
+    # The time of a processor is over before the tests are.
+    copy._passes = {}
+    assert copy.tried(mutant_tests.Near(["c", "c", "c", "b"]), 10.0).failed is None

@@ -320,6 +320,9 @@ def test_t4_has_every_way_a_cell_ends_but_those_that_are_no_result() -> None:
     }
     assert ok["correctness"] == 1.0
     assert all(r["correctness"] == 0.0 for r in told["results"] if r is not ok)
+    left = told["metadata"]["not_recorded"]
+    assert left
+    assert all(r["times"][name] == 0.0 for r in told["results"] for name in left)
 
 
 def test_a_cache_ends_as_kernel_tuner_looks_for_and_is_whole() -> None:

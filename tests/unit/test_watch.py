@@ -116,6 +116,15 @@ def test_the_plan_is_said_and_a_shard_on_its_way_fills_the_map(run: Path) -> Non
     assert "80.0 GB/s  block_x=32, block_y=1 (element, 1024 x 1024, warm)" in said
 
 
+def test_a_kernel_that_moves_nothing_is_shown_with_its_seconds(run: Path) -> None:
+    cells = [
+        known(32, 1, "ok", None) | {"seconds": 3e-3},
+        known(64, 1, "ok", None) | {"seconds": 2e-3},
+    ]
+    begin(run, HEAD, {"share": 0.5, "cells": cells})
+    assert "2.00 ms  block_x=64, block_y=1" in text(Watched(run).state())
+
+
 def test_the_rest_is_told_and_a_killed_job_does_not_count(run: Path) -> None:
     started = (run / PLAN_FILE).stat().st_mtime
     # Before that it compiled, which takes as long however many cells there are.

@@ -134,7 +134,7 @@ def _with_results(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_whole(node: ast.expr) -> bool:
-    """Whether an operand is surely a whole number."""
+    """Whether an operand is known to be a whole number."""
     match node:
         case ast.Constant(value=value):
             return type(value) is int

@@ -257,8 +257,8 @@ def findings_of(*groups: pd.DataFrame) -> list[Finding]:
     return advice_findings(advised(*groups))
 
 
-def test_the_launch_of_a_cached_size_is_told_if_this_one_costs_there() -> None:
-    """A column of its own if a size fits the cache; a remedy in it if the launch is bad there."""
+def test_the_launch_of_a_cached_size_is_shown_if_this_one_costs_there() -> None:
+    """A separate column if a size fits the cache; a remedy in it if the launch is bad there."""
     slow = LARGE | {(64, 4): 1.05}
     for cells, shown, instead in (
         ([group(slow)], False, ""),

@@ -90,7 +90,7 @@ def test_the_nearest_tests_come_first() -> None:
         near = tests.near(path, line)
         assert f"tests/unit/{nearest}.py" in near.files[:2], module
         assert near.names & {*named.removesuffix("(").split()}
-        # So are those of what uses it.
+        # The functions that use it are near, too.
         assert module != "model/machine.py" or {"_warp_launch", "machine_facts"} <= near.names
 
 

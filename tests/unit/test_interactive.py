@@ -219,7 +219,7 @@ def test_a_notebooks_table_begins_with_parameters_and_speeds(swept: Sweep) -> No
     heads = re.findall("<th>(.*?)</th>", swept._repr_html_())
     assert heads[:3] == ["PER_THREAD", "block_x", "bandwidth_gbs"]
     assert len(heads) < 12
-    # Of what names a group only what differs is shown.
+    # Columns that name a group are shown only if they differ.
     assert not {"kernel", "dtype", "variant", "height", "cache_state"}.intersection(heads)
     several = copy.copy(swept)
     for variants, shown in ((["a", "b"], True), (["a", "a"], False)):

@@ -192,7 +192,7 @@ def test_blocks_that_resemble_their_neighbours_widen_the_interval(
     assert least < half.mean() / (1.96 * middle.std()) < most
 
 
-def test_blocks_that_alternate_narrow_nothing_and_a_few_tell_nothing() -> None:
+def test_blocks_that_alternate_narrow_nothing_and_a_few_change_nothing() -> None:
     logs = series(-0.9)
     mixed = np.random.default_rng(1).permuted(logs, axis=1)
     _, half = centres(np.exp(logs)[:, :, None])

@@ -182,15 +182,15 @@ def test_what_is_undetermined(cells: pd.DataFrame, name: str, asked: str, senten
     assert name not in {fact.name for fact in facts}
 
 
-def test_two_widths_of_empty_blocks_tell_what_a_warp_costs(cells: pd.DataFrame) -> None:
+def test_two_widths_of_empty_blocks_give_the_cost_of_a_warp(cells: pd.DataFrame) -> None:
     facts, missing = machine_facts(cells.query("kernel != 'dispatch' or block_x in (32, 1024)"))
     assert "warp_launch_s" not in missing
     found = {fact.name: fact.value for fact in facts}
-    # The narrow block's own cost hides a part of what its warps cost.
+    # The narrow block's own cost hides a part of the cost of its warps.
     assert 0.5 * KNOWN["warp_launch_s"] < found["warp_launch_s"] <= 1.02 * KNOWN["warp_launch_s"]
 
 
-def test_a_warp_that_costs_nothing_is_not_told(cells: pd.DataFrame) -> None:
+def test_a_warp_that_costs_nothing_has_no_figure(cells: pd.DataFrame) -> None:
     """As on a device where a block of 32 warps starts as fast as one of a single warp."""
     blocks = cells[cells["kernel"] == "dispatch"]
     narrow = blocks[blocks["block_x"] == blocks["block_x"].min()]

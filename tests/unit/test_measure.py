@@ -91,7 +91,7 @@ def test_cells_of_a_sound_device_are_all_ok_and_verified() -> None:
 
 
 @pytest.mark.parametrize("launch_s", [1e-5, 1e-3, 0.5])
-def test_the_first_launch_of_every_cell_is_told_with_its_seconds(launch_s: float) -> None:
+def test_the_first_launch_of_every_cell_is_reported_with_its_seconds(launch_s: float) -> None:
     """Also of one that is timed while it is verified, which saves a launch."""
     outcome = measure_cells(FakeDevice(launch_s=launch_s), CELLS)
     told = {e.key: e.seconds for e in outcome.events if isinstance(e, Timed)}

@@ -18,10 +18,10 @@ VERDICT = "gpushmoo: the report is report.pdf."
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Callable[..., list[str]]:
+def said(tmp_path: Path) -> Callable[..., list[str]]:
     """What a terminal, and a log file, get of records after `tell_what_matters`."""
 
-    def tell(
+    def say(
         records: Sequence[dict[str, Any]],
         asked: Sequence[Path] = (),
         quiet: set[Quietness] | None = None,
@@ -45,43 +45,43 @@ def told(tmp_path: Path) -> Callable[..., list[str]]:
         handler.close()
         return said
 
-    return tell
+    return say
 
 
 def test_a_run_with_nothing_to_do_ends_with_the_last_runs_lines(
-    told: Callable[..., list[str]], tmp_path: Path
+    said: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     nothing = {"msg": NOTHING_TO_BE_DONE_MSG}
     verdict = tmp_path / "summary/verdict.txt"
-    assert told([nothing], [verdict]) == [NOTHING_TO_BE_DONE_MSG]
+    assert said([nothing], [verdict]) == [NOTHING_TO_BE_DONE_MSG]
     verdict.parent.mkdir()
     write_summed(verdict, f"{VERDICT}\n".encode())
-    assert told([nothing], [verdict]) == [f"{NOTHING_TO_BE_DONE_MSG}\n{VERDICT}"]
+    assert said([nothing], [verdict]) == [f"{NOTHING_TO_BE_DONE_MSG}\n{VERDICT}"]
     # Asked for something else, such as one figure.
-    assert told([nothing], [tmp_path / "figure.pdf"]) == [NOTHING_TO_BE_DONE_MSG]
-    assert told([{"msg": "other"}], [verdict]) == ["other"]
+    assert said([nothing], [tmp_path / "figure.pdf"]) == [NOTHING_TO_BE_DONE_MSG]
+    assert said([{"msg": "other"}], [verdict]) == ["other"]
 
 
-def test_a_terminal_gets_twenty_steps_and_no_job(told: Callable[..., list[str]]) -> None:
+def test_a_terminal_gets_twenty_steps_and_no_job(said: Callable[..., list[str]]) -> None:
     def steps(total: int) -> list[dict[str, Any]]:
         numbers = range(1, total + 1)
         return [
             {"msg": str(n), "event": LogEvent.PROGRESS, "done": n, "total": total} for n in numbers
         ]
 
-    assert told(steps(7)) == [str(n) for n in range(1, 8)]
-    assert told(steps(40)) == [str(n) for n in range(2, 41, 2)]
-    many = told(steps(1000))
+    assert said(steps(7)) == [str(n) for n in range(1, 8)]
+    assert said(steps(40)) == [str(n) for n in range(2, 41, 2)]
+    many = said(steps(1000))
     assert (len(many), many[-1]) == (20, "1000")
     of_jobs = [{"msg": "j", "event": e} for e in (LogEvent.JOB_STARTED, LogEvent.JOB_FINISHED)]
     select, other = {"msg": "Select jobs to execute..."}, {"msg": "e", "event": LogEvent.JOB_ERROR}
-    assert told([*of_jobs, select, other]) == ["e"]
+    assert said([*of_jobs, select, other]) == ["e"]
     # All is in the log file, on a cluster, and where the user asked for it.
     every = [*steps(40), *of_jobs, select, other]
-    assert len(told(every, to_file=True)) == len(every)
-    assert len(told(every, quiet=set())) == len(every)
+    assert len(said(every, to_file=True)) == len(every)
+    assert len(said(every, quiet=set())) == len(every)
     quiet = {Quietness.RULES, Quietness.HOST}
-    assert len(told(every, quiet=quiet, nodes=2)) == len(every)
+    assert len(said(every, quiet=quiet, nodes=2)) == len(every)
     assert quiet == {Quietness.HOST}
 
 
@@ -127,7 +127,7 @@ def test_one_device_that_is_named_is_measured_alone_and_none_is_refused(
     )
 
     def absent(_: Any) -> None:
-        raise hooks.NoDeviceError("There is none.")
+        raise hooks.NoDeviceError("No device answers.")
 
     monkeypatch.setattr(hooks, "probe", absent)
     flow: Any = SimpleNamespace(gpu_backend="cuda", config={"device": "all"}, choice=None)
@@ -135,7 +135,7 @@ def test_one_device_that_is_named_is_measured_alone_and_none_is_refused(
     hooks.refuse_without_device(flow)
     counted[0] = 0
     assert hooks._devices(flow) == 1
-    with pytest.raises(hooks.ConfigError, match="There is none"):
+    with pytest.raises(hooks.ConfigError, match="No device answers"):
         hooks.refuse_without_device(flow)
     flow.gpu_backend = None
     hooks.refuse_without_device(flow)

@@ -367,7 +367,7 @@ class Jobs:
         self.out = self._root / f"cells/mine/float/{self._number}.parquet"
         self.log = self._root / f"{self._number}.log"
         spec = self._bench.params(list(variants), [32, 64]) | {"repeat": repeat}
-        request = {"spec": spec, "place": [1, 1], "remeasure": [], "cache": str(self._cache)}
+        request = {"spec": spec, "place": [2, 3], "remeasure": [], "cache": str(self._cache)}
         request |= {"code": f"{self._number}", "plan": str(self._root / "plan.json")}
         request["seconds"] = None
         job = subprocess.Popen(
@@ -436,6 +436,7 @@ def test_a_server_has_one_folder_with_its_socket_and_its_jobs(
 def test_a_measuring_process_stays_for_the_jobs_of_a_repeat(jobs: Jobs) -> None:
     assert jobs.do("good") == jobs.do("good") == {"ok": 2}
     assert "2 ok" in jobs.said
+    assert "shard 2/3" in jobs.said
     assert "measured" in jobs.log.read_text()
     assert jobs.do("good", repeat=2) == {"ok": 2}
     # Both jobs of the first repeat make inputs anew for their trial.

@@ -280,3 +280,9 @@ def test_the_last_lines_name_other_kernels_only_beside_launches() -> None:
     # Nothing was measured.
     facts |= {"first_page": page | {"kernels": []}, "kernels": [{"name": n} for n in "kl"]}
     assert closing_lines(facts, "report.pdf") == ["gpushmoo: the report is report.pdf."]
+
+
+@pytest.mark.parametrize(("slow", "words"), [(1.99, "99 % more time"), (2.0, "2.0 times the")])
+def test_a_cost_is_a_share_until_it_doubles_the_time(slow: float, words: str) -> None:
+    [found] = advice_findings(advised(group(LARGE | {(256, 1): slow})))
+    assert words in found.sentence

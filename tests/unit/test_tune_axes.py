@@ -12,7 +12,7 @@ import pytest
 from gpushmoo.core.space import Cell, Problem, Version
 from gpushmoo.devices.opencl.runtime import with_macros
 from gpushmoo.interactive.tune_axes import defined_axes, placed_axes, with_unseen
-from gpushmoo.interactive.tune_bandwidth import unreachable
+from gpushmoo.interactive.tune_bandwidth import memory_peak, unreachable
 from gpushmoo.interactive.tune_source import KernelSource
 from gpushmoo.workloads.call import Call, called
 
@@ -328,3 +328,18 @@ def test_bytes_that_cannot_have_moved_are_one_warning() -> None:
     with pytest.warns(UserWarning, match="moved: ") as caught:
         tuned(COPY, ARGUMENTS, axes={"block_x": [8, 64]}, moved="8 * n * 10**9", expect=X)
     assert len([one for one in caught if one.category is UserWarning]) == 1
+
+
+@pytest.mark.parametrize(
+    ("extra", "gbs"),
+    [
+        ({"memory_clock_mhz": "3201", "memory_bus_bits": "6144"}, pytest.approx(4916.736)),
+        ({"memory_clock_mhz": "3201"}, None),
+        ({"memory_bus_bits": "6144"}, None),
+        ({}, None),
+    ],
+)
+def test_the_peak_of_a_memory_needs_its_clock_and_its_bus(
+    extra: dict[str, str], gbs: float | None
+) -> None:
+    assert memory_peak({"extra": extra}) == gbs

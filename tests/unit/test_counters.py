@@ -279,3 +279,48 @@ def test_exactly_one_launch_of_each_cell_that_can_be_launched_is_recorded(
     write_json(tmp_path / "r.json", {**request, "device": {**runtime, "device": 99}})
     assert counters.main(str(tmp_path / "r.json")) == 1
     assert "there is no device 99" in read_json(tmp_path / "a.json")["why"]
+
+
+def test_a_kernel_without_a_chosen_cell_needs_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be gone, or of a run whose model explains none of its cells."""
+    sample = designed_sample()
+    chosen = [one for one in sample if one.cell.kernel == sample[0].cell.kernel]
+    made: list[dict[str, KernelFolder]] = []
+
+    class Study:
+        def __init__(self, cells: object, folders: dict[str, KernelFolder], *_: object) -> None:
+            made.append(folders)
+
+        def count(self, out: Path, say: object) -> None:
+            assert out == tmp_path / "out"
+
+    monkeypatch.setattr(counters, "explained_cells", lambda _: chosen)
+    monkeypatch.setattr(counters, "CounterStudy", Study)
+    kernel = chosen[0].cell.kernel
+    spec = {"folders": {kernel: f"kernels/{kernel}", "gone": "kernels/gone"}, "device": None}
+    counters.count_of_run(spec, tmp_path / "out", print, str(tmp_path), [])
+    assert [set(folders) for folders in made] == [{kernel}]
+
+
+@pytest.mark.parametrize(
+    ("changes", "room"),
+    [
+        # Blocks of three warps, of which two are on a multiprocessor, or as many as fit.
+        ({}, 6.0),
+        ({"blocks": 5000}, 24.0),
+        ({"blocks": 133}, 6.0),
+        ({"threads_per_block": 97}, 8.0),
+        ({"resident_blocks": None}, None),
+        ({"l1_percent": None}, None),
+        ({"l1_percent": 0.0}, 6.0),
+    ],
+)
+def test_a_launch_has_room_for_the_warps_of_its_resident_blocks(
+    changes: dict[str, float | None], room: float | None
+) -> None:
+    units = dict.fromkeys(("dram_percent", "l2_percent", "l1_percent", "sm_percent"), 50.0)
+    asked = {"threads_per_block": 96, "blocks": 264, "multiprocessors": 132, "resident_blocks": 8}
+    found = counters._busy({**units, "active_warps": 5.0, **asked, **changes})
+    assert (None if found is None else found["room_for_warps"]) == room

@@ -195,6 +195,8 @@ def test_a_thread_that_waits_for_a_core_is_seen() -> None:
         deadline = time.monotonic() + DEADLINE_S
         while process.longest_wait_s(before_s, process.core_waits_s(busy[0].pid)) < 0.05:
             assert time.monotonic() < deadline
+        # No thread waits longer than it lives.
+        assert max(process.core_waits_s(busy[0].pid).values()) < 2 * DEADLINE_S
     finally:
         for one in busy:
             one.kill()

@@ -157,6 +157,45 @@ def test_snakemakes_own_limit_on_starts_is_lifted_on_this_host_alone(
     assert (scheduler.job_rate_limiter is own) is stays
 
 
+@pytest.mark.parametrize(
+    ("earlier", "rules", "refused"),
+    [
+        ({"otava": "/absent/otava"}, ["report", "history"], True),
+        ({"otava": "/absent/otava"}, ["report", "mine_history"], True),
+        ({"otava": "/absent/otava"}, ["report", "figure"], False),
+        (None, ["history"], False),
+    ],
+)
+def test_change_points_need_their_program_only_where_they_are_asked_for(
+    earlier: dict[str, str] | None, rules: list[str], refused: bool, tmp_path: Path
+) -> None:
+    jobs = [
+        SimpleNamespace(
+            rule=SimpleNamespace(name=name, params={}, wildcard_names=set()),
+            resources={},
+            output=[],
+        )
+        for name in rules
+    ]
+    flow: Any = SimpleNamespace(
+        results=tmp_path,
+        config=SimpleNamespace(earlier=earlier, chapters={}),
+        measures=False,
+        gpu_backend=None,
+    )
+    workflow = SimpleNamespace(
+        local_exec=True,
+        deployment_settings=SimpleNamespace(deployment_method=set()),
+        resource_settings=SimpleNamespace(nodes=None),
+        scheduler=SimpleNamespace(job_rate_limiter=None),
+    )
+    if not refused:
+        hooks.start_run(flow, workflow, jobs)
+        return
+    with pytest.raises(SystemExit, match="otava"):
+        hooks.start_run(flow, workflow, jobs)
+
+
 AT_EXIT = """
 import sys
 from pathlib import Path

@@ -71,6 +71,19 @@ def test_results_are_of_kernel_tuners_shape_and_a_wrong_one_costs_itself_alone()
     assert env["device_name"]
 
 
+def test_the_best_configuration_is_by_the_objective() -> None:
+    """A rate is better if it is higher, unless the script says otherwise; all else if lower."""
+    metrics = {"GB/s": "block_size_x", "cost": "block_size_x"}
+    for objective, higher, best in (
+        ("GB/s", None, 64),
+        ("GB/s", False, 32),
+        ("cost", None, 32),
+        ("cost", True, 64),
+    ):
+        _, env = tuned(metrics=metrics, objective=objective, objective_higher_is_better=higher)
+        assert env["best_config"]["block_size_x"] == best, (objective, higher)
+
+
 def test_a_configuration_that_does_not_compile_or_run_has_kernel_tuners_error() -> None:
     with pytest.warns(UserWarning, match="1 of 2 configurations: CompilationFailedConfig"):
         results, env = tuned(tune_params={"block_size_x": [32], "wrong": ["missing", "0"]})

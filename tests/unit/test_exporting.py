@@ -36,6 +36,7 @@ from gpushmoo.exporting.formats import (
     entries,
     identifier,
     is_whole,
+    t4_metadata,
     t4_results,
 )
 from gpushmoo.exporting.loaded import triton_table, vllm_tables
@@ -323,6 +324,23 @@ def test_t4_has_every_way_a_cell_ends_but_those_that_are_no_result() -> None:
     left = told["metadata"]["not_recorded"]
     assert left
     assert all(r["times"][name] == 0.0 for r in told["results"] for name in left)
+
+
+def test_t4_has_each_device_system_and_version_once() -> None:
+    def shard(uuid: str, driver: str, python: str) -> dict[str, Any]:
+        device = {"uuid": uuid, "name": "GPU", "driver": driver, "runtime": "CUDA 13.2, NVRTC 13.1"}
+        return {"device": device, "host": {"system": "Linux", "python": python}, "gpushmoo": "1"}
+
+    shards = [shard("a", "13.0", "3.11"), shard("b", "13.0", "3.11"), shard("b", "13.0", "3.12")]
+    told = t4_metadata([*shards, shard("c", "12.9", "3.11")])["metadata"]
+    assert [d["driver"] for d in told["hardware"]["hardware_description"]] == ["13.0", "12.9"]
+    assert told["hardware"]["operating_system"] == "Linux"
+    assert told["environment"] == {
+        "device_query": {"drivers": ["13.0", "12.9"]},
+        "requirements": [
+            *("gpushmoo==1", "python==3.11", "CUDA 13.2", "NVRTC 13.1", "python==3.12"),
+        ],
+    }
 
 
 def test_a_cache_ends_as_kernel_tuner_looks_for_and_is_whole() -> None:

@@ -15,6 +15,7 @@ from gpushmoo.report.tables import (
     cost_cell,
     first_page,
     launch_words,
+    peak_table,
     thumbnail,
 )
 from hypothesis import strategies as st
@@ -286,3 +287,29 @@ def test_the_last_lines_name_other_kernels_only_beside_launches() -> None:
 def test_a_cost_is_a_share_until_it_doubles_the_time(slow: float, words: str) -> None:
     [found] = advice_findings(advised(group(LARGE | {(256, 1): slow})))
     assert words in found.sentence
+
+
+def peak_row(kind: str, share: float | None, gbs: float, **other: str) -> PeakRow:
+    where = {"device_name": "D", "cache_state": "warm", "timing_mode": "batched", **other}
+    what = ("k", "float", "v", "")
+    return PeakRow(*where.values(), kind, MIB, share, gbs, 0.9 * gbs, 1.1 * gbs, *what)
+
+
+def test_a_table_of_peaks_has_a_line_for_each_region_that_was_measured() -> None:
+    rows = [peak_row("load", 0.4, 700.0), peak_row("load", 0.2, 800.0)]
+    rows += [peak_row("store", 0.4, 600.0), peak_row("load", 40.0, 300.0)]
+    # Between cache and memory nothing is read off.
+    inside, outside = peak_table([*rows, peak_row("load", 1.5, 999.0)])
+    assert (inside["where"], outside["where"]) == ("inside the cache, warm", "far outside, warm")
+    assert "800" in inside["load"]
+    assert "0.20 × cache" in inside["load"]
+    assert "600" in inside["store"]
+    assert ("300" in outside["load"], outside["store"]) == (True, "—")
+    # Modes and devices are named only where there are several.
+    [isolated] = peak_table([peak_row("load", 0.4, 7.0, timing_mode="isolated")])
+    assert isolated["where"] == "inside the cache, warm"
+    both = [*rows, peak_row("load", 0.4, 7.0, timing_mode="isolated")]
+    named = [line["where"] for line in peak_table(both)]
+    assert len(named) == len(set(named)) == 3
+    other = [peak_row("load", 0.4, 7.0), peak_row("load", 0.4, 7.0, device_name="E")]
+    assert [line["where"][-3:] for line in peak_table(other)] == [", D", ", E"]

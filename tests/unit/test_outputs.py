@@ -1,132 +1,52 @@
-"""Outputs that cannot be written: one sentence with the remedy, and nothing is left behind."""
+"""Outputs beside the poison: an element that may be right with its bits needs another one."""
 
-import errno
-import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from conftest import environment
-from gpushmoo.core.errors import UserError
-from gpushmoo.interactive import shell
-from gpushmoo.interactive.shell import main
-from gpushmoo.storage.room import NotWrittenError, output, output_folder
-from mounts import Mount, fill
-from test_answers import shards as shards  # fixtures
-from test_answers import there as there
-from test_watch import run as run
+from fakes import FakeDevice
+from gpushmoo.measuring.outputs import CheckedOutput
+from gpushmoo.workloads.limits import EXACT, Limit
 
-COMMANDS = [
-    "new mine --in {}/x",
-    "compare a b --out {}/x/y",
-    "history r1 r2 r3 --out {}/x/y",
-    "explore results/mine --out {}/x/y.html",
-    "export results/mine --out {}/x/y --formats json",
-    "sweep any --out {}/x/y",
-]
+NAN = np.array([1.0, np.nan], np.float32)
 
 
-@pytest.mark.parametrize("words", COMMANDS)
-@pytest.mark.parametrize("kind", ["full", "read-only"])
-def test_a_disk_that_takes_nothing_is_one_sentence(
-    words: str, kind: str, there: None, mount: Mount, capfd: pytest.CaptureFixture[str]
+def output(expected: Any, limit: Limit = EXACT, content: Any = None) -> CheckedOutput:
+    return CheckedOutput.upload(FakeDevice(), "y", np.asarray(expected), limit, None, content)
+
+
+@pytest.mark.parametrize(
+    ("expected", "limit", "twice"),
+    [
+        (np.array([5, 2**32 - 1], np.uint32), EXACT, True),
+        (np.array([5, 2**32 - 2], np.uint32), EXACT, False),
+        (np.array([-1, 3], np.int32), EXACT, True),
+        (np.array([[7, 255, 0, 0]], np.uint8), EXACT, True),
+        (np.array([-1, -1], np.int64), EXACT, True),
+        (np.array([1, 2], np.int64), EXACT, False),
+        # The poison is NaN in a float.
+        (np.array([1.0, -1.0], np.float32), EXACT, False),
+        (NAN, EXACT, True),
+        (NAN[:1], EXACT, False),
+        # A limit reaches it, or does not.
+        (np.array([-2, 3], np.int32), Limit(atol=1.0), True),
+        (np.array([-3, 3], np.int32), Limit(atol=1.0), False),
+    ],
+)
+def test_a_right_element_that_looks_like_poison_is_tried_with_another(
+    expected: Any, limit: Limit, twice: bool
 ) -> None:
-    place = Path("small")
-    mount(place, "size=64k")
-    if kind == "full":
-        fill(place / "filler")
-    else:
-        mount(place, "ro")
-    before = sorted(place.rglob("*"))
-    assert main(words.format(place).split()) == 2
-    said = capfd.readouterr().err
-    assert said.count("\n") == 1
-    assert "small/x" in said
-    assert ("make room there" if kind == "full" else "make it writable") in said
-    assert sorted(place.rglob("*")) == before
+    assert output(expected, limit).twice is twice
+    # An output that a launch finds as it was has no poison.
+    assert not output(expected, limit, content=object()).twice
 
 
-def test_what_was_there_stays(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    for name in ("kept", "replaced"):
-        (out / name).write_text("old")
-
-    def write(error: OSError | None) -> None:
-        with output_folder(out, UserError) as fresh:
-            (fresh / "replaced").write_text("new")
-            if error:
-                raise error
-
-    for error in (
-        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
-        shutil.Error([("from", "to", os.strerror(errno.ENOSPC))]),
-    ):
-        with pytest.raises(UserError, match=r"out.*No space left"):
-            write(error)
-        assert {p.name: p.read_text() for p in out.iterdir()} == {"kept": "old", "replaced": "old"}
-    write(None)
-    assert {p.name: p.read_text() for p in out.iterdir()} == {"kept": "old", "replaced": "new"}
-
-
-def test_the_file_that_could_not_be_written_is_named(tmp_path: Path) -> None:
-    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    for path, named in (
-        (tmp_path / "out" / ".temporary" / "a.parquet", tmp_path / "out"),
-        (Path("/elsewhere/a.parquet"), Path("/elsewhere/a.parquet")),
-    ):
-        with (
-            pytest.raises(UserError, match=f"^'{named}' cannot be"),
-            output(tmp_path / "out", UserError),
-        ):
-            raise NotWrittenError(path, full)
-
-
-def test_a_name_that_cannot_be_asks_for_another(
-    there: None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("file").touch()
-    for words in COMMANDS:
-        assert main(words.format("file").split()) == 2
-        assert "name another one" in capsys.readouterr().err
-
-
-def test_a_summary_is_appended_whole_or_not(mount: Mount, tmp_path: Path) -> None:
-    small = tmp_path / "small"
-    mount(small, "size=64k")
-    summary = small / "summary.md"
-    summary.write_text("before\n")
-    fill(small / "filler")
-    # A part of it fits on the page that is taken already.
-    with pytest.raises(UserError, match="make room there"):
-        shell._append(summary, "x" * 100_000)
-    assert summary.read_text() == "before\n"
-
-
-def test_a_file_that_was_only_tried_is_gone(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def fail(*_: Any, **__: Any) -> None:
-        raise UserError("not measured")
-
-    monkeypatch.setattr("gpushmoo.interactive.checkouts.ab_checkouts", fail)
-    assert main(["ab", "main", "--markdown", str(tmp_path / "summary.md")]) == 2
-    assert not any(tmp_path.iterdir())
-
-
-def test_a_full_stdout_is_a_sentence() -> None:
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "gpushmoo", "list", "kernels"],
-            env=environment(),
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert "make room there" in done.stderr
+@pytest.mark.parametrize("scalar", [np.uint8, np.uint16, np.int32, np.float32, np.float64])
+def test_an_element_is_poison_if_all_of_its_bytes_are(scalar: Any) -> None:
+    one = output(np.ones(4, scalar))
+    width = np.dtype(scalar).itemsize
+    assert one.is_poison(int.from_bytes(b"\xff" * width), 0xFF)
+    assert one.is_poison(0, 0)
+    assert not one.is_poison(int.from_bytes(b"\xff" * width), 0)
+    assert not one.is_poison(int.from_bytes(b"\xff" * (width - 1) + b"\xfe"), 0xFF)
+    assert one.words == -(-4 * width // 4)

@@ -146,6 +146,10 @@ def test_a_few_configurations_are_judged_as_well(tmp_path: Path) -> None:
     for factors, tied in (({32: 1.0}, 1), ({32: 1.0, 64: 1.5}, 1)):
         file = written(tmp_path / "x.json", cache(samples(factors, 8)))
         assert judge([file]).rows["tied"].tolist() == [tied]
+        # Parameters that all share are named only for a single one.
+        [winner] = judge([file]).rows["winner"]
+        assert ("mode=a" in winner) is (len(factors) == 1)
+        assert "block_x=32" in winner
 
 
 @pytest.mark.parametrize(("n", "blocks", "size"), [(32, 7, 4), (17, 7, 2), (10, 4, 2), (5, 4, 1)])

@@ -182,6 +182,10 @@ class Copy:
         for name in PACKAGES:
             importlib.import_module(name)
 
+    def text(self, path: str) -> str:
+        """The module `path` without a change."""
+        return (self._clean / path).read_text(encoding="utf-8")
+
     def first_failure(self, path: str, changed: str, near: Near, limit_s: float) -> Outcome:
         """Run the tests with `changed` as the module `path`, until one fails or time is over.
 
@@ -191,7 +195,7 @@ class Copy:
         try:
             return self.tried(near, limit_s)
         finally:
-            self._write(path, (self._clean / path).read_text(encoding="utf-8"))
+            self._write(path, self.text(path))
 
     def tried(self, near: Near, limit_s: float) -> Outcome:
         """Run the tests on the change as it is."""

@@ -182,8 +182,9 @@ def again(file: Path) -> list[Mutant]:
             mutant = Mutant(**{key: one[key] for key in Mutant.__dataclass_fields__})
             same = [m for m in mutants_of(Path(mutant.path)) if m.draw(0) == mutant.draw(0)]
             near = sorted(same, key=lambda m: abs(m.line - mutant.line))
-            print(*([] if near else [f"gone: {mutant}"]), sep="\n", end="", flush=True)
             found += near[:1]
+            if not near:
+                print(f"gone: {mutant}", flush=True)
     return found
 
 
@@ -206,14 +207,15 @@ def main() -> None:
     options = parser.parse_args()
     print(f"make mutants SEED={options.seed} COUNT={options.count}", flush=True)
     mutants = again(options.again) if options.again else drawn(options.count, options.seed)
+    if not mutants:
+        sys.exit("There is no mutant to try.")
     results = []
     began = time.monotonic()
     with TemporaryDirectory() as place:
         copy, tests = Copy(Path(place)), Tests()
         for number, mutant in enumerate(mutants, start=1):
             near = tests.near(Path(mutant.path), mutant.line)
-            text = (ROOT / mutant.path).read_text(encoding="utf-8")
-            changed = mutant.applied(text)
+            changed = mutant.applied(copy.text(mutant.path))
             outcome = copy.first_failure(mutant.path, changed, near, options.limit)
             result = result_of(mutant, outcome)
             said = f"{number:4} {result:8} {outcome.seconds:4.0f} s {mutant}"

@@ -104,7 +104,8 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
             case ast.Constant(value=bool() as value):
                 yield _mutant(path, lines, node.lineno, node.col_offset, str(value), str(not value))
             case ast.Constant(value=int() | float() as value) if node.lineno == node.end_lineno:
-                old = lines[node.lineno - 1][node.col_offset : node.end_col_offset]
+                line = lines[node.lineno - 1].encode()
+                old = line[node.col_offset : node.end_col_offset].decode()
                 new = repr(value + 1 if isinstance(value, int) else value * 1.5 + 0.01)
                 yield _mutant(path, lines, node.lineno, node.col_offset, old, new)
 

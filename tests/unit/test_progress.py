@@ -1,11 +1,15 @@
 """Progress on a terminal and elsewhere: what it says, how often, and from when on it estimates."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from bench import Bench
+from conftest import USER_CUDA, USER_OPENCL
 from fakes import FakeClock
 from gpushmoo.core.news import News
+from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring.progress import Progress, duration
 
 CLEAR = "\r\x1b[K"
@@ -110,6 +114,20 @@ def test_on_a_terminal_of_its_own_one_line_is_replaced(clock: FakeClock) -> None
     progress.update(0.5)
     progress.close()
     assert terminal.lines[-1] == ""
+
+
+def test_a_jobs_lines_stay_on_a_terminal_that_other_jobs_write_to(
+    make_kernel: Callable[..., Path],
+    opencl_choice: DeviceChoice,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    bench = Bench(opencl_choice, make_kernel("mine", USER_CUDA, USER_OPENCL), tmp_path)
+    bench.terminal = Terminal()
+    bench.measure(["good"], [32, 64])
+    assert "2 ok" in bench.terminal.getvalue()
+    assert CLEAR not in bench.terminal.getvalue()
 
 
 def test_a_brief_one_has_a_line_only_if_it_takes_long(clock: FakeClock) -> None:

@@ -8,9 +8,10 @@ import pytest
 from bench import Bench
 from conftest import USER_CUDA, USER_OPENCL
 from fakes import FakeClock
-from gpushmoo.core.news import News
+from gpushmoo.core.news import News, heartbeat
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring.progress import Progress, duration
+from projects import wait_until
 
 CLEAR = "\r\x1b[K"
 
@@ -178,3 +179,12 @@ def test_other_streams_are_never_cleared(monkeypatch: pytest.MonkeyPatch) -> Non
 )
 def test_a_duration_has_two_units_at_most(seconds: float, words: str) -> None:
     assert duration(seconds) == words
+
+
+def test_long_work_without_news_has_a_line_now_and_then() -> None:
+    stream = io.StringIO()
+    with heartbeat(stream, "looking"):
+        pass
+    assert not stream.getvalue()
+    with heartbeat(stream, "looking", 0.001):
+        wait_until(lambda: stream.getvalue().count("looking (") >= 2, "two lines")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 # On other streams the first line comes after so many seconds, and each pause is twice the last one.
@@ -56,3 +58,24 @@ class News:
             self._stream.write(_CLEAR)
             self._stream.flush()
             self._is_shown = False
+
+
+@contextmanager
+def heartbeat(stream: TextIO, text: str, first_s: float = _FIRST_S) -> Iterator[None]:
+    """Within it a line says now and then that work goes on which prints nothing by itself."""
+    ended, began = threading.Event(), time.monotonic()
+
+    def beat() -> None:
+        pause_s = first_s
+        while not ended.wait(pause_s):
+            stream.write(f"{text} ({time.monotonic() - began:.0f} s so far)\n")
+            stream.flush()
+            pause_s = min(2.0 * pause_s, _LONGEST_S)
+
+    beating = threading.Thread(target=beat, daemon=True)
+    beating.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        beating.join()

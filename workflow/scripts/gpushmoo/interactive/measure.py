@@ -15,7 +15,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -25,7 +25,7 @@ import yaml
 
 from .. import __name__ as library
 from ..core.backends import AUTO, BACKENDS
-from ..core.news import News
+from ..core.news import News, heartbeat
 from ..core.paths import KERNELS
 from ..core.run_plan import FEWEST_OF_MANY, SAVED, TELLING_REPEATS
 from ..core.schema import FAULTS, Status
@@ -150,12 +150,19 @@ def measured(
         terminal = sys.stderr if progress else io.StringIO()
         with blaming_the_host(work):
             kernel = folder(values, work, log_file)
-        request = read_request(loaded(kernel), values)
-        if (n_cells := request.sweep.n_cells) > _MANY_CELLS:
-            name = request.sweep.folder.name
-            print(f"{name}: looking through {n_cells:,} combinations", file=terminal, flush=True)
-        choice, info = device_of(values, log_file, request.sweep)
-        refuse_misfit(request.sweep, choice, info)
+        found = loaded(kernel)
+        text = f"{found.name}: still looking through the combinations"
+        with heartbeat(terminal, text):
+            request = read_request(found, values)
+        n_cells = request.sweep.n_cells
+        if has_many := n_cells > _MANY_CELLS:
+            print(
+                f"{found.name}: looking through {n_cells:,} combinations", file=terminal, flush=True
+            )
+        # Opening a device takes seconds, too, and has its own line if it waits.
+        with heartbeat(terminal, text) if has_many else nullcontext():
+            choice, info = device_of(values, log_file, request.sweep)
+            refuse_misfit(request.sweep, choice, info)
         until = None if budget is None else began + budget
         _measure(request, choice, work, terminal, log_file, until)
     return request, place

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ..core.errors import DeviceError, DeviceLostError, HostError, NoDeviceError
+from ..core.news import heartbeat
 from ..core.paths import child_environment
 from ..devices.base import DeviceInfo
 from ..devices.select import PROBE_TIMEOUT_S
@@ -31,6 +32,8 @@ PROGRAM = worker.__name__
 
 # Allowed seconds of silence while no cell runs: gigabytes of input are made, or OpenCL builds.
 IDLE_LIMIT_S = 600.0
+# Opening a device seldom takes longer, unless there are very many combinations.
+_OPENING_S = 20.0
 # Seconds between two looks at a silent process.
 POLL_INTERVAL_S = 0.05
 # Silence counts by at least this share, however long the process waits for a core.
@@ -317,7 +320,9 @@ class Session:
                 offered = process.hear(IDLE_LIMIT_S)
                 assert isinstance(offered, Candidates)
                 process.lend(*self._locked(offered.devices))
-                return process, process.hear(IDLE_LIMIT_S)
+                text = f"{self._label}: opening the device, looking through the combinations"
+                with heartbeat(self._terminal, text, _OPENING_S):
+                    return process, process.hear(IDLE_LIMIT_S)
             except WorkerGoneError as err:
                 process.stop()
                 struck = isinstance(err, WorkerKilledError)

@@ -8,6 +8,7 @@ tests/workflow show each.
 from __future__ import annotations
 
 import atexit
+import io
 import json
 import logging
 import os
@@ -31,6 +32,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from ..core.backends import AUTO, BACKENDS
 from ..core.errors import HostError, NoDeviceError
+from ..core.news import heartbeat
 from ..core.paths import PACKAGE, child_environment
 from ..core.readable import typed
 from ..core.run_plan import PLAN_FILE
@@ -76,7 +78,9 @@ def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
         if asks and _plans_jobs(workflow):
             # Runtimes keep there what they compile.
             refuse_unwritable(results)
-        flow = Flow(plain, _plans_jobs(workflow), results)
+        said = sys.stderr if workflow.is_main_process else io.StringIO()
+        with heartbeat(said, "gpushmoo: still looking through the combinations of the sweeps"):
+            flow = Flow(plain, _plans_jobs(workflow), results)
     except HostError as err:
         raise ValueError(str(err)) from err
     except NoDeviceError as err:
@@ -85,7 +89,8 @@ def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
         Path(told).write_text(str(flow.results.resolve()), encoding="utf-8")
     if workflow.is_main_process and flow.measures:
         # Before the graph of jobs is made, which takes minutes where there are very many.
-        size = size_sentence(flow.config.sweeps, flow.choice.backend)
+        with heartbeat(sys.stderr, "gpushmoo: still counting the cells"):
+            size = size_sentence(flow.config.sweeps, flow.choice.backend)
         print(f"gpushmoo: {size}", file=sys.stderr)
         own = {name for part, _ in given for name in part.get("kernels") or ()}
         if (wanted := own & set(flow.config.sweeps)) and (others := set(flow.config.sweeps) - own):

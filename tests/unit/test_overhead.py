@@ -162,7 +162,7 @@ def test_cells_that_nearly_fill_the_cache_are_measured_in_several_places(
         assert len(run.samples_s) == (9 if places > 1 else 6)
     again = RowDevice(launch_s=1e-5, placed=0.02, info=hot_info(CELL, share))
     assert measured(again, CELL, repeat=2).runs.keys() == result.runs.keys()
-    assert set(again.places).isdisjoint(device.places)
+    assert places == 1 or set(again.places).isdisjoint(device.places)
 
 
 def test_the_order_of_shards_does_not_matter() -> None:

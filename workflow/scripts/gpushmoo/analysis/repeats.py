@@ -30,7 +30,7 @@ from .statistics import (
 
 # A repeat that ended so says nothing about the cell: what the other repeats say stands.
 _NOT_MEASURED = frozenset({Status.THROTTLED, Status.LOST_DEVICE})
-_LISTS = ("samples_s", "sampled_at_s", *REPEAT_COLUMNS)
+_LISTS = ("samples_s", "sampled_at_s", "processor_s", *REPEAT_COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,8 @@ def _fill(
     for name in _LISTS:
         parts = [tables[i].column(name).take(pa.array(p)).to_pylist() for i, p in _used(cells)]
         for row, *of_repeats in zip(rows.tolist(), *parts, strict=True):
-            lists[name][row] = [value for part in of_repeats for value in part]
+            if None not in of_repeats:
+                lists[name][row] = [value for part in of_repeats for value in part]
 
 
 def _drifts(tables: Sequence[pa.Table], repeated: Sequence[Repeated]) -> dict[Hashable, Floats]:

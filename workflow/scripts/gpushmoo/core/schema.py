@@ -154,6 +154,8 @@ class Cells(Table):
     repeat_memcpy_gbs: list[Number]  # [GB/s] what the memcpy baseline reached in each repeat
     samples_s: list[Number]  # [s] every sample in the order taken: the mean of its launches
     sampled_at_s: list[Number]  # [s] when each sample began, from the start of its job on
+    processor_s: list[Number] | None  # [s] of a CPU: what all threads computed for a launch of each
+    # sample; waiting for a core is not in it. Null of other devices
     launches_per_sample: Small | None  # launches that one sample is the mean of
     overhead_s: Number | None  # [s] of a sample, besides its launches; samples_s are without it.
     # Null if samples hold it: of launches that are flushed, isolated, renewed, or of 2 ms and more

@@ -51,7 +51,8 @@ class CellRun:
 
     `bound` is the launch that is timed, `proof` the one that is verified; both exist only while the
     cell is measured. `launch_s` is the time of its first launch, `steps` the work that is done: its
-    verification and each sample count one. The `overhead` is that of its group; None if a sample
+    verification and each sample count one. On a CPU `processor_s` are the seconds that all threads
+    computed for a launch of each sample. The `overhead` is that of its group; None if a sample
     has none that is known.
     """
 
@@ -68,6 +69,7 @@ class CellRun:
     overhead: Overhead | None = None
     samples_s: list[float] = field(default_factory=list)
     sampled_at_s: list[float] = field(default_factory=list)
+    processor_s: list[float] = field(default_factory=list)
     spent_s: float = 0.0
     verified_words: int | None = None
     wrong_words: int | None = None

@@ -415,20 +415,23 @@ class ShardRun:
                 assert run.launches is not None
                 run.spent_s -= run.samples_s.pop() * run.launches
                 run.sampled_at_s.pop()
+                del run.processor_s[len(run.samples_s) :]
 
     def _sample_together(self, runs: list[CellRun]) -> None:
         slowest_s = self._steps.settings.cell_timeout_s
-        began_s, outcomes = self._steps.outcomes(runs)
-        for run, outcome in zip(runs, outcomes, strict=True):
-            at_s = began_s
+        taken = self._steps.sampled(runs)
+        for run, outcome, used_s in zip(runs, taken.seconds, taken.processor_s, strict=True):
+            at_s = taken.began_s
             if not isinstance(outcome, TypedError) and outcome > slowest_s:
                 # Once more: a pause of the process or the machine may be in it.
-                at_s, [outcome] = self._steps.outcomes([run])
+                again = self._steps.sampled([run])
+                at_s, [outcome], [used_s] = again.began_s, again.seconds, again.processor_s
             seconds = self._steps.seconds_of(run, outcome)
             if seconds is not None:
                 assert run.launches is not None
                 run.samples_s.append(seconds)
                 run.sampled_at_s.append(at_s)
+                run.processor_s += [] if used_s is None else [used_s]
                 run.spent_s += seconds * run.launches
                 if seconds > slowest_s:
                     self._steps.end_slow(run, seconds)

@@ -92,6 +92,7 @@ def _row(
         "message": run.message,
         "samples_s": run.samples_s,
         "sampled_at_s": run.sampled_at_s,
+        "processor_s": run.processor_s or None,
         "launches_per_sample": run.launches,
         "overhead_s": None if run.overhead is None else run.overhead.seconds,
         "overhead_error_s": None if run.overhead is None else run.overhead.error_s,

@@ -30,6 +30,18 @@ COLD_LAUNCH_S = 200e-6
 LONG_LAUNCH_S = 0.1
 
 
+@dataclass(frozen=True)
+class Sampled:
+    """A sample of each of some cells: their begin, seconds of a launch or an error.
+
+    On a CPU `processor_s` are the seconds of a launch that all threads of the process computed.
+    """
+
+    began_s: float
+    seconds: Sequence[float | TypedError]
+    processor_s: Sequence[float | None]
+
+
 @dataclass
 class CellSteps:
     """One open device and the kernel that it runs; each step is reported by `emit`.
@@ -163,18 +175,39 @@ class CellSteps:
         self.emit(Read(self.now_s(), reading))
         return reading.slowed
 
-    def outcomes(
-        self, runs: Sequence[CellRun], launches: int | None = None
-    ) -> tuple[float, Sequence[float | TypedError]]:
-        """The begin of the samples, and of each the seconds of a launch, or its error.
-
-        Samples have so many `launches`, by default those of their cells.
-        """
+    def sampled(self, runs: Sequence[CellRun], launches: int | None = None) -> Sampled:
+        """Take a sample of each, of so many `launches`, by default those of the cell."""
         samples: list[Sample] = [run.sample(launches) for run in runs]
+        if self.device.info.kind == "cpu":
+            return self._with_processor(runs, samples)
         # What the host times is not queued.
         fed = isinstance(self.folder.workload, HostFedWorkload)
         take = partial(each_or_error, Sample.take) if fed else self.device.sample_all
-        return self.announced(runs, partial(take, samples))
+        began_s, seconds = self.announced(runs, partial(take, samples))
+        return Sampled(began_s, seconds, [None] * len(runs))
+
+    def _with_processor(self, runs: Sequence[CellRun], samples: Sequence[Sample]) -> Sampled:
+        """Take samples one by one, with the seconds that this process's threads compute."""
+        used: list[float | None] = []
+
+        def take(sample: Sample) -> float:
+            before = time.process_time()
+            try:
+                return sample.take()
+            finally:
+                # A row follows a launch that is not timed.
+                launches = sample.launches + (sample.launches > 1)
+                used.append((time.process_time() - before) / launches)
+
+        began_s, seconds = self.announced(runs, partial(each_or_error, take, samples))
+        return Sampled(began_s, seconds, used)
+
+    def outcomes(
+        self, runs: Sequence[CellRun], launches: int | None = None
+    ) -> tuple[float, Sequence[float | TypedError]]:
+        """The begin of the samples, and of each the seconds of a launch, or its error."""
+        taken = self.sampled(runs, launches)
+        return taken.began_s, taken.seconds
 
     def outcomes_at(self, runs: Sequence[CellRun], launches: int) -> Sequence[float | TypedError]:
         """Of a sample of so many launches of each the seconds of a launch, or its error."""

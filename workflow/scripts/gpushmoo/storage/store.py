@@ -34,7 +34,9 @@ from .wholefile import DamagedFileError, whole_file
 
 MAGIC = b"PAR1"
 # Columns that files of an older schema do not have; they are null.
-LATER_COLUMNS: Mapping[int, frozenset[str]] = {4: frozenset({"overhead_s", "overhead_error_s"})}
+LATER_COLUMNS: Mapping[int, frozenset[str]] = {
+    4: frozenset({"overhead_s", "overhead_error_s", "processor_s"})
+}
 
 
 class BadParquetError(DamagedFileError):

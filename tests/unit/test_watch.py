@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 from bench import Bench
 from conftest import ROOT
+from fakes import Tiny, make_cells
 from gpushmoo import watching as view
 from gpushmoo.core.run_plan import PLAN_FILE, RunPlan, SweepPlan
+from gpushmoo.core.schema import Status
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive.shell import main
+from gpushmoo.measuring.events import CellRun
 from gpushmoo.measuring.progress import FOLDER, LiveFile, LiveShard, live_path, read_live
 from gpushmoo.storage.wholefile import read_json, write_json
 from gpushmoo.watching import QUIET_S, RunState, Watched, WatchError
@@ -286,3 +289,29 @@ def test_without_a_live_file_all_goes_on(opencl_choice: DeviceChoice, tmp_path: 
     bench = Bench(opencl_choice, ROOT / "kernels/global_copy", tmp_path)
     cells = bench.measure(["plain"], axes={"block_x": [32], "unroll": [1], "passes": 1})
     assert cells["status"].tolist() == ["ok"]
+
+
+def test_the_live_file_has_the_speed_of_a_first_launch_and_then_of_the_samples(
+    tmp_path: Path,
+) -> None:
+    first, failed, *_ = make_cells()
+    workload = Tiny()
+    runs = {cell.key: CellRun(cell, workload.launch(cell)) for cell in (first, failed)}
+    path = tmp_path / "live"
+    file = LiveFile(path, workload, "shard 1/2", 2, 0)
+    file.tell(runs, {first.key: 4e-6}, 0.25)
+    runs[first.key].end(Status.OK)
+    runs[first.key].samples_s = [2e-6] * 7
+    runs[failed.key].end(Status.TIMEOUT)
+    moved = sum(workload.bytes_moved(first))
+    told = read_live(path)
+    assert told is not None
+    assert [(c.status, c.gbs) for c in told.known] == [(None, pytest.approx(moved / 4e3))]
+    file.tell(runs, {first.key: 4e-6}, 1.0)
+    told = read_live(path)
+    assert told is not None
+    found = {cell.key: (cell.status, cell.seconds, cell.gbs) for cell in told.known}
+    assert found == {
+        first.key: ("ok", pytest.approx(2e-6), pytest.approx(moved / 2e3)),
+        failed.key: ("timeout", None, None),
+    }

@@ -151,7 +151,7 @@ def test_a_stage_whose_process_or_server_is_lost_is_done_by_the_job(jobs: Jobs) 
     assert pid == importer
 
 
-def test_parameters_that_no_text_holds_are_not_asked_for() -> None:
+def test_parameters_that_are_no_literals_stay_with_the_job() -> None:
     def request(**params: object) -> bytes | None:
         return Stage("mine", "own_stages:note", params, {}, {}, "", "", 1).request()
 

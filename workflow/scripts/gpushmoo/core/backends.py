@@ -32,7 +32,7 @@ class Backend:
     `profiler` is the program that reads its devices' hardware counters; "" where there is none.
     `imported` are modules of its compilers that a process may import before it forks, and
     `begin_compiler` is the function, as ``module:name`` in its folder, that such a process may call
-    with a runtime and the folder of caches; "" if there is none.
+    with a runtime and the folder of caches, or "".
     `locks_clocks`: whether it can hold a device at one clock. `environment` is the file of the
     conda environment that its jobs need. A multiprocessor loads and stores at most `unit_bytes`
     bytes a clock, as the makers of its devices document.

@@ -333,7 +333,7 @@ def have_stages_served() -> None:
     """Have the jobs of stages ask the run's server, unless they claim a GPU.
 
     Snakemake would start a Python for each, which imports Snakemake for a third of a second. That
-    still happens to a stage with parameters that no text holds.
+    still happens to a stage if a parameter cannot be written as a literal.
     """
     alone = PythonScript.evaluate
 

@@ -1,9 +1,9 @@
 """A Python that has imported packages already: most of what a short call takes, its end the rest.
 
 A server forks for each call; the project's modules are each call's own, and so are the jobs of
-`snakemake`, which are calls, too. All share how Python hashes texts, so that the run at which most
-tests look is started afresh (`workflow_fixtures.finished`): an order that depends on hashes shows
-as a change.
+`snakemake`, which are calls, too. The servers that a run starts are forks of its own process. All
+share how Python hashes texts, so that the run at which most tests look is started afresh
+(`workflow_fixtures.finished`): an order that depends on hashes shows as a change.
 """
 
 import atexit
@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -28,6 +29,8 @@ PACKAGES = (
     *("snakemake.cli", "snakemake.report.html_reporter", "snakemake.script", "smart_open"),
     *("jsonschema", "pandas", "pyarrow.parquet", "scipy.stats", "seaborn", "numba", "typst"),
 )
+# Servers of a run: they are forks of its Snakemake, which has imported the same.
+SERVERS = ("gpushmoo.stages", "gpushmoo.measuring.job")
 # Far more than the end takes where no call hangs.
 END_S = 60
 # What may differ from the environment in which the server was started, and have an effect.
@@ -146,6 +149,7 @@ def become(args: list[str], folder: str, environment: dict[str, str]) -> None:
     snakemake.PythonScript.execute_script = lambda script, fname, edit=False: script._execute_cmd(
         job, fname=fname
     )
+    subprocess.Popen = Popen  # type: ignore[misc]
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
@@ -160,6 +164,35 @@ def become(args: list[str], folder: str, environment: dict[str, str]) -> None:
         end_after(lambda: exec(compile(args[1], "<string>", "exec"), {"__name__": "__main__"}))
     else:
         end_after(lambda: runpy.run_path(args[0], run_name="__main__"))
+
+
+class Popen(subprocess.Popen):  # type: ignore[type-arg]
+    """As its base, but for SERVERS, which begin with all that this process has imported."""
+
+    def __init__(self, args: Sequence[str], *rest: object, **how: object) -> None:
+        if args[1] != "-m" or args[2] not in SERVERS:
+            super().__init__(args, *rest, **how)  # type: ignore[call-overload]
+            return
+        self.args, self.returncode, self._waitpid_lock = args, None, threading.Lock()
+        self.stdin = self.stdout = self.stderr = None
+        self.pid, self._child_created = os.fork(), True
+        if self.pid == 0:
+            serve_run(args, how["env"])  # type: ignore[arg-type]
+
+
+def serve_run(args: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Become a server of a run: it ends with the process that has forked this one."""
+    atexit._clear()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    os.setsid()
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv[:] = args[2:]
+    # The module is imported already.
+    warnings.simplefilter("ignore", RuntimeWarning)
+    end_after(lambda: runpy.run_module(args[2], run_name="__main__", alter_sys=True))
 
 
 def end_after(work: Callable[[], object]) -> None:

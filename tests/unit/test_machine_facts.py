@@ -71,6 +71,7 @@ def rows_of(sweep: SweepConfig) -> Iterable[Mapping[str, Any]]:
             asked = {"blocks": launch.blocks, "tiles": launch.tiles, "multiprocessors": UNITS}
             asked |= {"threads_per_block": launch.threads, "launches_per_sample": together}
             moved = {"bytes_read": read, "bytes_written": written}
+            moved |= {"overhead_s": np.nan, "overhead_error_s": np.nan}
             moved |= {"working_set_over_cache": (read + written) / CACHE}
             yield row_of(seconds, 5e-4, **{**place, **asked, **moved}, **dict(cell.params))
 
@@ -232,3 +233,18 @@ def test_slopes_and_half_ways_have_intervals() -> None:
     assert several[1:] == (1, 8)
     assert half_way([1, 2], [0, 0.4], 0, 1) is None
     assert half_way([1, 2], [0.6, 1], 0, 1) is None
+
+
+def test_times_without_their_overhead_give_the_same_figures(cells: pd.DataFrame) -> None:
+    warm = cells["cache_state"] == "warm"
+    held = (KNOWN["sample_s"] / cells["launches_per_sample"]).where(warm, 0.0)
+    times = ["median_s", "median_low_s", "median_high_s"]
+    net = cells.assign(**{name: cells[name] - held for name in times})
+    net["overhead_s"] = np.where(warm, KNOWN["sample_s"], np.nan)
+    net["overhead_error_s"] = np.where(warm, 0.01 * KNOWN["sample_s"], np.nan)
+    before, after = ({f.name: f for f in machine_facts(some)[0]} for some in (cells, net))
+    assert after.keys() == before.keys()
+    assert after["sample_s"].value == pytest.approx(KNOWN["sample_s"])
+    assert after["sample_s"].low < KNOWN["sample_s"] < after["sample_s"].high
+    for name, fact in before.items():
+        assert after[name].value == pytest.approx(fact.value, rel=0.02), name

@@ -259,6 +259,21 @@ def test_other_versions_columns_or_cells_are_refused(table: pa.Table, shard: Pat
 WITHOUT_AXES = json.dumps({"schema_version": SCHEMA_VERSION}).encode()
 
 
+def test_columns_that_an_older_shard_does_not_have_are_null(table: pa.Table, shard: Path) -> None:
+    later = sorted(store.LATER_COLUMNS[4])
+    assert {"overhead_s", "processor_s"} <= set(later)
+    before = table.drop_columns(later)
+    write_parquet(before, shard, METADATA | {"schema_version": 4})
+    found, metadata = read_shard(shard)
+    assert metadata["schema_version"] == 4
+    assert found.schema.names == table.schema.names
+    assert found.drop_columns(later).equals(before)
+    assert all(found.column(name).null_count == len(table) for name in later)
+    # As the schema of today it lacks them.
+    write_parquet(before, shard, METADATA)
+    assert "other columns" in refused(shard)
+
+
 @pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"null", b"{}", WITHOUT_AXES])
 def test_unreadable_provenance_is_refused(table: pa.Table, shard: Path, payload: bytes) -> None:
     assert "provenance" in refused(rewritten(table, shard, payload))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -46,8 +47,8 @@ from .tables import aligned
 
 # The model of a device that comes with the library.
 KNOWN = Path(__file__).with_name("known_devices") / "nvidia-h200.json"
-# As many launches are timed together as the pipeline would take for a short one.
-IN_A_SAMPLE = {"warm": 8, "flushed": 1}
+# A warm launch is one of an endless row, since the overhead of its sample is no part of its time.
+IN_A_SAMPLE = {"warm": math.inf, "flushed": 1}
 # The machine code of a version by its functions, or why there is none.
 Codes = Mapping[Version, Mapping[str, EntryCode] | BuildError]
 

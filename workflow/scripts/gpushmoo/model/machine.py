@@ -23,6 +23,7 @@ from ..analysis.fastest import BYTES_TOUCHED, OUTSIDE, bytes_touched, cache_byte
 from ..core.schema import DERIVED, Status
 from ..core.space import TIMING_MODES
 from ..storage.dataset import read_cells
+from ..storage.store import NORMAL_HALF
 from ..storage.wholefile import write_json
 from .launches import WARP
 
@@ -33,6 +34,7 @@ COLUMNS = frozenset(
         *("kernel", "height", "width", "cache_state", "device_name", "status", "multiprocessors"),
         *("blocks", "bytes_read", "bytes_written", "working_set_over_cache", "tiles"),
         *("launches_per_sample", "threads_per_block", "median_s", "median_low_s", "median_high_s"),
+        *("overhead_s", "overhead_error_s"),
     }
 )
 # In units of the last cache level. A latency is of the cache up to the first of these; up to the
@@ -346,6 +348,15 @@ class UndeterminedError(Exception):
     """Why the cells do not determine a figure, as a sentence."""
 
 
+def _in_a_launch(rows: pd.DataFrame) -> pd.Series:
+    """How much of a sample's cost is in the time of a launch; 0 if it was subtracted.
+
+    If the cache is flushed, every launch is timed by itself.
+    """
+    held = 1.0 / rows["launches_per_sample"].where(rows["cache_state"] == "warm", 1)
+    return held.where(rows["overhead_s"].isna(), 0.0)
+
+
 def _needed(found: _Some, why: str) -> _Some:
     """What was `found`; raises UndeterminedError, which says `why`, where that is nothing."""
     if not len(found):
@@ -374,8 +385,16 @@ class MachineCells:
 
     @cached_property
     def sample(self) -> Found:
-        """The cost of a sample besides its launches, from equal launches in shorter samples."""
+        """The cost of a sample besides its launches.
+
+        It was measured, or follows from equal launches in shorter samples.
+        """
         rows = self.of("dispatch")
+        if (known := rows[rows["overhead_s"].notna()]).size:
+            value = float(known["overhead_s"].median())
+            half = NORMAL_HALF * float(known["overhead_error_s"].median())
+            how = "Samples of empty blocks with two numbers of launches, in each group."
+            return value, max(0.0, value - half), value + half, "s", how
         names = ["grid", "block_x"]
         x = 1.0 / rows["launches_per_sample"]
         # A long launch determines a short time less well.
@@ -400,7 +419,7 @@ class MachineCells:
             ["grid", "block_x", "launches_per_sample"], ascending=[True, True, False]
         )
         cell = rows.iloc[0]
-        once = self._known_s("sample") / cell["launches_per_sample"]
+        once = self._known_s("sample") * float(_in_a_launch(rows).iloc[0])
         value, low, high = (float(cell[name]) - once for name in MEDIANS)
         if low <= 0:
             raise UndeterminedError("The shortest launch takes no longer than a sample costs.")
@@ -420,14 +439,12 @@ class MachineCells:
     def net(self, kernel: str, start_known: bool = False) -> pd.DataFrame:
         """The kernel's cells with what a launch takes beyond its start, in columns TIMES.
 
-        Where the cache is flushed every launch is timed by itself. Where the cells do not tell what
-        a start takes, it counts for nothing. Launches may be so short that it would be part of a
-        rate: with `start_known` that raises UndeterminedError.
+        If the cells do not determine the seconds of a start, it counts for nothing. Launches may be
+        so short that it would be part of a rate: with `start_known` that raises UndeterminedError.
         """
         launch_s = self.launch[0] if start_known else self._known_s("launch")
         rows = self.of(kernel)
-        together = rows["launches_per_sample"].where(rows["cache_state"] == "warm", 1)
-        start = launch_s + self._known_s("sample") / together
+        start = launch_s + self._known_s("sample") * _in_a_launch(rows)
         named = zip(TIMES, MEDIANS, strict=True)
         return rows.assign(**{net: rows[whole] - start for net, whole in named})
 

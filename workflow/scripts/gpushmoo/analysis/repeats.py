@@ -30,7 +30,7 @@ from .statistics import (
 
 # A repeat that ended so says nothing about the cell: what the other repeats say stands.
 _NOT_MEASURED = frozenset({Status.THROTTLED, Status.LOST_DEVICE})
-_LISTS = ("samples_s", "sampled_at_s", "processor_s", *REPEAT_COLUMNS)
+_LISTS = ("samples_s", "sampled_at_s", "events_s", "processor_s", *REPEAT_COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -212,8 +212,8 @@ def _fill(
     for name in _LISTS:
         parts = [tables[i].column(name).take(pa.array(p)).to_pylist() for i, p in _used(cells)]
         for row, *of_repeats in zip(rows.tolist(), *parts, strict=True):
-            if None not in of_repeats:
-                lists[name][row] = [value for part in of_repeats for value in part]
+            known = None not in of_repeats
+            lists[name][row] = [v for part in of_repeats for v in part] if known else None
 
 
 def _drifts(tables: Sequence[pa.Table], repeated: Sequence[Repeated]) -> dict[Hashable, Floats]:

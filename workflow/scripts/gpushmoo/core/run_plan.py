@@ -90,6 +90,9 @@ FEWEST = 6
 # From so many repeats on, these tell by themselves how far a cell's times lie apart, and
 # FEWEST_OF_MANY samples in each suffice.
 TELLING_REPEATS, FEWEST_OF_MANY = 3, 3
+# If the threads of a measuring process waited for a core for a larger share of their time, its
+# cells are ranked by the time that they computed.
+LACKING = 0.1
 
 
 def least_samples(min_samples: int, repeats: int) -> int:

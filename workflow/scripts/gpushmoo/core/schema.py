@@ -153,6 +153,8 @@ class Cells(Table):
     repeat_samples: list[Small]  # how many of the samples each repeat has
     repeat_memcpy_gbs: list[Number]  # [GB/s] what the memcpy baseline reached in each repeat
     samples_s: list[Number]  # [s] every sample in the order taken: the mean of its launches
+    events_s: list[Number] | None  # [s] the same by the device's clock, if samples_s are processor
+    # times because the process lacked its cores; null otherwise
     sampled_at_s: list[Number]  # [s] when each sample began, from the start of its job on
     processor_s: list[Number] | None  # [s] of a CPU: what all threads computed for a launch of each
     # sample; waiting for a core is not in it. Null of other devices

@@ -370,6 +370,14 @@ class Read:
 
 
 @dataclass(frozen=True)
+class Shared:
+    """Seconds that threads computed samples on a CPU, and that they waited for a core meanwhile."""
+
+    computed_s: float
+    waited_s: float
+
+
+@dataclass(frozen=True)
 class Timed:
     """The seconds of a cell's first launch."""
 
@@ -408,7 +416,9 @@ class WorkerCrashedError(RuntimeError):
     """An error in a program inside the measuring process, not in the device."""
 
 
-Event = Preparing | Began | Ended | Grouped | Copied | Read | Timed | Tried | Searched | Worked
+Event = (
+    Preparing | Began | Ended | Grouped | Copied | Read | Shared | Timed | Tried | Searched | Worked
+)
 # An error is sent as itself: DeviceLostError, another DeviceError, or WorkerCrashedError.
 Message = Event | Candidates | Ready | Opened | PairsOpened | Finished
 
@@ -422,7 +432,8 @@ class ShardResult(Generic[Run]):
 
     `copies` has the samples of the runtime's copies by problem and condition.
     `launches` has the launches in a sample by group, `timed_s` the seconds of first launches by
-    key. `searches` are complete only if no process was replaced.
+    key. `searches` are complete only if no process was replaced. On a CPU threads `computed_s`
+    seconds and waited `waited_s` for a core while samples were taken.
     """
 
     runs: dict[str, Run]
@@ -431,3 +442,11 @@ class ShardResult(Generic[Run]):
     readings: list[tuple[float, Reading]] = field(default_factory=list)
     searches: list[Searched] = field(default_factory=list)
     timed_s: dict[str, float] = field(default_factory=dict)
+    computed_s: float = 0.0
+    waited_s: float = 0.0
+
+    @property
+    def waited_share(self) -> float:
+        """The share (0 to 1) of the threads' time in which they waited for a core."""
+        whole_s = self.computed_s + self.waited_s
+        return self.waited_s / whole_s if whole_s else 0.0

@@ -277,6 +277,7 @@ def _metadata(
         + [control for source in reused.sources for control in source["controls"]],
         "machine_code": opened.machine_code,
         "params": dict(params),
+        "waited_share": result.waited_share,
         **({"searches": searches} if (searches := _searches(result)) else {}),
         "readings": [{"at_s": at, **asdict(reading)} for at, reading in result.readings],
     }

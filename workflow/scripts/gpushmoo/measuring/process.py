@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
@@ -21,6 +21,7 @@ from ..devices.base import DeviceInfo
 from ..devices.select import PROBE_TIMEOUT_S
 from ..storage.room import obstacle
 from . import worker
+from .core_waits import core_waits_s, longest_wait_s
 from .events import Candidates, Job, Locked, Measure, Message, Open, Opened, PairsOpened, Ready
 from .locks import DeviceLock, HeldClocks, lock_one
 from .settings import settings_of
@@ -89,20 +90,6 @@ def _fields(pid: int) -> list[str]:
 def is_stopped(pid: int) -> bool:
     """Whether a signal or a debugger has stopped the process; False without /proc."""
     return bool(fields := _fields(pid)) and fields[0] in "Tt"
-
-
-def core_waits_s(pid: int) -> dict[str, float]:
-    """The seconds that each thread of a process has waited for a core; empty without /proc."""
-    waits_s = {}
-    for task in Path(f"/proc/{pid}/task").glob("*"):
-        with suppress(OSError, IndexError, ValueError):  # a thread may end meanwhile
-            waits_s[task.name] = int((task / "schedstat").read_text().split()[1]) / 1e9
-    return waits_s
-
-
-def longest_wait_s(before_s: Mapping[str, float], after_s: Mapping[str, float]) -> float:
-    """The longest wait for a core of a thread between two results of `core_waits_s`."""
-    return max((after_s[t] - before_s[t] for t in before_s.keys() & after_s.keys()), default=0.0)
 
 
 class WorkerProcess:

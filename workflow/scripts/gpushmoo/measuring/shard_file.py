@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from .. import PROTOCOL_VERSION, __version__
 from ..core.errors import WorkloadError
-from ..core.run_plan import fully_sampled, plain
+from ..core.run_plan import LACKING, fully_sampled, plain
 from ..core.schema import MOST_THREADS, Status, cell_schema
 from ..core.space import Cell, CellGroup, Problem
 from ..devices.base import DeviceInfo, identity
@@ -73,11 +73,35 @@ def cell_table(
         for key, found in result.copies.items()
     }
     rows = []
+    by_processor = processor_samples(result) if result.waited_share > LACKING else {}
     for run in result.runs.values():
         copy_s = copies.get((run.cell.problem, run.cell.condition))
-        rows.append(_row(run, copy_s, workload, info, now))
+        row = _row(run, copy_s, workload, info, now)
+        if (samples_s := by_processor.get(run.cell.key)) is not None:
+            row |= {"samples_s": samples_s, "events_s": run.samples_s}
+        rows.append(row)
     measured = pa.schema(field for field in cell_schema(axes) if field.name not in DERIVED)
     return restored(pa.Table.from_pylist(rows, schema=measured), [*axes], info.cache)
+
+
+def processor_samples(result: ShardResult[CellRun]) -> dict[str, list[float]]:
+    """By key the samples of a CPU's cells by the time that their threads computed.
+
+    Each is multiplied by one number for its group, so that the group's typical time stays that of
+    the device's clock. Waiting for a core is in that clock's times and not in these.
+    """
+    groups: dict[CellGroup, list[CellRun]] = {}
+    for run in result.runs.values():
+        if run.samples_s and len(run.processor_s) == len(run.samples_s):
+            groups.setdefault(run.cell.group, []).append(run)
+    found: dict[str, list[float]] = {}
+    for runs in groups.values():
+        clock_s = np.median([np.median(run.samples_s) for run in runs])
+        computed_s = np.median([np.median(run.processor_s) for run in runs])
+        if computed_s > 0.0:
+            factor = float(clock_s / computed_s)
+            found |= {run.cell.key: [factor * s for s in run.processor_s] for run in runs}
+    return found
 
 
 def _row(

@@ -27,6 +27,7 @@ from .events import (
     Run,
     Searched,
     ShardResult,
+    Shared,
     Timed,
     Tried,
     Worked,
@@ -284,6 +285,9 @@ class Supervisor(Generic[Run]):
                 result.launches[group] = launches
             case Read(at_s, reading):
                 result.readings.append((at_s, reading))
+            case Shared(computed_s, waited_s):
+                result.computed_s += computed_s
+                result.waited_s += waited_s
             case Searched():
                 result.searches.append(message)
             case Tried(key):

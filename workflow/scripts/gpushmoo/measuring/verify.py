@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,8 @@ from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder
 from .buffers import Space, Verdict
 from .builds import Builds
-from .events import Began, CellRun, Ended, Event, Read, Timed, Worked, status_of
+from .core_waits import all_waits_s, core_waits_s
+from .events import Began, CellRun, Ended, Event, Read, Shared, Timed, Worked, status_of
 from .settings import TOGETHER, TOGETHER_S, MeasureSettings
 
 T = TypeVar("T")
@@ -199,7 +201,10 @@ class CellSteps:
                 launches = sample.launches + (sample.launches > 1)
                 used.append((time.process_time() - before) / launches)
 
+        waits_s, computed_s = core_waits_s(os.getpid()), time.process_time()
         began_s, seconds = self.announced(runs, partial(each_or_error, take, samples))
+        computed_s = time.process_time() - computed_s
+        self.emit(Shared(computed_s, all_waits_s(waits_s, core_waits_s(os.getpid()))))
         return Sampled(began_s, seconds, used)
 
     def outcomes(

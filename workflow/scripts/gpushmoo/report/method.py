@@ -15,6 +15,7 @@ import pandas as pd
 from ..analysis.fastest import axes_of, params_text
 from ..analysis.run_quality import MEANING, CopyChanges, Steadiness, faults
 from ..core.display import gbs, kind_words, percent, seconds, size_bytes
+from ..core.run_plan import LACKING
 from ..core.schema import FAULTS, LIMITS, SAMPLE_COUNT, Status
 from ..core.space import TIMING_MODES
 from ..search.planner import WITNESSES, SearchMode
@@ -161,7 +162,7 @@ def method_facts(
         "half_width_p95": _share(half.quantile(0.95)),
         "verified_words": _grouped(int(ok["verified_words"].sum())),
         "copy": gbs(float(copies.max())) if len(copies) else None,
-        "caches": _cache_words(cells),
+        "caches": f"{_cache_words(cells)} {waited_words(provenance)}".strip(),
         "host_fed": not cells[cells["kernel"].isin(host_fed)].empty,
     }
 
@@ -186,6 +187,19 @@ def _cache_words(cells: pd.DataFrame) -> str:
     if len(kinds) > 1:
         text += f" Launches came {'; '.join(f'{kind_words(k)}: {_KINDS[k]}' for k in kinds)}."
     return f"{text} {overhead_words(cells)}".strip()
+
+
+def waited_words(provenance: Iterable[Json]) -> str:
+    """A sentence on shards whose process lacked its cores; "" of none."""
+    shares = [p.get("waited_share", 0.0) for p in provenance]
+    lacking = [share for share in shares if share > LACKING]
+    if not lacking:
+        return ""
+    return (
+        f"In {len(lacking)} of {len(shares)} shards the process waited for a core for "
+        f"{percent(median(lacking))} of its time (median): their cells are ranked by the time that "
+        "its threads computed, which does not show how well a launch fills all cores."
+    )
 
 
 def overhead_words(cells: pd.DataFrame) -> str:

@@ -35,7 +35,7 @@ from .wholefile import DamagedFileError, whole_file
 MAGIC = b"PAR1"
 # Columns that files of an older schema do not have; they are null.
 LATER_COLUMNS: Mapping[int, frozenset[str]] = {
-    4: frozenset({"overhead_s", "overhead_error_s", "processor_s"})
+    4: frozenset({"overhead_s", "overhead_error_s", "processor_s", "events_s"})
 }
 
 

@@ -106,7 +106,7 @@ def runs_of(kernel: str, folder: Path, runs: int, busy: int) -> dict[str, Floats
 
 @contextmanager
 def busy_processes(number: int) -> Iterator[None]:
-    """So many processes that compute, as nice as this one."""
+    """Processes that compute, as nice as this one."""
     running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
     try:
         yield
@@ -137,7 +137,7 @@ def one_run(kernel: str, file: str) -> None:
 
 
 def figures(logs: Floats, truth: Floats) -> dict[str, float]:
-    """How far the runs lie apart, and the loss of each run's winner; shares."""
+    """The spread between the runs, and the loss of each run's winner; shares."""
     own = logs - np.median(logs, axis=1, keepdims=True)
     spreads = own.std(axis=0, ddof=1)
     losses = np.expm1(truth[logs.argmin(axis=1)] - truth.min())

@@ -205,7 +205,7 @@ def largest_change(alike: Sequence[pd.DataFrame], other: pd.DataFrame) -> float:
 
 
 def made_up(pairs: int) -> Found:
-    """Of so many pairs of drawn runs; each pair is compared in one order."""
+    """Of this number of pairs of drawn runs; each pair is compared in one order."""
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         found = list(pool.map(_made_up_pair, range(pairs), chunksize=4))
     cells = [one for a, b, _ in found for one in (a, b)]

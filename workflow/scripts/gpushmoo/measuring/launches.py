@@ -17,7 +17,7 @@ from .verify import CellSteps
 
 # Seconds that a sample with an overhead of some microseconds lasts at least.
 LASTING_S = 200e-6
-# Of launches of so many seconds, or longer, a sample has one: its overhead is at most 0.2 %.
+# A sample has one launch if that takes this number of seconds: its overhead is at most 0.2 %.
 LONG_S = 2e-3
 # Seconds of a sample if each launch is timed by itself: the clock's resolution must not count.
 SHORT_S = 50e-6
@@ -32,11 +32,10 @@ LEAST_IN_A_RUN, MOST_IN_A_RUN = 4, 128
 # A longer sample would look like a hang, so it has fewer launches. Its cell is thousands of times
 # slower than the fastest of the group.
 LONGEST_S = 0.25
-# Cells of a group that are looked at: those with the shortest first launches, as many as take so
-# many seconds.
+# Cells of a group in a warm look, those with the shortest first launches, and the seconds of it.
 LOOKED, LOOK_S = 8, 0.05
-# A first launch, which finds cold caches, takes at most so many times as long as a warm one. Within
-# events around it, a GPU's driver may load the code.
+# The longest first launch, which finds cold caches, over a warm one. Within events around it, a
+# GPU's driver may load the code.
 COLD, COLD_IN_EVENTS = 4.0, 50.0
 
 

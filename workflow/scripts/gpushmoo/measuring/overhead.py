@@ -27,11 +27,11 @@ Floats = npt.NDArray[np.float64]
 NOTHING = Overhead(0.0, 0.0)
 # Cells of a group by which its overhead is measured, and samples of each length and cell.
 CELLS, SAMPLES = 16, 5
-# A long sample has so many times the launches of a short one.
+# The launches of a long sample over those of a short one.
 LONGER = 4
-# Seconds that the overhead of a group may cost; with longer launches fewer cells are taken.
+# Seconds that the overhead of a group may cost; with longer launches it takes fewer cells.
 BUDGET_S = 0.1
-# Cells from which on their own spread tells the error.
+# With at least this number of cells, the error follows from their spread.
 _FEW = 4
 # Standard deviations of a normal distribution by its median absolute deviation, and the standard
 # error of its median by that of its mean.
@@ -90,8 +90,8 @@ def measure_overhead(
 ) -> Overhead | None:
     """Measure the overhead of a group by some of its cells, which are drawn.
 
-    None if no sample has so many launches, or if every cell fails; such a cell is left to its own
-    samples.
+    None if no cell has this number of launches, or if every cell fails. Its own samples then end a
+    cell that fails.
     """
     able = [run for run in runs if run.launches == launches]
     if not able:
@@ -111,7 +111,7 @@ def measure_overhead(
 
 
 def set_overheads(runs: Sequence[CellRun], overhead: Overhead | None) -> None:
-    """Give cells the overhead of their group; a slow one of a single launch is no row."""
+    """Give cells the overhead of their group; a slow one of a single launch has none."""
     for run in runs:
         run.overhead = None if run.launches == 1 and overhead != NOTHING else overhead
 

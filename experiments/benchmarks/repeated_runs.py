@@ -25,7 +25,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations, permutations
 from multiprocessing import get_context
 from pathlib import Path
@@ -40,6 +40,7 @@ sys.path.append(str(HERE.parent / "gpu"))
 # Length of samples, in the usual ones, by the name of a run.
 FACTORS = {"half": 0.5, "twice": 2.0}
 SENSITIVE = 0.3, 1.0
+PLANTED = 0.03
 
 
 def main() -> None:
@@ -107,6 +108,7 @@ class Found:
     ordered_pairs: int
     alarmed: Sequence[str]
     longer: dict[str, float]
+    planted_found: float | None = None
 
 
 def table(out: Path) -> Found:
@@ -208,23 +210,27 @@ def made_up(pairs: int) -> Found:
     """Of this number of pairs of drawn runs; each pair is compared in one order."""
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         found = list(pool.map(_made_up_pair, range(pairs), chunksize=4))
-    cells = [one for a, b, _ in found for one in (a, b)]
-    alarmed = [f"pair {i}: {n} groups" for i, (_, _, n) in enumerate(found) if n]
+    cells = [one for a, b, *_ in found for one in (a, b)]
+    alarmed = [f"pair {i}: {n} groups" for i, (_, _, n, _) in enumerate(found) if n]
     places = [(2 * i, 2 * i + 1) for i in range(pairs)]
-    return found_of(cells, len(alarmed), pairs, alarmed, {}, places)
+    whole = found_of(cells, len(alarmed), pairs, alarmed, {}, places)
+    return replace(whole, planted_found=float(np.mean([n > 0 for *_, n in found])))
 
 
-def _made_up_pair(number: int) -> tuple[pd.DataFrame, pd.DataFrame, int]:
+def _made_up_pair(number: int) -> tuple[pd.DataFrame, pd.DataFrame, int, int]:
+    """The cells of two runs, and the alarms of a pair alike and of one with 3 % of work planted."""
     from gpushmoo.comparing.compare import compare_runs
     from gpushmoo.comparing.runs import read_run
     from rowed import write_run
 
     with tempfile.TemporaryDirectory() as name:
-        folders = [write_run(Path(name) / f"r{i}", 2 * number + i) for i in range(2)]
-        a, b = (read_run(folder) for folder in folders)
-        found = compare_runs([a], [b])
-        one, other = (cells_of(folder) for folder in folders)
-        return one, other, len(found.slower)
+        folders = [write_run(Path(name) / f"r{i}", 3 * number + i) for i in range(2)]
+        folders.append(write_run(Path(name) / "planted", 3 * number + 2, slower=PLANTED))
+        a, b, planted = (read_run(folder) for folder in folders)
+        alarms = len(compare_runs([a], [b]).slower)
+        found = compare_runs([a], [planted]).slower
+        one, other = (cells_of(folder) for folder in folders[:2])
+        return one, other, alarms, int((found["variant"] == "b").sum())
 
 
 def lines(found: Found) -> Iterator[str]:
@@ -242,6 +248,8 @@ def lines(found: Found) -> Iterator[str]:
         ("the same, least pair", f"{found.hot_least_held:.1%}", "≥ 80 %"),
         ("alarms of `compare`", f"{found.alarms} of {found.ordered_pairs}", "≤ 1 in 40"),
     ]
+    if found.planted_found is not None:
+        rows.append(("pairs in which 3 % are found", f"{found.planted_found:.1%}", "≥ 95 %"))
     for name, change in found.longer.items():
         row = f"samples of length {name}: largest change of a group", f"{change:.2%}", "≤ 0.3 %"
         rows.append(row)

@@ -172,7 +172,7 @@ def one(plan: dict[str, Any], run: str, out: Path, until: float) -> None:
     """All shards of a run; their processes start together, and the device's lock orders them."""
     # Once for all of them: it is most of what starting takes, and opens no device.
     import_module("gpushmoo.measuring.job")
-    shards, name = plan["shards"], plan["run"]
+    shards, name = plan["shards"], plan.get("built_as", plan["run"])
     with ProcessPoolExecutor(len(shards), mp_context=get_context("fork")) as pool:
         tasks = {
             pool.submit(measured, out, until, (i, len(shards)), run, name, *told): told[:4]

@@ -9,6 +9,8 @@ from typing import Any
 
 import mutant_tests
 import mutants
+import numpy as np
+import pandas as pd
 import pytest
 from conftest import ROOT
 from gpushmoo.interactive.shell import _parser
@@ -32,6 +34,46 @@ def test_what_instruments_import_from_the_library_is_there() -> None:
 def test_the_command_that_is_timed_is_one() -> None:
     timed = runpy.run_path(str(ROOT / "experiments/benchmarks/fixed_cost.py"))["SHELL"]
     assert _parser().parse_args(timed[3:]).sizes == [2048]
+
+
+def test_the_table_of_repeated_runs_counts_pairs(tmp_path: Path) -> None:
+    """Two groups; the hot one moves by 3 % from run to run, its intervals are of 2 %."""
+    bench = runpy.run_path(str(ROOT / "experiments/benchmarks/repeated_runs.py"))
+
+    def run(hot_s: float) -> pd.DataFrame:
+        medians = np.array([1.0, 1.0, hot_s, hot_s])
+        columns = {"group": ["a", "a", "hot", "hot"], "median_s": medians}
+        columns |= {"low": 0.98 * medians, "high": 1.02 * medians}
+        return pd.DataFrame(columns | {"hot": [False, False, True, True]}, index=list("wxyz"))
+
+    runs = [run(1.0), run(1.03), run(1.09)]
+    found = bench["found_of"](runs, 1, 6, ["an alarm"], {})
+    assert (found.cells, found.pairs, found.hot_cells) == (4, 3, 2)
+    assert (found.disjoint, found.held, found.least_held) == (0.0, 1.0, 1.0)
+    # 1.00 and 1.03 overlap, and neither holds the other; 1.09 lies apart from both.
+    assert found.hot_disjoint == pytest.approx(2 / 3)
+    assert (found.hot_held, found.hot_least_held) == (0.0, 0.0)
+    assert bench["largest_change"](runs, run(2.0)) == pytest.approx(0.0)
+    table = "\n".join(bench["lines"](found))
+    assert "1 of 6" in table
+    assert "66.67%" in table
+
+
+def test_repeated_runs_are_alike_but_for_the_length_of_their_samples() -> None:
+    bench = runpy.run_path(str(ROOT / "experiments/benchmarks/repeated_runs.py"))
+    config = ROOT / "experiments/benchmarks/repeated_runs.yaml"
+    told = bench["planned_runs"](config, "cuda", 4)
+    plans = {plan["run"]: plan for plan in told["plans"]}
+    assert [run for _, run in told["runs"]] == ["usual"] * 4 + ["half", "twice"]
+    factors = {
+        name: {shard[4]["measure"]["launches_factor"] for shard in plan["shards"]}
+        for name, plan in plans.items()
+    }
+    assert factors == {"usual": {1.0}, "half": {0.5}, "twice": {2.0}}
+    kernels = {(shard[0], shard[1]) for shard in plans["usual"]["shards"]}
+    assert len({kernel for kernel, _ in kernels}) == 5
+    assert len(kernels) == 10
+    assert {plans[name]["built_as"] for name in factors if name != "usual"} == {"usual"}
 
 
 MUTATED = """

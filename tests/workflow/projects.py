@@ -83,10 +83,17 @@ def answering_runtime() -> str:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a `snakemake` call ended: its exit status and what stood on the terminal."""
+    """The exit status of a `snakemake` call, and the text on its terminal.
+
+    A slow machine has lines that work goes on: they are left out.
+    """
 
     status: int
     text: str
+
+    def __post_init__(self) -> None:
+        kept = re.sub(r"^gpushmoo: still .* s so far\)\n", "", self.text, flags=re.MULTILINE)
+        object.__setattr__(self, "text", kept)
 
     @property
     def jobs(self) -> dict[str, int]:

@@ -12,6 +12,8 @@ from typing import TextIO
 
 # On other streams the first line comes after so many seconds, and each pause is twice the last one.
 _FIRST_S, _LONGEST_S = 2.0, 120.0
+# Seconds until the first line that work goes on: to find a device takes a few.
+_FIRST_BEAT_S = 10.0
 # Begin of the line, and nothing behind it.
 _CLEAR = "\r\x1b[K"
 
@@ -61,7 +63,7 @@ class News:
 
 
 @contextmanager
-def heartbeat(stream: TextIO, text: str, first_s: float = _FIRST_S) -> Iterator[None]:
+def heartbeat(stream: TextIO, text: str, first_s: float = _FIRST_BEAT_S) -> Iterator[None]:
     """Within it a line says now and then that work goes on which prints nothing by itself."""
     ended, began = threading.Event(), time.monotonic()
 

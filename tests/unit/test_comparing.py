@@ -459,7 +459,7 @@ def test_a_guard_ends_with_1_where_a_group_got_slower(shell: Any, tmp_path: Path
         (["r00", "r01", "--before", "r02"], "compare takes two runs, or several"),
         (["--before", "r00"], "1 runs before and 0 after"),
         (["--noise-runs", "r00"], "name two or more"),
-        (["r00", "r01", "--threshold", "2"], "between 0 and 1"),
+        (["r00", "r01", "--threshold", "2"], "from 0 to 1"),
     ],
 )
 def test_what_is_asked_wrong_ends_with_2(shell: Any, arguments: list[str], words: str) -> None:

@@ -291,4 +291,4 @@ class Tuned(Sweep):
         with output_folder(out, ConfigError) as fresh:
             copied = copy_folder(self._swept.folder.path, fresh)
             (copied / "README.md").write_text(page, encoding="utf-8")
-        return out / copied.name
+        return out / copied.relative_to(fresh)

@@ -14,6 +14,7 @@ import pandas as pd
 
 from ..analysis.fastest import axes_of, params_text
 from ..analysis.run_quality import MEANING, CopyChanges, Steadiness, faults
+from ..core.backends import BACKENDS
 from ..core.display import gbs, kind_words, percent, seconds, size_bytes
 from ..core.run_plan import LACKING
 from ..core.schema import FAULTS, LIMITS, SAMPLE_COUNT, Status
@@ -203,8 +204,12 @@ def waited_words(provenance: Iterable[Json]) -> str:
 
 
 def overhead_words(cells: pd.DataFrame) -> str:
-    """Sentences on the overhead of samples: subtracted, or held by the times; none on OpenCL."""
-    timed = cells[(cells["status"] == Status.OK) & (cells["backend"] == "cuda")]
+    """Sentences on the overhead of samples: subtracted, or still in the times.
+
+    None of a backend whose clock shows the begin and end of a launch.
+    """
+    by_events = cells["backend"].map(lambda name: name in BACKENDS and BACKENDS[name].claims_gpu)
+    timed = cells[(cells["status"] == Status.OK) & by_events.astype(bool)]
     in_rows = (timed["cache_state"] == "warm") & (timed["timing_mode"] != "isolated")
     known = timed["overhead_s"].notna()
     said = []

@@ -2,19 +2,24 @@
 
     make report-h200
     PYTHONPATH=workflow/scripts .venv/bin/python experiments/frozen/frozen.py results/h200
-    … frozen.py results/h200 --update     # freezes today's values
+    … frozen.py results/h200 --update WHY     # freezes today's values, and says why they changed
 
 Of the recorded H200 run: page one and what the report concludes, every group's fastest launch with
 its bandwidth and tied set, the measured peaks, the device model's parameters, errors and a sample
 of its predictions; the verdicts of `compare` on recorded pairs; the refusals of docs/mistakes.md.
 Floats are compared to six digits: a fit ends elsewhere on another processor. The documents' golden
 numbers are held by `make test-documents`.
+
+Values that change on purpose are frozen again with a reason. The key ``changed`` of frozen.json
+then has the day, the reason, and of each part the number of other values and the largest change.
 """
 
 import hashlib
 import json
 import math
 import sys
+from collections.abc import Iterator, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +39,7 @@ PAIRS = {
     "planted 10 %": ("nvidia-h200-repeated/r01", "nvidia-h200-repeated/planted-10-04"),
 }
 EVERY = 997
+CHANGED = "changed"
 
 
 def rounded(value: Any) -> Any:
@@ -105,26 +111,56 @@ def main() -> None:
     now = json.loads(json.dumps(rounded(parts), default=str))
     # What is large is kept as digests of its parts; a difference still names the part.
     now["peak"] = {"count": len(now["peak"]["peak"]), "digest": digest(now["peak"])}
-    if "--update" in sys.argv:
-        FROZEN.write_text(json.dumps(now, ensure_ascii=False, indent=0) + "\n")
+    before = json.loads(FROZEN.read_text())
+    history = before.pop(CHANGED, [])
+    if sys.argv[2:3] == ["--update"]:
+        [why] = sys.argv[3:]
+        entry = {"day": date.today().isoformat(), "why": why, "parts": moved(before, now)}
+        whole = now | {CHANGED: [*history, entry]}
+        FROZEN.write_text(json.dumps(whole, ensure_ascii=False, indent=0) + "\n")
+        print(*table(entry["parts"]), sep="\n")
         return
-    found = list(differences(json.loads(FROZEN.read_text()), now))
+    found = list(differences(before, now))
     print(*([*found[:40], f"{len(found)} differences"] if found else ["all as frozen"]), sep="\n")
     sys.exit(bool(found))
 
 
-def differences(old: Any, new: Any, where: str = "") -> Any:
+def differences(old: Any, new: Any) -> Iterator[str]:
     """A line for each place where `new` differs from `old`."""
+    return (f"{where}: {a!r} -> {b!r}" for where, a, b in changes(old, new))
+
+
+def changes(old: Any, new: Any, where: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Each place where `new` differs from `old`, with both values."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted({*old, *new}):
-            yield from differences(old.get(key), new.get(key), f"{where}/{key}")
+            yield from changes(old.get(key), new.get(key), f"{where}/{key}")
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for place, (a, b) in enumerate(zip(old, new, strict=True)):
-            yield from differences(a, b, f"{where}/{place}")
+            yield from changes(a, b, f"{where}/{place}")
     elif isinstance(old, float) and isinstance(new, float) and math.isclose(old, new, rel_tol=1e-6):
         return
     elif old != new:
-        yield f"{where}: {old!r} -> {new!r}"
+        yield where, old, new
+
+
+def moved(old: Any, new: Any) -> dict[str, dict[str, float]]:
+    """By part the number of values that differ, and the largest relative change of a number."""
+    found: dict[str, dict[str, float]] = {}
+    for where, a, b in changes(old, new):
+        part = found.setdefault(where.split("/")[1], {"values": 0, "largest": 0.0})
+        part["values"] += 1
+        if isinstance(a, float) and isinstance(b, float) and a:
+            part["largest"] = max(part["largest"], round(abs(b / a - 1.0), 4))
+    return found
+
+
+def table(parts: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """The changes of each part in Markdown."""
+    yield "| part | values that moved | largest change of a number |"
+    yield "|---|---|---|"
+    for name, part in parts.items():
+        yield f"| {name} | {part['values']} | {part['largest']:.1%} |"
 
 
 if __name__ == "__main__":

@@ -301,7 +301,8 @@ def test_a_disk_without_room_is_named_and_with_room_it_is_built(
     faulty: Path, opencl_choice: DeviceChoice, tmp_path: Path
 ) -> None:
     params = params_of(faulty, "opencl", ["good"], opencl_runtime=opencl_choice.runtime)
-    for most in (0, 20_000):
+    # PoCL begins to write and fails later; other compilers write less.
+    for most in (0, 20_000) if opencl_choice.runtime == "pocl" else (0,):
         out, terminal = build(params, tmp_path, most)
         assert f"'{tmp_path / 'cache'}' cannot be written to" in terminal
         assert not out.exists()

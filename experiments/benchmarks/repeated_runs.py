@@ -39,7 +39,6 @@ sys.path.append(str(HERE.parent / "gpu"))
 
 # Length of samples, in the usual ones, by the name of a run.
 FACTORS = {"half": 0.5, "twice": 2.0}
-SENSITIVE = 0.3, 1.0
 PLANTED = 0.03
 
 
@@ -180,6 +179,7 @@ def cells_of(folder: Path) -> pd.DataFrame:
     """The verified cells of a run by key, with their interval, group and whether it is hot."""
     from gpushmoo.analysis.aggregate import opened
     from gpushmoo.core.schema import GROUP
+    from gpushmoo.measuring.rounds import SENSITIVE
     from gpushmoo.storage.dataset import read_cells
 
     with opened(folder) as found:

@@ -90,7 +90,7 @@ class Classes:
         return Classes(names, self.logs[kept])
 
     def each(self) -> list[Class]:
-        """The class of each cell."""
+        """The name and the whole decade of seconds of each cell: (name, -5) from 10 to 100 µs."""
         decades = np.floor(self.logs).astype(int).tolist()
         return list(zip(self.names, decades, strict=True))
 
@@ -113,7 +113,7 @@ class Spreads:
     whole: ClassSpread
 
     def of(self, name: Hashable, log10_s: float = 0.0) -> Priors:
-        """That of one cell."""
+        """The priors of one cell by its name and the logarithm (base 10) of its seconds."""
         return self.at(Classes([name], np.array([log10_s])))
 
     def at(self, cells: Classes) -> Priors:

@@ -543,7 +543,7 @@ def class_text(of: Class) -> str:
 
 
 def _class(text: str) -> Class:
-    """The class of a `class_text`."""
+    """Read a `class_text` back: ``warm, 1e-5 s`` is the class ("warm", -5)."""
     found = re.fullmatch(r"(.+), 1e(-?\d+) s", text)
     assert found is not None
     return found[1], int(found[2])

@@ -19,7 +19,7 @@ from dot_products.workloads import PUBLISHED, StreamedDot
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import LaunchRefusedError
 from gpushmoo.core.schema import Status
-from gpushmoo.core.space import Cell, Problem, Version, enumerate_cells
+from gpushmoo.core.space import Cell, Condition, Problem, Version, enumerate_cells
 from gpushmoo.devices.base import Device
 from gpushmoo.measuring import rounds
 from gpushmoo.measuring.buffers import FedSpace, ReducedSpace, Verdict
@@ -379,7 +379,6 @@ def test_a_block_without_room_is_never_launched(device: Device, limit: int | Non
 
 
 def test_library_takes_samples_of_several_calls_and_refuses_others(device: Device) -> None:
-    """No graph may hold them; see CudaLibraryCall."""
     with pytest.raises(LaunchRefusedError, match="'sort'"):
         device.bind_library(LibraryCall("sort", ("x", "y"), "dst", "float"), {})
     skip_without_library(device, "dot_cublas")
@@ -392,7 +391,9 @@ def test_library_takes_samples_of_several_calls_and_refuses_others(device: Devic
     )
     (cell,) = cells("dot_cublas", n, "float")
     program = programs_for(device, folder, "float", [Version("library")]).programs["library"]
-    assert 1e-7 < here.bind(program, cell).sample(10) < 1e-3
+    assert 1e-7 < here.bind(program, cell).sample(16) < 1e-3
+    in_graph = here.bind(program, cell).sample(16, Condition("warm", "graph"))
+    assert 1e-7 < in_graph < 1e-3
 
 
 @pytest.mark.parametrize(

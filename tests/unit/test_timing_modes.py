@@ -13,10 +13,9 @@ from conftest import ROOT
 from fakes import INFO, FakeDevice, cell_tag, make_cells, measure_cells
 from gpushmoo import ConfigError, sweep
 from gpushmoo.analysis.best import Advice, advice, best_table
-from gpushmoo.core.errors import LaunchRefusedError
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import TIMING_MODES, USUAL, Cell, Condition, Problem
-from gpushmoo.devices.cuda.timing import CudaLaunch, CudaLibraryCall, EventTimer
+from gpushmoo.devices.cuda.timing import CudaLaunch, EventTimer
 from gpushmoo.devices.opencl.backend import OpenCLLaunch
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring.launches import MAX_ISOLATED
@@ -162,7 +161,7 @@ class _Timer(EventTimer):
         self.stream.log.append("flush")
 
 
-def timed(launches: int, met: Condition, bound: type[CudaLaunch] = CudaLaunch) -> list[str]:
+def timed(launches: int, met: Condition) -> list[str]:
     """What the CUDA backend asks of its stream for a second sample; the first captures graphs."""
     log: list[str] = []
     stream = _Stream(log)
@@ -171,7 +170,7 @@ def timed(launches: int, met: Condition, bound: type[CudaLaunch] = CudaLaunch) -
         "Cupy", (), {"cuda": type("Cuda", (), {n: staticmethod(f) for n, f in cuda.items()})}
     )
     timer = _Timer(cupy, lambda *_: log.append("spin"), stream, INFO, lambda: stream)
-    subject = bound(timer, lambda: log.append("launch"))
+    subject = CudaLaunch(timer, lambda: log.append("launch"))
     subject.sample(launches, met)
     log.clear()
     between = 1 if met.flushed or met.timing_mode == "isolated" else launches
@@ -221,13 +220,6 @@ def test_opencl_times_each_kind(met: Condition, asked: list[str]) -> None:
     event = SimpleNamespace(profile=profile, wait=lambda: log.append("wait"))
     assert OpenCLLaunch(device, lambda: log.append("launch") or event).sample(2, met) == 3e-6
     assert log == asked
-
-
-def test_calls_of_a_library_are_queued_and_no_graph_holds_them() -> None:
-    assert timed(3, USUAL, CudaLibraryCall) == timed(3, STREAM, CudaLibraryCall)
-    assert timed(2, ISOLATED, CudaLibraryCall) == timed(2, ISOLATED)
-    with pytest.raises(LaunchRefusedError, match="CuPy does not let a graph hold"):
-        timed(2, Condition("warm", "graph"), CudaLibraryCall)
 
 
 def test_an_isolated_sweep_on_this_machine_is_verified_and_never_competes(

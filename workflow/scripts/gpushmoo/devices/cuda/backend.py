@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import cache
+from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,7 @@ from ..machine_code.cubins import (
 from ..machine_code.sass import EntryCode, failed_check
 from ..streams import FedInTurn
 from .buffers import SOURCE, CudaBuffers, CudaImage, format_refusal
+from .library import Cublas, loaded_library
 from .runtime import (
     Translate,
     architecture,
@@ -75,7 +76,6 @@ from .streams import CudaInTurn, CudaStream, Enqueue, driver_loops
 from .timing import (
     SPIN_SOURCE,
     CudaLaunch,
-    CudaLibraryCall,
     EventTimer,
     blocks_in_clusters,
     extended,
@@ -298,13 +298,16 @@ class CudaDevice(CudaBuffers):
         """cuBLAS's ``dot``; `cupy.dot` would store the products first. Else LaunchRefusedError."""
         if call.name != "dot":
             raise LaunchRefusedError(f"cuBLAS has no function '{call.name}'.")
-        from cupy import cublas
-
         scalar = DTYPES[call.dtype].scalar
         with self.translated():
             x, y = (buffers[name].view(scalar) for name in call.inputs)
             out = buffers[call.output].view(scalar).reshape(())
-        return CudaLibraryCall(self.timer, lambda: cublas.dot(x, y, out=out))
+            return self._bound(self._cublas.dot(x, y, out))
+
+    @cached_property
+    def _cublas(self) -> Cublas:
+        self.cupy.cuda.device.get_cublas_handle()  # loads the library
+        return Cublas(loaded_library("libcublas"), int(self.stream.ptr))
 
     def open_stream(self) -> CudaStream:
         """A stream that does not wait for the default one."""

@@ -347,17 +347,6 @@ class CudaLaunch:
         return stream.end_capture()
 
 
-class CudaLibraryCall(CudaLaunch):
-    """Calls of a library, queued one by one: CuPy lets no graph capture them."""
-
-    def steps(self, launches: int, met: Condition) -> Steps:
-        """Like launches, but a graph is refused and ``batched`` calls share a stream."""
-        if met.timing_mode == "graph":
-            raise LaunchRefusedError("CuPy does not let a graph hold calls of a library.")
-        kind = "stream" if met.timing_mode == "batched" else met.timing_mode
-        return super().steps(launches, met._replace(timing_mode=kind))
-
-
 def steps_of(sample: Sample) -> Steps:
     """How `sample`, of a bound of this backend, is taken."""
     assert isinstance(sample.bound, CudaLaunch)

@@ -1,0 +1,63 @@
+"""cuBLAS by its C functions. CuPy's own functions refuse to be captured in a graph."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import LaunchFailedError, LaunchRefusedError
+
+_DOTS = {"float32": "cublasSdot_v2_64", "float64": "cublasDdot_v2_64"}
+_POINTER_MODE_DEVICE = 1
+
+
+def loaded_library(name: str, maps: str = "/proc/self/maps") -> ctypes.CDLL:
+    """Return the shared library `name` that this process has loaded already.
+
+    Raises
+    ------
+    LaunchRefusedError
+        If the process has loaded no such library.
+    """
+    for line in Path(maps).read_text(encoding="utf-8").splitlines():
+        file = line.split(maxsplit=5)[-1]
+        if os.path.basename(file).startswith(f"{name}.so"):
+            return ctypes.CDLL(file)
+    raise LaunchRefusedError(f"{name} is not loaded. Install CuPy with its CUDA libraries.")
+
+
+class Cublas:
+    """Functions of cuBLAS, queued in one stream. Their results stay on the device."""
+
+    def __init__(self, library: Any, stream: int) -> None:
+        """`library` holds the C functions, `stream` is the address of a CUDA stream."""
+        self._library = library
+        handle = ctypes.c_void_p()
+        self._check("cublasCreate_v2", ctypes.byref(handle))
+        self._handle = handle
+        self._check("cublasSetStream_v2", handle, ctypes.c_void_p(stream))
+        self._check("cublasSetPointerMode_v2", handle, _POINTER_MODE_DEVICE)
+
+    def dot(self, x: Any, y: Any, out: Any) -> Callable[[], None]:
+        """Return a function that queues ``out = x · y``; the arrays have one type.
+
+        Raises
+        ------
+        LaunchRefusedError
+            If cuBLAS has no dot product of this type.
+        """
+        name = _DOTS.get(str(x.dtype))
+        if name is None:
+            raise LaunchRefusedError(f"cuBLAS has no dot product of {x.dtype}. Use float.")
+        places = [ctypes.c_void_p(array.data.ptr) for array in (x, y, out)]
+        count, step = ctypes.c_int64(x.size), ctypes.c_int64(1)
+        arguments = (count, places[0], step, places[1], step, places[2])
+        return lambda: self._check(name, self._handle, *arguments)
+
+    def _check(self, name: str, *arguments: Any) -> None:
+        status = getattr(self._library, name)(*arguments)
+        if status:
+            raise LaunchFailedError(f"{name} failed with cuBLAS's status {status}.")

@@ -7,12 +7,13 @@ sample's overhead (`overhead`). The number decides how well t is known, not whic
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..core.errors import TypedError
 from ..core.space import USUAL, CellGroup, Condition
 from ..devices.base import TimedInterval
 from .events import CellRun
+from .settings import TOGETHER_S
 from .verify import CellSteps
 
 # Seconds that a sample with an overhead of some microseconds lasts at least.
@@ -32,6 +33,9 @@ LEAST_IN_A_RUN, MOST_IN_A_RUN = 4, 128
 # A longer sample would look like a hang, so it has fewer launches. Its cell is thousands of times
 # slower than the fastest of the group.
 LONGEST_S = 0.25
+# A cell with launches this number of times longer than the fastest one's needs fewer of them. Cells
+# closer to it compete, and have one number.
+SLOWER = 4.0
 # Cells of a group in a warm look, those with the shortest first launches, and the seconds of it.
 LOOKED, LOOK_S = 8, 0.05
 # The longest first launch, which finds cold caches, over a warm one. Within events around it, a
@@ -98,6 +102,41 @@ def choose_launches(steps: CellSteps, group: CellGroup, runs: Sequence[CellRun])
             fastest_s = _warm_s(steps, runs, number(fastest_s), fastest_s)
         steps.launches[group] = number(fastest_s)
     return steps.launches[group]
+
+
+def set_launches(steps: CellSteps, runs: Sequence[CellRun], launches: int) -> None:
+    """Set the launches in a sample of each cell of a group, given its number.
+
+    In a row, a cell that is SLOWER has only as many as its own time asks for. Otherwise one block
+    that does the work of all would take most of the time of a sweep.
+    """
+    for run in runs:
+        run.launches = launches_of_cell(launches, first_s(run))
+    if launches == 1 or interval_of(steps, runs) != TimedInterval.ROW:
+        return
+    factor = steps.settings.launches_factor
+
+    def needed(run: CellRun, seconds: float) -> int:
+        return launches_of_group(seconds / SLOWER, run.cell.condition, True, factor)
+
+    slower = [run for run in runs if needed(run, first_s(run)) < launches]
+    for some in _in_parts(steps, slower, 2):
+        for run, seconds in zip(some, steps.outcomes_at(some, 2), strict=True):
+            # The first sample ends a cell that fails.
+            if not isinstance(seconds, TypedError):
+                fewest = min(launches, needed(run, seconds))
+                run.launches = launches_of_cell(fewest, seconds)
+
+
+def _in_parts(
+    steps: CellSteps, runs: Sequence[CellRun], launches: int
+) -> Iterator[Sequence[CellRun]]:
+    """The cells in parts whose samples of so many launches are taken without a wait."""
+    begin = 0
+    while begin < len(runs):
+        n = max(1, int(TOGETHER_S / (launches * first_s(runs[begin]))))
+        yield runs[begin : begin + min(n, steps.together)]
+        begin += min(n, steps.together)
 
 
 def interval_of(steps: CellSteps, runs: Iterable[CellRun]) -> TimedInterval:

@@ -35,7 +35,7 @@ from .events import (
     planned,
     status_of,
 )
-from .launches import choose_launches, first_s, launches_of_cell
+from .launches import choose_launches, set_launches
 from .overhead import group_overhead, set_overheads
 from .settings import TOGETHER_S
 from .verify import CellSteps
@@ -296,8 +296,7 @@ class ShardRun:
         for group, members in groups.items():
             launches = choose_launches(self._steps, group, members)
             self._steps.emit(Grouped(group, launches))
-            for run in members:
-                run.launches = launches_of_cell(launches, first_s(run))
+            set_launches(self._steps, members, launches)
             if group not in self._overheads:
                 found = group_overhead(self._steps, members, launches, self._rng)
                 self._overheads[group] = found

@@ -261,7 +261,8 @@ class Earlier:
         """The cells of `opened` that this device, software and machine code have measured.
 
         In a later repeat `launches` has the launches in a sample of the first one, which must be
-        the same. With `whole` only complete groups are taken, as a search needs them.
+        the same unless the overhead of the sample is known. With `whole` only complete groups are
+        taken, as a search needs them.
         """
         device = plain(asdict(opened.info))
         versions = {cell.key: workload.version(cell).name for cell in opened.cells}
@@ -273,13 +274,17 @@ class Earlier:
             other, old_codes = _difference(metadata, device), metadata.get("codes", {})
             keys = table.column("cell_key").to_pylist()
             samples = table.column("launches_per_sample").to_pylist()
-            for place, (key, launched) in enumerate(zip(keys, samples, strict=True)):
+            overheads = table.column("overhead_s").to_pylist()
+            for place, key in enumerate(keys):
+                launched = samples[place]
                 name = versions.get(key)
                 if name is None or (launches is not None and key not in launches):
                     continue
                 if other is not None:
                     refused[key] = other
-                elif launches is not None and launches[key] != launched:
+                elif (
+                    launches is not None and overheads[place] is None and launches[key] != launched
+                ):
                     refused[key] = f"number of launches a sample ({launched} → {launches[key]})"
                 elif (old := old_codes.get(name)) != (new := opened.codes.get(name)):
                     refused[key] = f"machine code of {name} ({old} → {new})"

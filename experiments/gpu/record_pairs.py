@@ -21,9 +21,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import gettempdir
@@ -33,8 +32,6 @@ from typing import Any
 PLANS = {percent: f"p{percent:02}" for percent in (0, 1, 3, 10)}
 TEMPLATE = Path(__file__).with_name("planted") / "copy_planted"
 BUILDS_AT_ONCE = 6
-# How often, and how long, a second repeat waits for the first one's file.
-WAIT_S, WAITS = 0.2, 500
 
 
 def main() -> None:
@@ -169,17 +166,21 @@ def measure(plan: Path, out: Path, limit_s: float) -> None:
 
 
 def one(plan: dict[str, Any], run: str, out: Path, until: float) -> None:
-    """All shards of a run; their processes start together, and the device's lock orders them."""
-    # Once for all of them: it is most of what starting takes, and opens no device.
-    import_module("gpushmoo.measuring.job")
+    """All shards of a run, one after another: each repeat by a measuring process of its own."""
+    from gpushmoo.measuring.process import Workers
+
     shards, name = plan["shards"], plan.get("built_as", plan["run"])
-    with ProcessPoolExecutor(len(shards), mp_context=get_context("fork")) as pool:
-        tasks = {
-            pool.submit(measured, out, until, (i, len(shards)), run, name, *told): told[:4]
-            for i, told in enumerate(shards, 1)
-        }
-        for line in ended(tasks):
-            print(line, flush=True)
+    workers = Workers(keep=True)
+    for repeat in sorted({shard[3] for shard in shards}):
+        for i, shard in enumerate(shards, 1):
+            if shard[3] != repeat:
+                continue
+            try:
+                line = measured(out, until, (i, len(shards)), run, name, shard, workers)
+            except Exception as err:
+                line = f"failed, {err!r}"
+            print(f"{shard[:4]}: {line}", flush=True)
+        workers.end_repeat(repeat)
 
 
 def ended(tasks: dict[Future[str], Any]) -> Iterator[str]:
@@ -217,11 +218,8 @@ def measured(
     place: tuple[int, int],
     run: str,
     built_as: str,
-    sweep: str,
-    dtype: str,
-    name: str,
-    repeat: int,
-    params: Any,
+    shard: Sequence[Any],
+    workers: Any,
 ) -> str:
     """Measure one shard; the last line that its job prints."""
     from gpushmoo.measuring.job import ShardTask, measure_shard
@@ -229,20 +227,23 @@ def measured(
 
     if time.time() > until:
         return "left out, the time is over"
+    sweep, dtype, name, repeat, params = shard
     file = out / run / sweep / dtype / f"{name}.parquet"
     file.parent.mkdir(parents=True, exist_ok=True)
-    first = None
-    if repeat > 1:
-        first = file.with_name(file.name.replace(f".repeat-{repeat}", ""))
-        for _ in range(WAITS):
-            if first.is_file():
-                break
-            time.sleep(WAIT_S)
+    first = file.with_name(file.name.replace(f".repeat-{repeat}", "")) if repeat > 1 else None
     said, built = io.StringIO(), build_file(out, built_as, sweep, dtype)
-    task = ShardTask(params, place, cache_of(out), first, built, worker_log=out / "worker.log")
-    shard = measure_shard(task, said)
-    write_parquet(shard.table, file, shard.metadata)
-    return said.getvalue().strip().splitlines()[-1]
+    task = ShardTask(
+        params,
+        place,
+        cache_of(out),
+        first,
+        built,
+        worker_log=out / "worker.log",
+        workers=workers,
+    )
+    found = measure_shard(task, said)
+    write_parquet(found.table, file, found.metadata)
+    return next(iter(said.getvalue().strip().splitlines()[-1:]), "measured")
 
 
 if __name__ == "__main__":

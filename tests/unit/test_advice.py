@@ -142,11 +142,60 @@ def test_where_data_lie(share: float | None, expected: str) -> None:
         (Cost(0.01, 0.008, 0.012), "+1.0 % ±\u00a00.2 %", False),
         (Cost(0.068, 0.06, 0.076), "+6.8 % ±\u00a00.8 %", True),
         (Cost(1.0, 0.8, 1.2), "+100 % ±\u00a020 %", True),
+        # Noise: so large a cost with such an interval gives no reason to choose another launch.
+        (Cost(3.44, 0.12, 8.58), "≥ +12 %", False),
     ],
 )
 def test_costs_are_read_at_a_glance(cost: Cost | None, text: str, bad: bool) -> None:
     cell = cost_cell(cost)
     assert (f"{cell['text']} {cell['half']}".strip(), cell["bad"]) == (text, bad)
+
+
+def known_to(width: float, cells: pd.DataFrame) -> pd.DataFrame:
+    times = cells["median_s"]
+    return cells.assign(own_low_s=times / (1 + width), own_high_s=times * (1 + width))
+
+
+def test_noise_is_no_headline() -> None:
+    # 32 × 8 takes 4.4 times as long, but between 1.04 and 18 times; 30 % are certain of the other.
+    noisy = known_to(1.05, group({(64, 4): 1.0, (32, 8): 4.4, (4, 4): 90.0}))
+    clear = group({(64, 4): 1.0, (32, 8): 1.3, (4, 4): 9.0}, kernel="l")
+    told = advised(noisy, clear)
+    page = first_page(told, pd.concat([noisy, clear]), False)
+    assert page["first"]["kernel"] == "l"
+    costs = {k["name"]: k["rows"][0]["defaults"]["32 × 8"] for k in page["kernels"]}
+    assert [costs[name]["bad"] for name in "kl"] == [False, True]
+    assert "340" not in costs["k"]["text"]
+    [finding] = [f for f in advice_findings(told) if "32 × 8" in f.sentence]
+    assert finding.worth == pytest.approx(0.3)
+    [finding] = [f for f in advice_findings(told[:1]) if "32 × 8" in f.sentence]
+    assert "at least" in finding.sentence
+    assert finding.worth < 0.1
+    # Nor is a bandwidth that another run may miss by more than half.
+    wide = group({(64, 4): 1.0, (32, 8): 1.3}, bandwidth_low_gbs=0.1, bandwidth_high_gbs=900.0)
+    rows = [
+        first_page(advised(cells), cells, False)["kernels"][0]["rows"][0] for cells in (wide, clear)
+    ]
+    assert [row["is_known"] for row in rows] == [False, True]
+
+
+def test_page_one_speaks_of_data_in_memory_first() -> None:
+    # The kernel that fits the cache has more at stake, and two types.
+    small = group(LARGE | {(32, 8): 5.0}, side=1024)
+    cached = [small, small.assign(dtype="double")]
+    large = [group(LARGE, kernel="z"), group(LARGE, kernel="z", dtype="double")]
+    for groups, first in (([*cached, *large], "zzkk"), (cached, "kk"), (large, "zz")):
+        page = first_page(advised(*groups), pd.concat(groups), False)
+        rows = [row | {"kernel": k["name"]} for k in page["kernels"] for row in k["rows"]]
+        ranked_rows = sorted((r for r in rows if r["rank"] is not None), key=lambda r: r["rank"])
+        assert "".join(row["kernel"] for row in ranked_rows) == first
+        assert "".join(row["kernel"] for row in rows) == first
+        assert page["first"]["kernel"] == first[0]
+        # Findings likewise.
+        assert f"({first[0]}, " in ranked(advice_findings(advised(*groups)))[0].sentence
+    cache, memory = Finding("cache", 0.9, in_cache=True), Finding("memory", 0.1)
+    fault = Finding("fault", float("inf"))
+    assert ranked([cache, memory, fault]) == [fault, memory, cache]
 
 
 def at(**seconds: float) -> list[pd.DataFrame]:

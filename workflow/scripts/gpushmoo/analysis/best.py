@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from ..core.display import percent
 from ..core.schema import BEST_COLUMNS, CORE_COLUMNS, GROUP, PARAMS, Status, best_schema, is_axis
 from ..core.space import BLOCK_AXES, CACHE_STATES
 from ..storage.dataset import as_frame, matching, partitions, read_cells, with_axes_noted
@@ -233,8 +234,32 @@ class Cost:
 
     @property
     def sure(self) -> bool:
-        """Whether the interval lies above zero, so that the usual block surely loses time."""
+        """Whether the interval is above zero, so that the usual block loses time for certain."""
         return self.low > 0.0
+
+    @property
+    def known(self) -> bool:
+        """Whether the interval is narrow enough to say how large the cost is."""
+        return self.sure and self.high - self.low <= max(self.value, _NARROW)
+
+    @property
+    def supported(self) -> float:
+        """The cost if its size is known, else the low end of its interval; at least 0.
+
+        Noise makes the largest values. So this ranks what a reader sees first.
+        """
+        return self.value if self.known else max(0.0, self.low)
+
+    @property
+    def text(self) -> str:
+        """``+6.8 %``, or ``≥ +1.2 %`` if the size is not known; ``none`` if not significant."""
+        if not self.sure:
+            return "none"
+        return f"{'' if self.known else '≥ '}+{percent(self.supported)}"
+
+
+# The size of a cost is known if its interval is at most as wide as the cost itself, or as this.
+_NARROW = 0.05
 
 
 def cost_of(cell: Mapping[str, Any], than: Mapping[str, Any]) -> Cost:
@@ -294,8 +319,31 @@ class Advice:
         """What one loses who does not know: by the worst usual block, else by a typical launch."""
         if self.undecided:
             return 0.0
-        sure = [cost.value for cost in self.defaults.values() if cost.sure]
-        return max(sure, default=0.0 if self.defaults else self.typical - 1.0)
+        if not self.defaults:
+            return self.typical - 1.0
+        return max(cost.supported for cost in self.defaults.values())
+
+    @property
+    def exceeds_cache(self) -> bool:
+        """Whether the working set is larger than the last cache level, as far as that is known."""
+        over = self.cell["working_set_over_cache"]
+        return bool(pd.notna(over) and over > 1.0)
+
+
+def in_page_order(advice: Sequence[Advice]) -> list[Advice]:
+    """The order of the report's first page: data in memory first, then the highest stake.
+
+    Among groups whose working set exceeds the last cache, and likewise among the others, one of
+    each kernel comes before a second one of any.
+    """
+    ranked = sorted(advice, key=lambda a: -a.stake)
+    ordered = []
+    for exceeds in (True, False):
+        part = [a for a in ranked if a.exceeds_cache == exceeds]
+        kernels = [a.group["kernel"] for a in part]
+        places = sorted(range(len(part)), key=lambda i: kernels[:i].count(kernels[i]))
+        ordered += [part[i] for i in places]
+    return ordered
 
 
 def advice(cells: pd.DataFrame, best: pd.DataFrame, peak: Sequence[PeakRow] = ()) -> list[Advice]:

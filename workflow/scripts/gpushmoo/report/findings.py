@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from ..analysis.best import Advice, Cost
+from ..analysis.best import Advice, Cost, cost_of
 from ..analysis.fastest import Step, params_text, ratio, steps
 from ..core.display import joined, kind_words, number, percent, seconds, significant
 from ..core.merit import merit_of, speed_text
@@ -39,23 +39,30 @@ class Finding:
     `worth` is the share of time that ignoring it may cost; it is infinite for faults, which make
     figures doubtful, and halved for what a program can seldom change: its element type, or what it
     keeps in the cache. `figure` is the file of the figure that shows it, by default the first
-    figure of `kernel`.
+    figure of `kernel`. Findings on data `in_cache` come after all others.
     """
 
     sentence: str
     worth: float
     figure: str | None = None
     kernel: str | None = None
+    in_cache: bool = False
 
 
 def ranked(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings for the first page, the one worth most first; none that is worth nothing."""
-    return sorted((f for f in findings if f.worth > 0), key=lambda f: -f.worth)[:MOST]
+    """The findings for the first page: faults, then data in memory, then data in the cache.
+
+    Among these the one worth most comes first. None is worth nothing.
+    """
+    told = [f for f in findings if f.worth > 0]
+    return sorted(told, key=lambda f: (not math.isinf(f.worth), f.in_cache, -f.worth))[:MOST]
 
 
 def advice_findings(advice: Sequence[Advice]) -> list[Finding]:
     """What follows from the launches to use: at most one sentence of each kind."""
     decided = [a for a in advice if not a.undecided]
+    # Of a block's cost data in memory say more than data that happen to fit the cache.
+    decided = [a for a in decided if a.exceeds_cache] or decided
     kinds = (_in_cache, _types, _faster_in_cache, _far_below, _boundaries)
     return [*_defaults(decided), *(finding for kind in kinds for finding in kind(advice))]
 
@@ -78,36 +85,44 @@ def _in_memory(advice: Sequence[Advice]) -> list[Advice]:
 
 def _defaults(advice: Sequence[Advice]) -> Iterator[Finding]:
     """The usual blocks: the one that loses least at its worst, and the one that loses most."""
-    costs: dict[str, list[tuple[float, Advice]]] = {}
+    costs: dict[str, list[tuple[Cost, Advice]]] = {}
     for a in advice:
         for name, usual in a.defaults.items():
-            costs.setdefault(name, []).append((_sure(usual), a))
+            costs.setdefault(name, []).append((usual, a))
     # Blocks that few kernels were swept with look safe.
     swept = max(map(len, costs.values()), default=0)
     worst = [
-        (*max(of_block, key=lambda each: each[0]), name)
+        (*max(of_block, key=lambda each: each[0].supported), name)
         for name, of_block in costs.items()
         if len(of_block) == swept
     ]
-    for cost, (a, riskiest) in _largest((cost, (a, name)) for cost, a, name in worst):
-        least, b, safest = min(worst, key=lambda each: each[0])
-        sentence = f"A block of {riskiest} costs up to {_slower(cost)} ({_who(a)})"
+    found = ((cost.supported, (cost, a, name)) for cost, a, name in worst)
+    for worth, (cost, a, riskiest) in _largest(found):
+        least, b, safest = min(worst, key=lambda each: each[0].supported)
+        sentence = f"A block of {riskiest} costs {_bound(cost, 'up to ')}{_slower(worth)}"
+        sentence += f" ({_who(a)})"
         if safest != riskiest:
-            most = f"at most {_slower(least)} ({_who(b)})" if least else "nothing that is shown"
+            most = "nothing that is shown"
+            if least.sure:
+                most = f"at most {_slower(least.value if least.known else least.high)} ({_who(b)})"
             sentence += f"; of the usual blocks {safest} loses least, {most}"
-        yield Finding(f"{sentence}.", cost, kernel=a.group["kernel"])
+        yield Finding(f"{sentence}.", worth, kernel=a.group["kernel"])
 
 
 def _in_cache(advice: Sequence[Advice]) -> Iterator[Finding]:
     """A launch chosen for memory that is a bad one inside the cache."""
-    losing = ((_sure(a.in_cache.cost), (a.in_cache.best, a)) for a in advice if a.in_cache)
-    for cost, (best, a) in _largest(losing):
+    losing = (
+        (cost.supported, (cost, a.in_cache.best, a))
+        for a in advice
+        if a.in_cache and (cost := a.in_cache.cost) is not None
+    )
+    for worth, (cost, best, a) in _largest(losing):
         sentence = (
             "The best launch for memory need not be the best in cache: "
-            f"{launch_words(a.cell, a.axes)} costs {_slower(cost)} there ({_who(a)}); use "
-            f"{launch_words(best, a.axes)}."
+            f"{launch_words(a.cell, a.axes)} costs {_bound(cost)}{_slower(worth)} there "
+            f"({_who(a)}); use {launch_words(best, a.axes)}."
         )
-        yield Finding(sentence, cost, kernel=a.group["kernel"])
+        yield Finding(sentence, worth, kernel=a.group["kernel"], in_cache=True)
 
 
 def _types(advice: Sequence[Advice]) -> Iterator[Finding]:
@@ -122,7 +137,7 @@ def _types(advice: Sequence[Advice]) -> Iterator[Finding]:
         tuple(f(several, key=lambda a: merit_of(a.cell).of(a.cell).value) for f in (min, max))
         for several in by_problem.values()
     ]
-    gains = ((_gain(b.cell, a.cell), (a, b)) for a, b in pairs)
+    gains = ((_gain(b.cell, a.cell).supported, (a, b)) for a, b in pairs)
     for gain, (slow, fast) in _largest(gains):
         sentence = (
             f"The element type matters: {fast.group['kernel']} {_VERBS[merit_of(fast.cell).name]} "
@@ -135,16 +150,17 @@ def _types(advice: Sequence[Advice]) -> Iterator[Finding]:
 def _faster_in_cache(advice: Sequence[Advice]) -> Iterator[Finding]:
     """What keeping data in the cache is worth at most."""
     gains = (
-        (_gain(a.in_cache.best, a.cell), (a.in_cache.best, a))
+        ((gain := _gain(a.in_cache.best, a.cell)).supported, (gain, a.in_cache.best, a))
         for a in advice
         if a.in_cache is not None and a.place == "memory" and merit_of(a.cell).larger
     )
-    for gain, (best, a) in _largest(gains):
+    for worth, (gain, best, a) in _largest(gains):
+        times = f"{_bound(gain, 'up to ')}{significant(1 + worth, 2)} times as fast"
         sentence = (
-            f"Data that stay in the cache move up to {significant(1 + gain, 2)} times as fast: "
-            f"{speed_text(best)} against {speed_text(a.cell)} ({_who(a)})."
+            f"Data that stay in the cache move {times}: {speed_text(best)} against "
+            f"{speed_text(a.cell)} ({_who(a)})."
         )
-        yield Finding(sentence, gain / 2, kernel=a.group["kernel"])
+        yield Finding(sentence, worth / 2, kernel=a.group["kernel"], in_cache=True)
 
 
 def _far_below(advice: Sequence[Advice]) -> Iterator[Finding]:
@@ -172,15 +188,15 @@ def _boundaries(advice: Sequence[Advice]) -> Iterator[Finding]:
         yield Finding(sentence, WORTH_TELLING)
 
 
-def _sure(cost: Cost | None) -> float:
-    """A cost; 0 where its interval holds 0, or it is unknown."""
-    return cost.value if cost is not None and cost.sure else 0.0
-
-
-def _gain(cell: Mapping[str, Any], over: Mapping[str, Any]) -> float:
-    """By what share a cell's bandwidth or rate is higher; 0 where the interval holds 0."""
+def _gain(cell: Mapping[str, Any], over: Mapping[str, Any]) -> Cost:
+    """The share by which a cell's bandwidth or rate is higher."""
     gain = ratio(cell, over)
-    return gain.value - 1.0 if gain.low > 1.0 else 0.0
+    return Cost(gain.value - 1.0, gain.low - 1.0, gain.high - 1.0)
+
+
+def _bound(cost: Cost, known: str = "") -> str:
+    """Give the words before `Cost.supported`: ``at least`` if its size is unknown, else `known`."""
+    return known if cost.known else "at least "
 
 
 def _slower(cost: float) -> str:
@@ -212,9 +228,13 @@ def step_findings(cells: pd.DataFrame, persistent: Sequence[str], names: Namer) 
         series = _series(cells, kernel)
         if losses := steps(series):
             sentence = _steps_sentence(series, losses, names)
-            worth = max(step.lost.value for step in losses)
+            worth = max(_lost(step).supported for step in losses)
             found.append(Finding(sentence, worth, kernel=kernel))
     return found
+
+
+def _lost(step: Step) -> Cost:
+    return Cost(step.lost.value, step.lost.low, step.lost.high)
 
 
 def _series(cells: pd.DataFrame, kernel: str) -> pd.DataFrame:
@@ -234,7 +254,8 @@ def _steps_sentence(cells: pd.DataFrame, losses: Sequence[Step], names: Namer) -
     """Types that lose at the same number of blocks share a clause."""
     costs: dict[tuple[int, int, int], list[str]] = {}
     for s in losses:
-        cost = f"{percent(s.lost.value)} with {s.dtype}"
+        lost = _lost(s)
+        cost = f"{_bound(lost)}{percent(lost.supported)} with {s.dtype}"
         costs.setdefault((s.blocks, s.multiprocessors, s.resident_blocks), []).append(cost)
     clauses = []
     for (blocks, multiprocessors, resident_blocks), of_types in costs.items():
@@ -263,7 +284,7 @@ def of_first_kind(advice: Sequence[Advice]) -> list[Advice]:
 def kind_findings(advice: Sequence[Advice], cells: pd.DataFrame) -> list[Finding]:
     """Where the best launch of one timing mode loses most in another; `advice` has one for each."""
     losing = [
-        (cost, (usual, other))
+        (cost.supported, (cost, usual, other))
         for usual in of_first_kind(advice)
         for other in advice
         if all(usual.group[n] == other.group[n] for n in _ALIKE)
@@ -271,25 +292,24 @@ def kind_findings(advice: Sequence[Advice], cells: pd.DataFrame) -> list[Finding
         and (cost := _cost(usual, other, cells)) is not None
     ]
     found = []
-    for cost, (usual, other) in _largest(losing):
+    for worth, (cost, usual, other) in _largest(losing):
         a, b = (kind_words(each.group["timing_mode"]) for each in (usual, other))
         sentence = (
             f"The best launch depends on how it comes: of {_who(usual)}, "
-            f"{launch_words(usual.cell, usual.axes)} is best {a} and {percent(cost)} slower than "
+            f"{launch_words(usual.cell, usual.axes)} is best {a} and "
+            f"{_bound(cost)}{percent(worth)} slower than "
             f"{launch_words(other.cell, other.axes)} {b}."
         )
-        found.append(Finding(sentence, cost))
+        found.append(Finding(sentence, worth))
     return found
 
 
-def _cost(usual: Advice, other: Advice, cells: pd.DataFrame) -> float | None:
-    """Slowdown of the launch of `usual` in the mode of `other`; None if unknown or not sure."""
+def _cost(usual: Advice, other: Advice, cells: pd.DataFrame) -> Cost | None:
+    """Cost of the launch of `usual` in the mode of `other`; None if it was not measured there."""
     group = {n: usual.group[n] for n in GROUP} | {"timing_mode": other.group["timing_mode"]}
     launch = {axis: usual.cell[axis] for axis in usual.axes}
     there = matching(matching(cells, group | {"status": Status.OK}), launch)
-    if there.empty or there["own_low_s"].iloc[0] <= other.cell["own_high_s"]:
-        return None
-    return float(there["median_s"].iloc[0] / other.cell["median_s"] - 1.0)
+    return None if there.empty else cost_of(there.iloc[0], other.cell)
 
 
 # How a limit reads, and what would gain where it binds, `{}` times.

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 import pandas as pd
 
-from ..analysis.best import DEFAULT_BLOCKS, Advice, Cost
+from ..analysis.best import DEFAULT_BLOCKS, Advice, Cost, in_page_order
 from ..analysis.fastest import INSIDE, OUTSIDE
 from ..analysis.peak import PeakRow
 from ..analysis.run_quality import COLUMNS, write_verdict
@@ -176,22 +176,25 @@ def thumbnail(a: Advice, cells: pd.DataFrame) -> dict[str, Any] | None:
 GOOD_ENOUGH = 0.02
 # Rows of the first page that stand first and large.
 MOST_LARGE = 5
+# A bandwidth that another run may miss by a larger share is not shown large.
+_WIDEST = 0.5
 _PLACES = {"cache": "cache", "memory": "memory", "between": "partly cache", "unknown": "—"}
 
 
 def first_page(advice: Sequence[Advice], cells: pd.DataFrame, is_cpu: bool) -> Json:
     """The launches to use, a block of rows for each kernel, as display strings.
 
-    The MOST_LARGE rows of the highest stake are ``large``, one of each kernel before a second one
-    of any; their ``rank`` is their order. `is_cpu` says what the device is. The template leaves out
-    columns of which no row has a value.
+    The first MOST_LARGE rows of `in_page_order` have a ``rank``, their order, and are shown large.
+    ``first`` is the group of the first one. Blocks with data in memory come before those in cache.
+    `is_cpu` says what the device is. The template leaves out columns of which no row has a value.
     """
     blocks: dict[str, Json] = {}
+    ordered = in_page_order(advice)
     several_devices = len({a.group["device_name"] for a in advice}) > 1
     several_kinds = len({a.group["timing_mode"] for a in advice}) > 1
     heading = heading_of(a.cell for a in advice)
-    ranks = {id(a): rank for rank, a in enumerate(_by_stake(advice)[:MOST_LARGE])}
-    for a in advice:
+    ranks = {id(a): rank for rank, a in enumerate(ordered[:MOST_LARGE])}
+    for a in sorted(advice, key=lambda a: not a.exceeds_cache):
         name = str(a.group["kernel"])
         name += f", {kind_words(a.group['timing_mode'])}" if several_kinds else ""
         name += f", {a.group['device_name']}" if several_devices else ""
@@ -201,6 +204,7 @@ def first_page(advice: Sequence[Advice], cells: pd.DataFrame, is_cpu: bool) -> J
         block["rows"].append(_row(a, heading) | {"rank": rank, "thumbnail": small})
     used = {name for a in advice for name in a.defaults}
     return {
+        "first": _plain_group(ordered[0].group) if ordered else None,
         "kernels": list(blocks.values()),
         "heading": heading,
         "defaults": [name for name in DEFAULT_BLOCKS if name in used],
@@ -210,12 +214,9 @@ def first_page(advice: Sequence[Advice], cells: pd.DataFrame, is_cpu: bool) -> J
     }
 
 
-def _by_stake(advice: Sequence[Advice]) -> list[Advice]:
-    """The advice of the highest stake first, but one of each kernel before a second one of any."""
-    ranked = sorted(advice, key=lambda a: -a.stake)
-    kernels = [a.group["kernel"] for a in ranked]
-    places = sorted(range(len(ranked)), key=lambda i: kernels[:i].count(kernels[i]))
-    return [ranked[i] for i in places]
+def _plain_group(group: Mapping[str, Any]) -> Json:
+    sides = {side: int(group[side]) for side in ("height", "width")}
+    return {name: str(value) for name, value in group.items()} | sides
 
 
 def above_peak(advice: Sequence[Advice], is_cpu: bool) -> str:
@@ -296,6 +297,8 @@ def _row(a: Advice, heading: str) -> Json:
         "place": _PLACES[a.place],
         "bandwidth": speed_text(cell, heading),
         "half_width": percent(half_width(cell)),
+        "is_known": bool(half_width(cell) <= _WIDEST),
+        "exceeds_cache": a.exceeds_cache,
         "share": "—" if a.of_peak is None else a.of_peak.text,
         "tied": f"{a.tied} of {a.candidates}",
         "defaults": {name: cost_cell(a.defaults.get(name)) for name in DEFAULT_BLOCKS},
@@ -305,11 +308,14 @@ def _row(a: Advice, heading: str) -> Json:
 
 
 def cost_cell(cost: Cost | None) -> Json:
-    """``+6.8 %`` and ``± 0.2 %``; ``none`` where the interval holds 0, a dash if unknown."""
-    if cost is None or not cost.sure:
-        return {"text": "—" if cost is None else "none", "half": "", "bad": False}
+    """`Cost.text` and ``± 0.2 %``; a dash if the launch was not swept.
+
+    A cost is ``bad``, a reason to choose another launch, only if its size is known.
+    """
+    if cost is None or not cost.known:
+        return {"text": "—" if cost is None else cost.text, "half": "", "bad": False}
     return {
-        "text": f"+{percent(cost.value)}",
+        "text": cost.text,
         "half": f"±\u00a0{percent((cost.high - cost.low) / 2, 1)}",
         "bad": cost.value >= GOOD_ENOUGH,
     }

@@ -146,6 +146,27 @@ def test_a_heatmap_is_readable(cells: pd.DataFrame, drawn: list[Figure], tmp_pat
     assert sentences(note["caption"]) == 1
 
 
+def test_a_caption_counts_shapes_and_says_what_is_shown_of_a_third_axis(
+    copies: pd.DataFrame, tmp_path: Path
+) -> None:
+    ok = copies[(copies["status"] == "ok") & (copies["variant"] == "element")]
+    flat = ok.dropna(axis="columns", how="all").reset_index(drop=True)
+    times = ["median_s", "own_low_s", "own_high_s"]
+    flat[times] = 3.0
+    flat.loc[0, times] = 1.0
+    shapes = len(flat)
+    caption = draw(SHAPE, flat, tmp_path / "a.svg")["caption"]
+    assert caption.startswith(f"1 of {shapes} shapes")
+    slower = flat.assign(unroll=2, cell_key=flat["cell_key"] + "2", median_s=9.0)
+    caption = draw(SHAPE, pd.concat([flat.assign(unroll=1), slower]), tmp_path / "b.svg")["caption"]
+    assert "the fastest launch over unroll" in caption
+    assert f"1 of {shapes} shapes" in caption
+    # A type with as many shapes, of which others are close.
+    both = pd.concat([flat, flat.assign(dtype="double", **dict.fromkeys(times, 1.0))])
+    caption = draw(SHAPE, both, tmp_path / "c.svg", dtypes=("float", "double"))["caption"]
+    assert f"1 to {shapes} of {shapes} shapes" in caption
+
+
 def slowed(cells: pd.DataFrame, variant: str, factor: float) -> pd.DataFrame:
     """The cells, so many times slower, as another variant."""
     times = ["median_s", "median_low_s", "median_high_s"]

@@ -17,7 +17,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
 from ..analysis.best import DEFAULT_BLOCKS, cost_of, tied_best
-from ..core.display import percent, percent_range
+from ..analysis.fastest import axes_of
+from ..core.display import joined, percent, percent_range
 from ..core.merit import merit_of, share_of_best, speed_text
 from ..core.schema import FAULTS, LIMITS, Status
 from ..core.space import BLOCK_AXES
@@ -41,6 +42,8 @@ _MANY_TIED = 40
 _MOST_HANDLES = 5
 # A launch within this share of the best time counts as close to it.
 CLOSE = 0.05
+# From this number of points on a caption gives the share, too.
+_MANY_POINTS = 100
 # Limits of fewer launches than this are not named in a caption.
 NAMED_SHARE = 0.05
 # The palette without its black, which would outweigh all others; one colour a limit.
@@ -177,7 +180,7 @@ def _panel(ax: Axes, cells: pd.DataFrame, x: str, y: str) -> None:
         if len(here):
             cost = cost_of(here.loc[here["median_s"].idxmin()], tied.iloc[0])
             if cost.sure:
-                _write(ax, f"+{percent(cost.value)}", place, len(xs))
+                _write(ax, cost.text, place, len(xs))
     for face, size, line in (("white", 70, 2.6), ("black", 70, 1.1)):
         _mark(ax, places[:1], s=size, facecolors="none", edgecolors=face, linewidths=line)
     _ticks(ax, xs, ys)
@@ -302,23 +305,48 @@ def _caption(panels: Panels, view: HeatMap, limits: pd.DataFrame | None) -> str:
         ok = cells[cells["status"] == Status.OK]
         if ok.empty:
             continue
-        share = share_of_best(ok)
-        close.append(float((share >= 1 / (1 + CLOSE)).mean()))
-        slowest.append(float(share.min()))
+        shown = ok.assign(share=share_of_best(ok)).groupby([view.x, view.y])["share"].max()
+        close.append((int((shown >= 1 / (1 + CLOSE)).sum()), len(shown)))
+        slowest.append(float(shown.min()))
     if not close:
         return "No valid cell."
-    merit = merit_of(pd.concat(list(panels.values())))
+    every = pd.concat(list(panels.values()))
+    merit = merit_of(every)
     word = merit.name if merit.larger else "speed"
     points = "shapes" if "shape" in over_words(view) else "points"
     text = (
-        f"{percent_range(close)} of the {points} take at most {percent(CLOSE)} more time than the "
-        f"fastest, and the slowest reach {percent_range(slowest)} of its {word}"
+        f"{_counts(close, points)} take at most {percent(CLOSE)} more time than the fastest, and "
+        f"the slowest reach {percent_range(slowest)} of its {word}"
     )
+    if others := [axis for axis in axes_of(every) if axis not in (view.x, view.y)]:
+        text = f"Each place shows the fastest launch over {joined(others)}. {text}"
     if limits is None:
         return f"{text}."
     shares = limits["limit"].value_counts(normalize=True)
     named = ", ".join(f"{n} {percent(s)}" for n, s in shares.items() if s >= NAMED_SHARE)
     return f"{text}; below, the limits that the model of the device infers: {named}."
+
+
+def _counts(close: Sequence[tuple[int, int]], points: str) -> str:
+    """The least and the largest share, as counts: ``1 of 21 shapes``, or ``2 to 6 of 15 shapes``.
+
+    Of very many points the share in percent follows.
+    """
+    ends = min(close, key=_share), max(close, key=_share)
+    (few, of_few), (many, of_many) = ends
+    if ends[0] == ends[1]:
+        words = f"{few} of {of_few} {points}"
+    elif of_few == of_many:
+        words = f"{few} to {many} of {of_few} {points}"
+    else:
+        words = f"{few} of {of_few} to {many} of {of_many} {points}"
+    if min(of_few, of_many) < _MANY_POINTS:
+        return words
+    return f"{words} ({percent_range([_share(end) for end in ends])})"
+
+
+def _share(counts: tuple[int, int]) -> float:
+    return counts[0] / counts[1]
 
 
 def _limits_of(panels: Panels, device: pd.DataFrame | None) -> pd.DataFrame | None:

@@ -37,7 +37,7 @@ def _between_words(ok: pd.DataFrame) -> str | None:
 
 
 def _unmet_words(ok: pd.DataFrame, provenance: Sequence[Json]) -> str:
-    """How many verified cells stopped with a wider interval of their samples than asked."""
+    """How many verified cells stopped with wider intervals of their samples than asked, and why."""
     params = [p["params"] for p in provenance]
     asked = {
         (Path(p["folder"]).name, p["dtype"]): p["measure"]["relative_half_width"] for p in params
@@ -47,9 +47,12 @@ def _unmet_words(ok: pd.DataFrame, provenance: Sequence[Json]) -> str:
     wide = int((ok["within_half_width"] > [w * (1 + 1e-9) for w in widths]).sum())
     if not wide:
         return ""
+    spent = ", or their job's share of measure.budget was spent" if _spent(provenance) else ""
     return (
-        f"{percent(wide / len(ok))} of the measured cells ({wide}) stopped at the most samples, or "
-        "for want of time, before their interval was as narrow as asked."
+        f"In {_grouped(wide)} of the {_grouped(len(ok))} measured cells the samples leave a wider "
+        "interval than "
+        "measure.relative_half_width asks: they reached a cell's own limit (measure.max_samples, "
+        f"measure.cell_budget_s){spent}, or more samples would not have helped."
     )
 
 
@@ -163,7 +166,8 @@ def method_facts(
         "half_width_p95": _share(half.quantile(0.95)),
         "verified_words": _grouped(int(ok["verified_words"].sum())),
         "copy": gbs(float(copies.max())) if len(copies) else None,
-        "caches": f"{_cache_words(cells)} {waited_words(provenance)}".strip(),
+        "caches": _cache_words(cells),
+        "waited": waited_words(provenance),
         "host_fed": not cells[cells["kernel"].isin(host_fed)].empty,
     }
 
@@ -237,6 +241,12 @@ def _grouped(number: int) -> str:
     return f"{number:,}".replace(",", "\u202f")
 
 
+def _spent(provenance: Sequence[Json]) -> int:
+    """The number of jobs that used up their share of the run's budget."""
+    jobs = [p.get("measuring", {}) for p in provenance]
+    return sum(job["seconds"] >= job["budget"] for job in jobs if job.get("budget") is not None)
+
+
 def budget_finding(
     provenance: Sequence[Json], best: pd.DataFrame, host_fed: Collection[str] = ()
 ) -> list[str]:
@@ -250,10 +260,13 @@ def budget_finding(
     if not jobs:
         return []
     took, budget = (sum(job[name] for job in jobs) for name in ("seconds", "budget"))
-    spent = sum(job["seconds"] >= job["budget"] for job in jobs)
+    spent = _spent(provenance)
     words = f"Measuring took {took:.0f} s; measure.budget allows {budget:.0f} s"
     if not spent:
-        return [f"{words}; no job needed its whole share, so more would change nothing."]
+        return [
+            f"{words}. No job used up its share, so a larger budget would change nothing: a cell "
+            "stops earlier at its own limits (measure.max_samples, measure.cell_budget_s)."
+        ]
     on_device = best[best["is_fastest"] & ~best["kernel"].isin(host_fed)]
     known = best if on_device.empty else on_device
     half = _half_widths(known)

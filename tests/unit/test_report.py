@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pypdfium2
 import pytest
 from energetic import energy_row, write_energy
 from gpushmoo.analysis.peak import PeakRow, peak_rows
@@ -114,7 +115,9 @@ def test_the_report_shows_what_was_measured(plain: Rendered, shards: Path, tmp_p
 
 def test_what_went_wrong_is_said_and_strings_are_text(changed: Rendered) -> None:
     # Two of each of seven shards.
-    assert "of the measured cells (14) stopped at the most samples" in changed.text
+    assert "In 14 of the " in changed.text
+    assert "measure.max_samples" in changed.text
+    assert "measure.budget" not in changed.text
     shown = changed.text.replace("“", '"').replace("”", '"')
     # Once as the device, once as the host, once for each kernel's fault.
     assert shown.count('#panic("x") *bold* <b>&amp; $1/0$ @ref // \\ "quoted" `raw`') >= 3
@@ -131,7 +134,7 @@ def test_the_first_page_has_a_row_for_each_type(full: Rendered, changed: Rendere
         assert "The machine. " in first
         assert report.facts["machine"][-1].split()[-1] in first
         assert "How fast can it be" in first + second
-        assert "What else to know" not in second
+        assert report.facts["findings"][0]["sentence"][:20] not in second
     page = full.facts["first_page"]
     shown = [(k["name"], [r["dtype"] for r in k["rows"]]) for k in page["kernels"]]
     both = ["double", "float"]
@@ -146,9 +149,60 @@ def test_the_first_page_has_a_row_for_each_type(full: Rendered, changed: Rendere
     assert all(r["in_cache"]["text"] != "—" for r in rows)
     large = [row for kernel in page["kernels"] for row in kernel["rows"] if row["rank"] is not None]
     assert sorted(row["rank"] for row in large) == [0, 1, 2, 3, 4]
+    # The explorer opens on the same group.
+    [top] = [(k["name"], r) for k in page["kernels"] for r in k["rows"] if r["rank"] == 0]
+    first = page["first"]
+    assert (first["kernel"], first["dtype"]) == (top[0], top[1]["dtype"])
+    assert (first["variant"], first["height"]) == (top[1]["variant"], 8192)
     # The figure that shows it stands in the same report.
     files = {f["file"] for f in full.facts["heatmaps"] + full.facts["curves"]}
     assert {f["figure"] for f in full.facts["findings"]} & files
+
+
+def headings(report: Rendered) -> list[tuple[int, str, int]]:
+    """Level from 0, title and page index of each heading."""
+    found = pypdfium2.PdfDocument(report.pdf).get_toc()
+    return [(h.level, h.get_title(), h.get_dest().get_index()) for h in found]
+
+
+def test_this_machine_comes_first_and_each_document_in_an_appendix(full: Rendered) -> None:
+    top = [(title, page) for level, title, page in headings(full) if level == 0]
+    titles = [title for title, _ in top]
+    first = next(i for i, title in enumerate(titles) if title.startswith("Appendix"))
+    # How certain the figures are comes last of this machine's pages.
+    assert "How certain" in titles[first - 1]
+    chapters = full.facts["chapters"]
+    assert titles[first:] == [f"Appendix A: {chapters[0]['title']}"]
+    assert len(chapters) == 1
+    for title, page in top[first:]:
+        assert full.pages[page].startswith(title), "an appendix begins on a new page"
+        assert not any(other == page for name, other in top if name != title)
+    contents = full.pages[0] + full.pages[1]
+    assert all(title.split(":")[0] in contents for title in titles)
+
+
+def test_an_appendix_begins_with_its_document_its_question_and_what_is_compared(
+    full: Rendered,
+) -> None:
+    (chapter,) = full.facts["chapters"]
+    document, question, compared = chapter["introduction"]
+    assert "Tesla C1060" in document
+    assert question.startswith("It asks")
+    assert "compare" in compared
+    at = full.text.index
+    assert at("Appendix A:") < at(document[:30]) < at(question[:30]) < at(compared[:30])
+    assert at(compared[:30]) < at("Slips in the document")
+
+
+def test_all_on_how_certain_figures_are_is_in_one_section(changed: Rendered) -> None:
+    marks = headings(changed)
+    begins = next(page for _, title, page in marks if "How certain" in title)
+    ends = next(page for _, title, page in marks if title.startswith("Appendix"))
+    section = " ".join(changed.pages[begins:ends])
+    before = " ".join(changed.pages[1:begins])
+    for said in ("poisoned", "tied with the best", "too_many_threads"):
+        assert said in section
+        assert said not in before
 
 
 def test_clocks_energy_history_and_ties_are_shown(full: Rendered) -> None:

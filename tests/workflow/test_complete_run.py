@@ -157,7 +157,7 @@ def test_snakemakes_report_has_each_figure_with_its_words(finished: FinishedProj
         assert figure["labels"] == {"figure": notes[figure["name"]]["title"]}
     assert set(headings) == {
         *("Block shape", "Bandwidth over one parameter"),
-        *("The first document beside ours", "Report", "Explorer"),
+        *("Partition camping on a Tesla C1060", "Report", "Explorer"),
     }
 
 

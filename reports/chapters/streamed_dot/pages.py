@@ -1,4 +1,4 @@
-"""The report's page on the third document, as display strings."""
+"""The report's appendix on a dot product over several streams, as display strings."""
 
 from __future__ import annotations
 
@@ -24,6 +24,16 @@ NO_ROUNDS: Json = {
     "copied": {},
 }
 
+TITLE = "Dot product of data on the host, over several streams"
+INTRODUCTION = (
+    "The document is the page “Dot product on the GPU: Blocked Multistream Version” of "
+    "cowfreedom.de (author and year are not named; an unnamed NVIDIA GPU on PCI-Express 3.0 x16).",
+    "It asks whether a GPU can compute the dot product of two arrays faster than the host's AVX "
+    "code if both arrays have to be copied to the device first.",
+    "The next pages compare its printed times and rates with the same computation on this "
+    "machine, and this machine's device with its host.",
+)
+
 
 def page(measured: Measured) -> Page:
     """Host against device, parameters and what is on the device; nothing when none is streamed."""
@@ -43,7 +53,7 @@ def page(measured: Measured) -> Page:
     }
     found = {key: rounds.get(key, value) for key, value in NO_ROUNDS.items()}
     findings = [*rounds["findings"], *facts["findings"], *timelines]
-    return Page(facts | found | figures, findings)
+    return Page(facts | found | figures, findings, None, TITLE, INTRODUCTION, place=3)
 
 
 def dots_page(cells: pd.DataFrame) -> Json:

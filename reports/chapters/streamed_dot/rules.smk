@@ -39,7 +39,7 @@ use rule stage as figure_dot with:
         svg=report(
             flow.path("figures", "dot-{plot}.svg"),
             caption="../../../workflow/report/figure.rst",
-            category="The third document beside ours",
+            category="Dot product of data on the host",
             labels=figure_labels,
         ),
         note=flow.path("figures", "dot-{plot}.json"),
@@ -62,7 +62,7 @@ use rule stage as figure_study with:
         svg=report(
             flow.path("figures", "{study}-dot.svg"),
             caption="../../../workflow/report/figure.rst",
-            category="The third document beside ours",
+            category="Dot product of data on the host",
             labels=figure_labels,
         ),
         note=flow.path("figures", "{study}-dot.json"),

@@ -19,6 +19,17 @@ from .search import SEARCH_SCHEMA
 from .simulation.machine import LEVELS
 from .simulation.run import SAME_MACHINE_SCHEMA, SIMULATION_SCHEMA
 
+TITLE = "Partition camping of float and double on a Tesla C1060"
+INTRODUCTION = (
+    "The document is the page “performance deviation between ‘float’ and ‘double’” at National "
+    "Tsing Hua University (oz.nthu.edu.tw/~d947207; author and year are not named), measured on "
+    "a Tesla C1060.",
+    "It asks why copies of float and of double reach different bandwidths, and explains that by "
+    "the memory's partitions and the timing of GDDR3.",
+    "The next pages compare its numbers with a simulation of that device, and its rules with "
+    "the same kernels on this machine.",
+)
+
 
 def page(measured: Measured) -> Page:
     """What the simulated device says, and whether the measured one keeps the document's law."""
@@ -57,7 +68,10 @@ def page(measured: Measured) -> Page:
             "doubling": doubling_rows(measured.cells, Namer(measured.cells)),
             "coalesced": coalesced_rows(measured.cells, Namer(measured.cells)),
             **json.loads((measured.folder / "published/slips.json").read_text("utf-8")),
-        }
+        },
+        title=TITLE,
+        introduction=INTRODUCTION,
+        place=1,
     )
 
 

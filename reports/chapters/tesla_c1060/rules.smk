@@ -61,7 +61,7 @@ use rule stage as figure_simulated with:
         svg=report(
             flow.path("figures", "{kind}-{machine}.svg"),
             caption="../../../workflow/report/figure.rst",
-            category="The first document beside ours",
+            category="Partition camping on a Tesla C1060",
             labels=figure_labels,
         ),
         note=flow.path("figures", "{kind}-{machine}.json"),
@@ -84,7 +84,7 @@ use rule stage as atlas with:
         pdf=report(
             flow.path("figures-{machine}.pdf"),
             caption="atlas.rst",
-            category="The first document beside ours",
+            category="Partition camping on a Tesla C1060",
             labels={"figure": "Every figure of the document, drawn again"},
         ),
     params:

@@ -1,4 +1,4 @@
-"""The report's page on the second document, as display strings."""
+"""The report's appendix on block shapes for textures and surfaces, as display strings."""
 
 from __future__ import annotations
 
@@ -30,11 +30,22 @@ SHAPE = ["block_x", "block_y"]
 # Of more numbers of threads than this only the least and the most are named.
 NAMED_THREADS = 6
 
+TITLE = "Optimal block size for textures and surfaces"
+INTRODUCTION = (
+    f"The document is the section “{PUBLISHED['title']}” of Nicholas Wilt's book “The CUDA "
+    "Handbook” (Addison-Wesley, 2013), measured on a GeForce GTX 280 and a Tesla M2050.",
+    "It asks which block shapes, from 4 to 64 threads wide and high, read a texture and write a "
+    "surface fastest.",
+    "The next pages compare its fastest blocks and its rule with a sweep of all such shapes that "
+    "this run contains.",
+)
+
 
 def page(measured: Measured) -> Page:
     """Published and measured values side by side."""
     facts = textures_page(measured.cells, measured.peak, PUBLISHED, measured.provenance)
-    return Page(facts, [] if facts is None else [row["finding"] for row in facts["ours"]])
+    findings = [] if facts is None else [row["finding"] for row in facts["ours"]]
+    return Page(facts, findings, None, TITLE, INTRODUCTION, place=2)
 
 
 def textures_page(
@@ -206,7 +217,7 @@ def _image_row(where: str, cells: pd.DataFrame, peak: Sequence[PeakRow]) -> Json
         "tied": count,
         "shapes": _shapes(shapes),
         "worst": worst,
-        "finding": f"{where}, by the second document's experiment: best {interval(best)}{of_peak} "
+        "finding": f"{where}, by the document's experiment: best {interval(best)}{of_peak} "
         f"with {threads} threads a block ({count} shapes tied); the slowest shape reaches {worst} "
         "of it.",
     }

@@ -8,13 +8,13 @@ is a Python package of these files, of which the second and the last two may be 
 - ``options.schema.yaml`` is the JSON schema of the configuration's key ``chapters.<name>``, if it
   may hold anything;
 - ``pages.py`` defines ``page(measured)``, which makes a `report.pages.Page` out of what
-  was measured;
-- ``pages.typ`` defines ``pages(facts, kit)``, which lays that page out;
+  was measured: the appendix, its title and the three sentences that introduce it;
+- ``pages.typ`` defines ``pages(facts, kit)``, which lays that appendix out, below its heading;
 - ``rules.smk`` holds rules of its own;
 - ``tests/`` holds its tests.
 
-A chapter that cannot be planned ends the run before its first job. One whose page cannot be made
-costs its page: the report says in its place, and on its first page, what went wrong.
+A chapter that cannot be planned ends the run before its first job. One whose appendix cannot be
+made costs its appendix: the report says there, and on its first page, what went wrong.
 
 A run has the chapters whose kernels it sweeps, and nothing of the others.
 """

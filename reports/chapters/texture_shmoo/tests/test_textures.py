@@ -15,7 +15,7 @@ from gpushmoo.core.space import Problem
 from gpushmoo.workloads.loader import load_kernel
 from rendering import HOSTILE, render
 from synthetic import write_shard
-from texture_shmoo.pages import textures_page, written_sums
+from texture_shmoo.pages import TITLE, textures_page, written_sums
 
 PUBLISHED: dict[str, Any] = json.loads(
     (ROOT / "reports/chapters/texture_shmoo/published/textures.json").read_text()
@@ -287,7 +287,7 @@ def test_the_report_shows_the_page_and_strings_from_data_are_text(tmp_path: Path
 
     found = render(tmp_path / "shards", tmp_path, hostile)
     text = letters(found.text)
-    start = text.index(letters("The second document beside ours"))
+    start = text.rindex(letters(TITLE))
     published = [f"{v['device']} {v['image']} {v['printed']}" for v in PUBLISHED["values"]]
     page = found.chapter("texture_shmoo")
     ours = [row["bandwidth"] for row in page["ours"]]

@@ -260,8 +260,14 @@ def report_facts(
         "provenance": method.provenance_rows(provenance),
         "devices": method.machine_tables(devices),
         "chapters": [
-            {"name": name, "facts": page.facts, "findings": list(page.findings)}
-            for name, page in pages.items()
+            {
+                "name": name,
+                "title": page.title or name,
+                "introduction": list(page.introduction),
+                "facts": page.facts,
+                "findings": list(page.findings),
+            }
+            for name, page in sorted(pages.items(), key=lambda each: (each[1].place, each[0]))
             if page.facts
         ],
         "broken_chapters": [

@@ -55,11 +55,19 @@ class Measured:
 
 @dataclass(frozen=True)
 class Page:
-    """A chapter's page (`facts`; None without), its findings for the first page, or its `fault`."""
+    """A chapter's appendix (`facts`; None without) and its findings in short, or its `fault`.
+
+    `title` is the appendix's heading, by default the chapter's name. `introduction`
+    has a sentence each on which document this is (author, year, device), which question it asks,
+    and what the appendix compares. Appendices are in the order of `place`, then by name.
+    """
 
     facts: Json | None
     findings: Sequence[str] = field(default_factory=tuple)
     fault: str | None = None
+    title: str = ""
+    introduction: Sequence[str] = field(default_factory=tuple)
+    place: int = 100
 
 
 def broken_page(chapter: str, fault: str) -> Page:
@@ -75,7 +83,8 @@ def chapter_page(measured: Measured) -> Page:
         page = import_module(f"{package(measured.folder)}.pages").page(measured)
         if not isinstance(page, Page):
             raise TypeError(f"page returns {type(page).__name__}, not a Page")
-        json.dumps([page.facts, list(page.findings)], allow_nan=False)
+        shown = [page.facts, list(page.findings), page.title, list(page.introduction), page.place]
+        json.dumps(shown, allow_nan=False)
     except Exception as err:
         log.exception("chapter %s", measured.folder.name)
         return broken_page(measured.folder.name, blamed(file, "page", err))

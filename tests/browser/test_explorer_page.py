@@ -24,6 +24,7 @@ from gpushmoo.core.display import significant
 from gpushmoo.core.schema import GROUP
 from gpushmoo.explorer.explore import Source, Unfinished, write_page
 from gpushmoo.storage.dataset import read_cells
+from gpushmoo.storage.wholefile import write_json
 from histories import otava_in
 
 pytestmark = [
@@ -215,6 +216,35 @@ def test_all_of_the_map_is_reached_by_keys_and_told_aloud(tab: Any, cells: pd.Da
         tab.keyboard.press("n")
     assert len(seen) == int(tab.get_attribute("#answer > div", "data-tied"))
     assert tab.inner_text("#cell .params") == best
+
+
+def test_keys_count_without_a_click_and_the_page_opens_on_the_reports_first_group(
+    context: Any, place: Path
+) -> None:
+    facts = place / "facts.json"
+    first = {
+        "kernel": "block_eq_partition",
+        "dtype": "float",
+        "variant": "exact",
+        "height": 1024,
+        "width": 1024,
+        "cache_state": "warm",
+        "timing_mode": "batched",
+    }
+    write_json(facts, {"first_page": {"first": first}})
+    write_page([Source(place / "dataset", "run", facts=facts)], place / "first.html")
+    tab = context.new_page()
+    tab.goto((place / "first.html").as_uri())
+    settle(tab)
+    shown = tab.locator("#answer").inner_text()
+    assert "block_eq_partition" in tab.evaluate("location.hash") + shown
+    before = tab.locator("#cell").inner_text()
+    tab.keyboard.press("ArrowLeft")
+    tab.keyboard.press("ArrowLeft")
+    settle(tab)
+    assert tab.locator("#cell").inner_text() != before
+    assert tab.evaluate("scrollY") == 0
+    tab.close()
 
 
 def test_filters_leave_cells_out_and_the_rest_answers(tab: Any, cells: pd.DataFrame) -> None:

@@ -224,8 +224,14 @@ def test_runs_are_told_apart(running: Path, place: Path, made: Payload, tmp_path
     progress = {"shards": 1, "planned_shards": 2, "planned_cells": 18, "about": False}
     assert told["progress"] == progress
     out = running / "explorer.html"
-    write_run_page(place / "dataset", [place / "d.parquet"], [], "local", out)
+    facts = tmp_path / "facts.json"
+    first = {"kernel": "block_eq_partition", "dtype": "float", "variant": "exact"}
+    write_json(facts, {"first_page": {"first": first}})
+    write_run_page(place / "dataset", [place / "d.parquet"], [], facts, "local", out)
     (told,) = told_by(out)
+    # The page opens on the group with which the report begins.
+    assert told["first"] == first
+    assert made.index["first"] is None, "without a report"
     assert (told["name"], told["progress"], told["cells"]) == ("local", None, made.index["cells"])
     page = explore(place / "cells" / "single", place / "cells" / "single", out=tmp_path / "x.html")
     assert [told["name"] for told in told_by(page)] == ["single (1)", "single (2)"]

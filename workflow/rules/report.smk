@@ -140,6 +140,7 @@ use rule stage as explorer with:
         dataset=flow.dataset,
         device=flow.device_cells,
         history=flow.history_files,
+        facts=flow.path("report.json"),
     output:
         report(
             flow.path("explorer.html"),

@@ -32,7 +32,7 @@ from ..model.stage import DEVICE_MODEL_SCHEMA
 from ..storage.dataset import partitions, place_of_products, read_cells
 from ..storage.room import output
 from ..storage.store import BadParquetError, read_table
-from ..storage.wholefile import write_summed
+from ..storage.wholefile import read_json, write_summed
 
 # A figure is shown with as many significant digits, and so it is kept: rounded once, as decimal.
 DIGITS = 4
@@ -163,13 +163,17 @@ class Unfinished:
 
 @dataclass(frozen=True)
 class Source:
-    """A data set, its name, the model's predictions, the history; `progress` if it goes on."""
+    """A data set, its name, the model's predictions, the history; `progress` if it goes on.
+
+    `facts` is the JSON of the run's report: the page opens on the group that is first in it.
+    """
 
     dataset: Path
     name: str
     device: Path | None = None
     history: Path | None = None
     progress: Unfinished | None = None
+    facts: Path | None = None
 
 
 @dataclass
@@ -192,6 +196,7 @@ def payload(source: Source, prefix: str = "a") -> Payload:
             "codes": version_facts(dataset_provenance(source.dataset)),
             "group": list(GROUP),
             "history": over_runs(read_history(source.history)) if source.history else None,
+            "first": first_of(source.facts) if source.facts else None,
         }
     )
     predicted = None
@@ -211,6 +216,12 @@ def payload(source: Source, prefix: str = "a") -> Payload:
         made.index["parts"].append(part)
     made.index["cells"] = sum(part["rows"] for part in made.index["parts"])
     return made
+
+
+def first_of(facts: Path) -> dict[str, Any] | None:
+    """The group with which a report begins, by the report's `facts`; None if it has none."""
+    first: dict[str, Any] | None = read_json(facts)["first_page"].get("first")
+    return first
 
 
 def _text(data: bytes) -> str:
@@ -439,11 +450,12 @@ def write_page(sources: Sequence[Source], out: Path) -> None:
 
 
 def write_run_page(
-    dataset: Path, device: Sequence[Path], history: Sequence[Path], run: str, out: Path
+    dataset: Path, device: Sequence[Path], history: Sequence[Path], facts: Path, run: str, out: Path
 ) -> None:
-    """Write the page of a finished run's data set, its model and its history, where they are."""
+    """Write the page of a finished run: its data set and report, its model and history if any."""
     earlier = history[0].parent if history else None
-    write_page([Source(dataset, run, next(iter(device), None), earlier)], out)
+    source = Source(dataset, run, next(iter(device), None), earlier, facts=facts)
+    write_page([source], out)
 
 
 def explore_compared(spec: Mapping[str, Any], out: Path) -> None:
@@ -457,12 +469,14 @@ def _opened(place: Path) -> Iterator[Source]:
     with opened(place) as found:
         # Of a finished run also the device model's predictions and the history.
         device, history = place / "model" / "device.parquet", place / "history"
+        facts = place / "report.json"
         yield Source(
             found.dataset,
             found.name,
             device if found.finished and device.exists() else None,
             history if found.finished and history.exists() else None,
             _progress(found),
+            facts if found.finished and facts.exists() else None,
         )
 
 

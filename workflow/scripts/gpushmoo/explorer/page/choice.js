@@ -58,8 +58,13 @@ export function offers(sets, choice) {
   };
 }
 
-/** What a reader sees first: the largest group over two axes, or of any. */
+/** What a reader sees first: the first group of the report's first page; without a report the largest over two axes. */
 function firstGroup(sets) {
+  const { first } = sets[0].index;
+  if (first) {
+    const { kernel, dtype, variant, cache_state, timing_mode, device_name } = first;
+    return { kernel, dtype, variant, size: sizeOf(first), cache: cache_state, timing: timing_mode, device: device_name };
+  }
   // Of equally many cells those of the larger problem, and of the warm cache.
   const weight = ({ part, group: g }) =>
     (part.axes.length === 2 ? 1e9 : 0) + (g.to - g.from) + 1e-3 * Math.log2(g.height * g.width) + (g.cache_state === "warm" ? 1e-4 : 0);

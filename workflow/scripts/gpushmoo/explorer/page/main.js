@@ -26,6 +26,8 @@ export async function start() {
   tellProgress();
   listen();
   await choose(fromFragment(location.hash));
+  // So that keys count without a click. The page stays at its top.
+  byId("maps").focus({ preventScroll: true });
   document.documentElement.dataset.ready = "true";
   for (const set of page.sets) {
     for (const { kernel, dtype } of set.index.parts) (await set.part(kernel, dtype)).warm();

@@ -45,13 +45,13 @@ def zone_bytes(nbytes: int) -> int:
     return step * min(most, max(1, -(-nbytes // step)))
 
 
-def padded_words(array: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
-    """The array as 32-bit words; the rest of the last one holds ones."""
-    data = np.ascontiguousarray(array).reshape(-1)
-    if data.nbytes % 4:
-        rest = np.full(-data.nbytes % 4, 0xFF, np.uint8)
-        data = np.concatenate([data.view(np.uint8), rest])
-    return data.view(np.uint32)
+def words_of(array: npt.NDArray[Any]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+    """The array's whole 32-bit words, not copied, and the last one if a part of it is ones."""
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    whole = data.size // 4 * 4
+    last = np.full(4 if whole < data.size else 0, 0xFF, np.uint8)
+    last[: data.size - whole] = data[whole:]
+    return data[:whole].view(np.uint32), last.view(np.uint32)
 
 
 @dataclass(frozen=True)
@@ -322,4 +322,5 @@ def deviation(output: Output, found: npt.NDArray[np.uint32]) -> Deviation:
     if output.bounds is None:
         # Of 2³² different words the first number is 0 again, and the second one is not.
         return Deviation(int(found[0]) or int(found[1]))
-    return Deviation(int(found[0]), float(found[1:].view(np.float32)[0]))
+    worst = float(found[1:].view(np.float32)[0])
+    return Deviation(int(found[0]) or int(worst > 1), worst)

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from ..core.space import BLOCK_AXES
 from ..planning.config_schema import ConfigError, refuse_unknown
 from ..storage.room import output_folder
 from ..storage.temporary import OwnFolder
+from ..storage.unnamed import UnnamedFile
 from ..workloads.call import ArrayArgument, Call, CallWorkload, Expression, called, size_values
 from ..workloads.loader import copy_files, copy_folder, included_files, room_for
 from .arguments import Request, argument_names, refuse_no_flag
@@ -34,6 +35,7 @@ from .tune_arguments import (
     names_of,
     options_of,
     refuse_other_types,
+    same_bytes,
     shared_place,
     shown,
     whole_size,
@@ -41,9 +43,6 @@ from .tune_arguments import (
 from .tune_axes import defined_axes, labelled, placed_axes, refuse_parameters, with_unseen
 from .tune_bandwidth import unreachable
 from .tune_source import read_source
-
-if TYPE_CHECKING:
-    pass
 
 
 def tune(
@@ -160,7 +159,7 @@ def tune(
         if key not in arrays:
             what = "expect, in_place, unchecked"
             raise ConfigError(f"{what}: '{key}' is not an array among the arguments.")
-        if key in reads and key in expected and arrays[key].tobytes() == expected[key].tobytes():
+        if key in reads and key in expected and same_bytes(arrays[key], expected[key]):
             does = "already holds what is expected; a kernel that does nothing would pass"
             raise ConfigError(f"expect: '{key}' {does}.")
     is_read = {key for key in arrays if key not in expected or key in reads}
@@ -204,6 +203,7 @@ def tune(
     kernel = re.sub(r"\W+", "_", name).strip("_")[:64]
     workload = called(kernel, call, placed, dtype, work_unit)
     contents = {key: arrays[key] for key in arrays if key in is_read}
+    kept: list[UnnamedFile] = []
 
     def folder(values: Mapping[str, Any], work: Path, log_file: Path) -> Path:
         from .in_memory import write_folder
@@ -214,14 +214,20 @@ def tune(
             parent = room_for(parent, file.parent, found)
         texts = {kernel_source.suffix: kernel_source.data}
         made = write_folder(workload, texts, parent, workload.functions)
-        workload.save(made, contents, expected)
+        kept.extend(workload.save(made, contents, expected))
         copy_files(found, made)
         return made
 
     asked = {"backend": kernel_source.backend, "repeats": repeats, "budget": budget, **sweep}
     if progress and not expected and check is None:
         print(f"{kernel}: no result is compared, since `expect` is not given", file=sys.stderr)
-    return Tuned(*measured(folder, asked, bool(progress)), labels).warned()
+    try:
+        return Tuned(*measured(folder, asked, bool(progress)), labels, kept).warned()
+    except BaseException:
+        # A traceback that somebody keeps would keep the memory.
+        for file in kept:
+            file.close()
+        raise
 
 
 # Arguments of `sweep` that are about a folder with several kernels.
@@ -232,10 +238,18 @@ class Tuned(Sweep):
     """A finished `tune`: a Sweep whose axes have the values that were asked for."""
 
     def __init__(
-        self, request: Request, place: OwnFolder, labels: Mapping[str, Sequence[Any]]
+        self,
+        request: Request,
+        place: OwnFolder,
+        labels: Mapping[str, Sequence[Any]],
+        kept: Sequence[UnnamedFile] = (),
     ) -> None:
-        """`labels` are the values of axes that were swept by their places."""
+        """`labels` are the values of axes that were swept by their places.
+
+        Arrays in the files `kept` last as long as this object.
+        """
         super().__init__(request, place)
+        self._kept = kept
         self.cells["tied"] = self.cells["cell_key"].isin(self.best["cell_key"])
         self.best = labelled(self.best, labels)
         self.choices = labelled(self.choices, labels)
@@ -278,6 +292,10 @@ class Tuned(Sweep):
             text = f"{text[:-1]}; use {used}>"
         untold = Status.OK in self.statuses and self.cells["bandwidth_gbs"].isna().all()
         return f"{text[:-1]}; no GB/s, since `moved` is not given>" if untold else text
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the arrays, as without the folder."""
+        return {**super().__getstate__(), "_kept": ()}
 
     def to_folder(self, folder: str | Path) -> Path:
         """Write the kernel's folder into `folder`, empty or new, for runs by configurations.

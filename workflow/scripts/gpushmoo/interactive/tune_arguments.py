@@ -17,7 +17,7 @@ from ..core.numbers import whole
 from ..planning.config_schema import ConfigError
 from ..workloads.call import ArrayArgument, Expression, compiled
 from ..workloads.contract import SharedMemory
-from ..workloads.limits import EXACT, Limit
+from ..workloads.limits import EXACT, Limit, parts
 from .tune_source import KernelSource, Parameter, words_of
 
 Array = npt.NDArray[Any]
@@ -388,12 +388,33 @@ def _as_argument(key: str, array: Array, own: Any) -> Array:
     return _cast(f"expect: '{key}'", array, own.dtype).reshape(own.shape)
 
 
+def same_bytes(one: Array, other: Array) -> bool:
+    """Whether two arrays of as many bytes, in rows, hold the same."""
+    first, second = (array.reshape(-1).view(np.uint8) for array in (one, other))
+    return all(np.array_equal(first[part], second[part]) for part in parts(first.size))
+
+
 def _cast(what: str, array: Array, target: np.dtype[Any]) -> Array:
     """The array in another type; a float of higher precision is rounded. Raises ConfigError."""
     if array.dtype == target:
         return array
     if "V" in (array.dtype.kind, target.kind) and not (_is_real(array.dtype) and _is_real(target)):
         raise ConfigError(f"{what} is of {array.dtype}, the argument of {target}.")
+    flat, cast = array.reshape(-1), np.empty(array.size, target)
+    for part in parts(array.size):
+        cast[part], lost = _cast_part(flat[part], target)
+        if lost.any():
+            first = part.start + int(np.argmax(lost))
+            at = [int(i) for i in np.unravel_index(first, array.shape)]
+            raise ConfigError(
+                f"{what} holds {flat[first]!s} at {at}, which the argument's type {target} cannot "
+                "hold; give the argument another type, or expect what a kernel can write there."
+            )
+    return cast.reshape(array.shape)
+
+
+def _cast_part(array: Array, target: np.dtype[Any]) -> tuple[Array, npt.NDArray[np.bool_]]:
+    """A part in another type, and which of its elements this type cannot hold."""
     with np.errstate(over="ignore", invalid="ignore"):
         cast = array.astype(target)
         if target.kind in "iub" and array.dtype.kind in "iub":
@@ -404,14 +425,7 @@ def _cast(what: str, array: Array, target: np.dtype[Any]) -> Array:
             lost = ~((value == np.trunc(value)) & (value >= least) & (value < most + 1.0))
         else:
             lost = np.isfinite(array.astype(np.float64)) & ~np.isfinite(cast.astype(np.float64))
-    if not lost.any():
-        return cast
-    place = np.unravel_index(int(np.argmax(lost)), array.shape)
-    at = [int(i) for i in place]
-    raise ConfigError(
-        f"{what} holds {array[place]!s} at {at}, which the argument's type {target} cannot hold; "
-        "give the argument another type, or expect what a kernel can write there."
-    )
+    return cast, lost
 
 
 def _ends(kind: np.dtype[Any]) -> tuple[int, int]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ..devices.base import Device
 from ..devices.buffers import Deviation, KeyBounds, Output
 from ..workloads.contract import ceil_div
-from ..workloads.limits import EXACT, FLOATING, KeyFormat, Limit, key_format
+from ..workloads.limits import EXACT, FLOATING, KeyFormat, Limit, key_format, parts
 
 Array = npt.NDArray[Any]
 
@@ -65,13 +65,15 @@ class CheckedOutput:
         if not limit.exact or (form.kind == FLOATING and _has_nan(flat)):
             low, high = limit.bounds(expected)
             ones = form.keys(~np.zeros(1, form.unsigned))
-            twice = bool(((low <= ones) & (ones <= high)).any())
+            twice = any(
+                ((low[part] <= ones) & (ones <= high[part])).any() for part in parts(flat.size)
+            )
             first, last = device.upload(low), device.upload(high)
             bounds = KeyBounds(first, last, flat.size, form, limit.in_values)
             on_device = Output(buffer, first, bounds, content, padding)
         else:
             ones = ~form.unsigned.type(0)
-            twice = form.kind != FLOATING and bool((flat.view(form.unsigned) == ones).any())
+            twice = form.kind != FLOATING and bool(_has(flat.view(form.unsigned), ones))
             on_device = Output(buffer, device.upload(flat), None, content, padding)
         values = expected if bounds else None
         twice = twice and content is None
@@ -164,9 +166,13 @@ def hint_of(got: Any, due: Any, limit: Limit = EXACT) -> str:
     return " (added to an output that nothing had cleared?)" if less == 1 else ""
 
 
+def _has(flat: Array, value: Any) -> bool:
+    return any((flat[part] == value).any() for part in parts(flat.size))
+
+
 def _has_nan(flat: Array) -> bool:
     if flat.dtype.kind == "V":  # of ml_dtypes
-        return bool(np.isnan(flat.astype(np.float32)).any())
+        return any(np.isnan(flat[part].astype(np.float32)).any() for part in parts(flat.size))
     return flat.size > 0 and bool(np.isnan(flat.min()))
 
 

@@ -25,12 +25,16 @@ from ..core.dtypes import triton_type
 from ..core.errors import WorkloadError
 from ..core.numbers import whole
 from ..core.space import BLOCK_AXES, Cell, Problem, Version
+from ..storage.unnamed import UnnamedFile, unnamed_file
 from .contract import Access, Array, BufferRef, Launch, Roofline, SharedMemory, Workload
 from .limits import Limit
 
 CLUSTER_AXES = ("cluster_x", "cluster_y", "cluster_z")
 # Axes that are attributes of a launch by their names.
 LAUNCH_AXES = (*CLUSTER_AXES, "cooperative", "carveout")
+
+# Bytes of an array that is passed in memory; a file of fewer costs nothing.
+LARGE = 2**24
 
 Expression = int | float | str | Callable[[dict[str, Any]], Any]
 
@@ -88,7 +92,7 @@ class ArrayArgument:
     """An array among a kernel's arguments: its content at first, and what it must hold afterwards.
 
     `content` says whether a launch reads what is in it before, `watched` whether it may not write
-    it. Arrays are kept in files.
+    it. Arrays are kept in files, large ones in memory.
     """
 
     name: str
@@ -212,12 +216,26 @@ class CallWorkload(Workload):
         return [one for one in said if callable(one)]
 
     @staticmethod
-    def save(folder: Path, arrays: Mapping[str, Array], expected: Mapping[str, Array]) -> None:
-        """Write arrays by name, and what they must hold, into the kernel's folder."""
+    def save(
+        folder: Path, arrays: Mapping[str, Array], expected: Mapping[str, Array]
+    ) -> list[UnnamedFile]:
+        """Write arrays by name, and what they must hold, into the kernel's folder.
+
+        Large ones are links to memory that is there as long as the files that are returned.
+        """
+        kept = []
         for kind, held in (("arrays", arrays), ("expected", expected)):
             (folder / kind).mkdir(exist_ok=True)
             for name, array in held.items():
-                np.save(folder / kind / f"{name}.npy", array.view(_storage(array.dtype)))
+                path = folder / kind / f"{name}.npy"
+                file = unnamed_file(array.nbytes) if array.nbytes >= LARGE else None
+                if file is not None:
+                    path.symlink_to(file.path)
+                    kept.append(file)
+                # Through the link, by its owner.
+                with path.open("wb") as open_file:
+                    np.save(open_file, array.view(_storage(array.dtype)))
+        return kept
 
     def values(self, cell: Cell) -> dict[str, Any]:
         """The values that expressions of `cell` may name."""

@@ -148,7 +148,7 @@ class Limit:
         low, high = (np.empty(expected.size, form.unsigned) for _ in range(2))
         flat = np.ascontiguousarray(expected).reshape(-1)
         bound = np.broadcast_to(np.asarray(self.atol), expected.shape).reshape(-1)
-        for part in _parts(expected.size):
+        for part in parts(expected.size):
             low[part], high[part] = self._bounds(flat[part], bound[part], form)
         return low, high
 
@@ -176,7 +176,8 @@ class Limit:
 EXACT = Limit()
 
 
-def _parts(size: int) -> Iterator[slice]:
+def parts(size: int) -> Iterator[slice]:
+    """An array's elements in parts of a few megabytes, which bound the memory of a computation."""
     return (slice(begin, begin + _PART) for begin in range(0, size, _PART))
 
 

@@ -38,6 +38,7 @@ from ..core.space import (
     expand_axis,
     indexed,
 )
+from ..storage.unnamed import is_unnamed
 from .contract import Workload
 from .user_code import blamed, loading
 from .views import view_fault
@@ -92,10 +93,7 @@ class KernelFolder:
         own = tuple(f"kernel{kind or '.'}" for kind in kinds)
         names = {name for name in files if name.startswith(own) or not name.startswith("kernel.")}
         sources = {name for name in names if name.startswith("kernel.")}
-        while (
-            more := {i for n in names for i in included(files[n].read_bytes()) if i in files}
-            - sources
-        ):
+        while more := {i for n in names for i in included(_text(files[n])) if i in files} - sources:
             sources |= more
             names |= more
         for source in [files[name] for name in sources]:
@@ -107,22 +105,41 @@ class KernelFolder:
         left_out = frozenset() if has_neighbours(files["workload.py"]) else _SPACE
         h = hashlib.sha256()
         for name in sorted(names):
-            data = files[name].read_bytes()
-            if name in sources and not name.endswith((".py", ".cubin")):
-                code = _C_COMMENT.sub(lambda found: found["text"] or b" ", data)
-                data = b"\n".join(filter(None, map(bytes.strip, code.splitlines())))
-            is_python = files[name].suffix == ".py"
-            content = python_digest(data, left_out) if is_python else hashlib.sha256(data).digest()
+            is_source = name in sources and not name.endswith((".py", ".cubin"))
+            content = _content_digest(files[name], is_source, left_out)
             h.update(name.encode() + b"\0" + content)
         return h.hexdigest()[:16]
 
 
+# A file with a zero among so many first bytes is no text.
+_HEAD = 2**13
+
+
+def _text(path: Path) -> bytes:
+    """The content of a text; nothing of other files, which may be gigabytes of numbers."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+        return b"" if b"\0" in head else head + file.read()
+
+
+def _content_digest(path: Path, is_source: bool, left_out: frozenset[str]) -> bytes:
+    """A hash of what a file says; of a `source` without its comments."""
+    if path.suffix == ".py":
+        return python_digest(path.read_bytes(), left_out)
+    if is_source:
+        code = _C_COMMENT.sub(lambda found: found["text"] or b" ", path.read_bytes())
+        lines = filter(None, map(bytes.strip, code.splitlines()))
+        return hashlib.sha256(b"\n".join(lines)).digest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
 def source_files(folder: Path) -> Iterator[Path]:
-    """All files below `folder` but hidden ones, caches and Markdown."""
+    """All files below `folder` but hidden ones, caches, Markdown, and arrays of a running call."""
     for path in folder.rglob("*"):
         parts = path.relative_to(folder).parts
-        is_apart = any(p.startswith(".") or p == "__pycache__" for p in parts)
-        if path.is_file() and not is_apart and path.suffix != ".md":
+        is_apart = any(p.startswith(".") or p == "__pycache__" for p in parts) or is_unnamed(path)
+        if not is_apart and path.suffix != ".md" and path.is_file():
             yield path
 
 

@@ -21,7 +21,7 @@ from ..buffers import (
     WordPairs,
     guard_word,
     limits_source,
-    padded_words,
+    words_of,
     zone_bytes,
 )
 
@@ -93,10 +93,12 @@ class CudaBuffers(Device):
 
     def upload(self, array: npt.NDArray[Any]) -> Any:
         """A buffer that holds `array`. Raises OutOfDeviceMemoryError."""
-        words = padded_words(array)
-        buffer = self.allocate(words.nbytes)
+        words, last = words_of(array)
+        buffer = self.allocate(words.nbytes + last.nbytes)
         with self.translated(), self.stream:
-            buffer.set(words)
+            for part, place in ((words, buffer[: words.size]), (last, buffer[words.size :])):
+                if part.size:
+                    place.set(part)
             self.stream.synchronize()
         return buffer
 

@@ -20,7 +20,7 @@ from ..buffers import (
     WordPairs,
     guard_word,
     limits_source,
-    padded_words,
+    words_of,
     zone_bytes,
 )
 
@@ -89,10 +89,12 @@ class OpenCLBuffers(Device):
 
     def upload(self, array: npt.NDArray[Any]) -> Any:
         """A buffer that holds `array`. Raises OutOfDeviceMemoryError."""
-        words = padded_words(array)
-        buffer = self.allocate(words.nbytes)
+        words, last = words_of(array)
+        buffer = self.allocate(words.nbytes + last.nbytes)
         with self.translated():
-            self._cl.enqueue_copy(self._queue, buffer, words)
+            for part, begin in ((words, 0), (last, words.nbytes)):
+                if part.size:
+                    self._cl.enqueue_copy(self._queue, buffer, part, dst_offset=begin)
         return buffer
 
     def guard(self, buffer: Any) -> None:

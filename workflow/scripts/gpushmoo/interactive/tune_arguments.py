@@ -17,7 +17,7 @@ from ..core.numbers import whole
 from ..planning.config_schema import ConfigError
 from ..workloads.call import ArrayArgument, Expression, compiled
 from ..workloads.contract import SharedMemory
-from ..workloads.limits import EXACT, Limit, parts
+from ..workloads.limits import EXACT, Limit, each_share, parts
 from .tune_source import KernelSource, Parameter, words_of
 
 Array = npt.NDArray[Any]
@@ -401,15 +401,20 @@ def _cast(what: str, array: Array, target: np.dtype[Any]) -> Array:
     if "V" in (array.dtype.kind, target.kind) and not (_is_real(array.dtype) and _is_real(target)):
         raise ConfigError(f"{what} is of {array.dtype}, the argument of {target}.")
     flat, cast = array.reshape(-1), np.empty(array.size, target)
-    for part in parts(array.size):
-        cast[part], lost = _cast_part(flat[part], target)
-        if lost.any():
-            first = part.start + int(np.argmax(lost))
-            at = [int(i) for i in np.unravel_index(first, array.shape)]
-            raise ConfigError(
-                f"{what} holds {flat[first]!s} at {at}, which the argument's type {target} cannot "
-                "hold; give the argument another type, or expect what a kernel can write there."
-            )
+
+    def fill(some: slice) -> None:
+        for part in parts(some.stop, some.start):
+            cast[part], lost = _cast_part(flat[part], target)
+            if lost.any():
+                first = part.start + int(np.argmax(lost))
+                at = [int(i) for i in np.unravel_index(first, array.shape)]
+                raise ConfigError(
+                    f"{what} holds {flat[first]!s} at {at}, which the argument's type {target} "
+                    "cannot hold; give the argument another type, or expect what a kernel can "
+                    "write there."
+                )
+
+    each_share(array.size, fill)
     return cast.reshape(array.shape)
 
 
@@ -424,8 +429,14 @@ def _cast_part(array: Array, target: np.dtype[Any]) -> tuple[Array, npt.NDArray[
             value = array.astype(np.float64)
             lost = ~((value == np.trunc(value)) & (value >= least) & (value < most + 1.0))
         else:
-            lost = np.isfinite(array.astype(np.float64)) & ~np.isfinite(cast.astype(np.float64))
+            lost = _is_finite(array) & ~_is_finite(cast)
     return cast, lost
+
+
+def _is_finite(array: Array) -> npt.NDArray[np.bool_]:
+    own = array.astype(np.float32) if array.dtype.kind == "V" else array
+    finite: npt.NDArray[np.bool_] = np.isfinite(own)
+    return finite
 
 
 def _ends(kind: np.dtype[Any]) -> tuple[int, int]:
@@ -439,7 +450,8 @@ def _is_real(kind: np.dtype[Any]) -> bool:
 
 def _differ(cast: Array, array: Array) -> npt.NDArray[np.bool_]:
     """The elements at which whole numbers of two types are not the same."""
-    # Signs first: NumPy compares int64 with uint64 as floats.
-    signs = (cast < 0) != (array < 0)
-    differ: npt.NDArray[np.bool_] = signs | (cast.astype(array.dtype) != array)
+    differ: npt.NDArray[np.bool_] = cast.astype(array.dtype) != array
+    if cast.dtype.kind != array.dtype.kind:
+        # NumPy compares int64 with uint64 as floats, but no sign is lost.
+        differ |= (cast < 0) != (array < 0)
     return differ

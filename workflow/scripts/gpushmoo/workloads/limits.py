@@ -8,7 +8,9 @@ integers, by one kernel for each width.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -30,8 +32,8 @@ _FLOATS = {
     "float8_e4m3fn": (3, 7, False),
     "float8_e5m2": (2, 15, True),
 }
-# Elements whose keys are made at a time.
-_PART = 2**22
+# Elements that are computed at a time: they and a few copies fit a core's own cache.
+_PART = 2**14
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,24 @@ class KeyFormat:
         if self.kind == SIGNED:
             flipped: Array = bits ^ sign
             return flipped
-        size = bits & ~sign
-        found: Array = np.where(bits & sign, sign - size, sign + size)
-        found[size > self.top] = ~self.unsigned.type(0)
+        found = self.ordered(bits)
+        is_nan = (bits & ~sign) > self.top
+        if is_nan.any():
+            found[is_nan] = ~self.unsigned.type(0)
         return found
+
+    def ordered(self, bits: Array) -> Array:
+        """The keys of floats by their bits; of NaN any number."""
+        # Of negative values all bits but the sign are flipped, which is minus their size.
+        signed = bits.view(f"int{8 * self.width}")
+        found = signed >> (8 * self.width - 1)
+        negative = found.copy()
+        found &= signed.dtype.type(self.sign - 1)
+        found ^= signed
+        found -= negative
+        keys: Array = found.view(self.unsigned)
+        keys += self.unsigned.type(self.sign)
+        return keys
 
 
 @cache
@@ -147,55 +163,82 @@ class Limit:
         form = key_format(expected.dtype)
         low, high = (np.empty(expected.size, form.unsigned) for _ in range(2))
         flat = np.ascontiguousarray(expected).reshape(-1)
-        bound = np.broadcast_to(np.asarray(self.atol), expected.shape).reshape(-1)
-        for part in parts(expected.size):
-            low[part], high[part] = self._bounds(flat[part], bound[part], form)
+        atol = np.asarray(self.atol)
+        each = np.broadcast_to(atol, expected.shape).reshape(-1) if atol.ndim else None
+
+        def fill(some: slice) -> None:
+            for part in parts(some.stop, some.start):
+                own = atol if each is None else each[part]
+                low[part], high[part] = self._bounds(flat[part], own, form)
+
+        each_share(flat.size, fill)
         return low, high
 
     def _bounds(self, expected: Array, atol: Array, form: KeyFormat) -> tuple[Array, Array]:
         centre = form.keys(expected)
         least, most = (form.unsigned.type(end) for end in form.ends)
-        fixed = (centre < least) | (centre > most)
         if not self.in_values:
-            steps = form.unsigned.type(min(self.ulp or 0, 2 * form.sign - 1))
+            steps = form.unsigned.type(min(self.ulp or 0, int(most) - int(least)))
             inside = np.clip(centre, least, most)
-            low = np.where(inside - least > steps, inside - steps, least)
-            high = np.where(most - inside > steps, inside + steps, most)
+            low = np.maximum(inside, least + steps) - steps
+            high = np.minimum(inside, most - steps) + steps
         else:
             # Wider than the elements, so that a bound's own rounding decides nothing.
             wide = np.longdouble if form.width == 8 else np.float64
             with np.errstate(invalid="ignore", over="ignore"):
                 value = expected.astype(wide)
-                far = atol.astype(wide) + wide(self.rtol) * np.abs(value)
+                far = np.abs(value)
+                far *= wide(self.rtol)
+                far += atol.astype(wide)
                 low = _key(value - far, expected.dtype, form, up=True)
-                high = _key(value + far, expected.dtype, form, up=False)
-            low, high = np.minimum(low, centre), np.maximum(high, centre)
-        return np.where(fixed, centre, low), np.where(fixed, centre, high)
+                value += far
+                high = _key(value, expected.dtype, form, up=False)
+            np.minimum(low, centre, out=low)
+            np.maximum(high, centre, out=high)
+        fixed = (centre < least) | (centre > most)
+        if fixed.any():
+            low[fixed] = high[fixed] = centre[fixed]
+        return low, high
 
 
 EXACT = Limit()
 
 
-def parts(size: int) -> Iterator[slice]:
-    """An array's elements in parts of a few megabytes, which bound the memory of a computation."""
-    return (slice(begin, begin + _PART) for begin in range(0, size, _PART))
+def parts(size: int, begin: int = 0) -> Iterator[slice]:
+    """The elements from `begin` to `size` in parts that bound the memory of a computation."""
+    return (slice(first, min(size, first + _PART)) for first in range(begin, size, _PART))
+
+
+def each_share(size: int, fill: Callable[[slice], None]) -> None:
+    """Have each core of this process `fill` a share of so many elements."""
+    cores = min(len(os.sched_getaffinity(0)), -(-size // _PART)) if size > _PART else 1
+    shares = [slice(size * i // cores, size * (i + 1) // cores) for i in range(cores)]
+    if cores == 1:
+        fill(shares[0])
+        return
+    with ThreadPoolExecutor(cores) as pool:
+        for _ in pool.map(fill, shares):
+            pass
 
 
 def _key(value: Array, scalar: np.dtype[Any], form: KeyFormat, up: bool) -> Array:
     """The key of the nearest finite element not below (`up`) or not above `value`."""
-    least, most = (form.unsigned.type(end) for end in form.ends)
     if form.kind != FLOATING:
         ends = np.iinfo(scalar) if scalar.kind != "b" else np.iinfo(np.uint8)
         whole = np.ceil(value) if up else np.floor(value)
-        inside = np.clip(np.nan_to_num(whole), ends.min, ends.max)
+        near = np.clip(np.nan_to_num(whole), ends.min, ends.max)
         # The largest 64-bit integer is none of float64, but it is of a long double.
-        return form.keys(inside.astype(scalar))
+        return form.keys(near.astype(scalar))
     largest = np.full(1, form.finite, form.unsigned).view(scalar).astype(value.dtype)[0]
-    cast = np.clip(value, -largest, largest).astype(scalar)
-    keys, back = form.keys(cast), cast.astype(value.dtype)
-    keys = keys + ((back < value) & up) - ((back > value) & (not up))
-    found: Array = np.clip(keys, least, most)
-    return found
+    inside = np.clip(value, -largest, largest)
+    cast = inside.astype(scalar)
+    # A value that is NaN has its own key in any case.
+    keys, back = form.ordered(cast.view(form.unsigned)), cast.astype(value.dtype)
+    if up:
+        keys += back < inside
+    else:
+        keys -= back > inside
+    return keys
 
 
 def sum_bound(sum_of_sizes: Array, terms: int, scalar: Any = np.float32) -> Array:

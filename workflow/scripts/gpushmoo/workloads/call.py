@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.dtypes import triton_type
-from ..core.errors import WorkloadError
+from ..core.errors import LaunchRefusedError, WorkloadError
 from ..core.numbers import whole
 from ..core.space import BLOCK_AXES, Cell, Problem, Version
 from ..storage.unnamed import UnnamedFile, unnamed_file
@@ -35,6 +35,9 @@ LAUNCH_AXES = (*CLUSTER_AXES, "cooperative", "carveout")
 
 # Bytes of an array that is passed in memory; a file of fewer costs nothing.
 LARGE = 2**24
+
+# Blocks in a direction of the grid, in any backend.
+MOST_BLOCKS = 2**31 - 1
 
 Expression = int | float | str | Callable[[dict[str, Any]], Any]
 
@@ -327,6 +330,7 @@ class CallWorkload(Workload):
         if call.grid is None:
             sides = [*reversed(call.size), 1, 1][:3]
             grid = [math.ceil(side / n) for side, n in zip(sides, block, strict=True)]
+        self._refuse_blocks(grid)
         args = [self._argument(one, values) for one in call.arguments]
         shared = whole_of("shared", evaluated("shared", call.shared, values))
         if call.shared_at is not None:
@@ -342,6 +346,18 @@ class CallWorkload(Workload):
         if not values.keys().isdisjoint(CLUSTER_AXES):
             named["cluster"] = tuple(int(values.get(axis, 1)) for axis in CLUSTER_AXES)
         return replace(launch, **named)
+
+    @staticmethod
+    def _refuse_blocks(grid: Sequence[int]) -> None:
+        """Raise LaunchRefusedError if a grid has more blocks than any launch."""
+        remedy = "use larger blocks, or have a thread compute several elements."
+        for side, count in zip("xyz", grid, strict=True):
+            if count > MOST_BLOCKS:
+                raise LaunchRefusedError(
+                    f"grid {side} has {count} blocks, a launch at most {MOST_BLOCKS}: {remedy}"
+                )
+        if math.prod(grid) >= 2**63:
+            raise LaunchRefusedError(f"grid has {math.prod(grid):.3g} blocks: {remedy}")
 
     @staticmethod
     def _argument(argument: Any, values: dict[str, Any]) -> Any:

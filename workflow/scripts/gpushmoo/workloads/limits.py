@@ -188,11 +188,10 @@ class Limit:
             with np.errstate(invalid="ignore", over="ignore"):
                 value = expected.astype(wide)
                 far = np.abs(value)
-                far *= wide(self.rtol)
-                far += atol.astype(wide)
+                np.multiply(far, wide(self.rtol), out=far)
+                np.add(far, atol.astype(wide), out=far)
                 low = _key(value - far, expected.dtype, form, up=True)
-                value += far
-                high = _key(value, expected.dtype, form, up=False)
+                high = _key(value + far, expected.dtype, form, up=False)
             np.minimum(low, centre, out=low)
             np.maximum(high, centre, out=high)
         fixed = (centre < least) | (centre > most)
@@ -233,12 +232,11 @@ def _key(value: Array, scalar: np.dtype[Any], form: KeyFormat, up: bool) -> Arra
     inside = np.clip(value, -largest, largest)
     cast = inside.astype(scalar)
     # A value that is NaN has its own key in any case.
-    keys, back = form.ordered(cast.view(form.unsigned)), cast.astype(value.dtype)
+    keys: Array = form.ordered(cast.view(form.unsigned))
+    back = cast.astype(value.dtype)
     if up:
-        keys += back < inside
-    else:
-        keys -= back > inside
-    return keys
+        return np.add(keys, back < inside, out=keys)
+    return np.subtract(keys, back > inside, out=keys)
 
 
 def sum_bound(sum_of_sizes: Array, terms: int, scalar: Any = np.float32) -> Array:

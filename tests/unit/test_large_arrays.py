@@ -1,0 +1,263 @@
+"""Large arrays in `tune`: passed in memory, compared to their last element, and not left behind."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import gpushmoo
+import numpy as np
+import pytest
+from conftest import environment
+from gpushmoo.devices.buffers import Deviation, KeyBounds, Output, deviation, words_of
+from gpushmoo.storage import unnamed
+from gpushmoo.storage.unnamed import UnnamedFile, available_bytes, is_unnamed, unnamed_file
+from gpushmoo.workloads import call, limits
+from gpushmoo.workloads.limits import Limit, key_format
+from gpushmoo.workloads.loader import load_kernel, source_files
+
+N = 4099
+# A KIND but 0 is wrong at the last element alone, or leaves out what follows an index of 8 bits.
+SOURCE = """
+__kernel void twice(__global uchar *y, __global const uchar *x, const ulong n)
+{
+    const ulong i = get_global_id(0);
+    if (i >= n)
+        return;
+    if (KIND == 2)
+        y[(uchar)i] = 2 * x[(uchar)i];
+    else
+        y[i] = 2 * x[i] + (KIND == 1 && i == n - 1);
+}
+"""
+X = np.random.default_rng(5).integers(0, 100, N, np.uint8)
+# A call of arrays in memory. The measuring process writes the files that it finds, and kills its
+# caller, or, once, itself.
+CALL = """
+import os, signal, sys
+from pathlib import Path
+import numpy as np
+import gpushmoo
+from gpushmoo.workloads import call
+
+call.LARGE = 0
+main, note, whom = os.getpid(), Path(sys.argv[1]), sys.argv[2]
+
+def block(values):
+    if os.getpid() != main and not note.exists():
+        links = [os.readlink(f"/proc/{main}/fd/{n}") for n in os.listdir(f"/proc/{main}/fd")]
+        note.write_text(f"{os.getpid()} {sum('memfd:gpushmoo' in link for link in links)}")
+        os.kill(main if whom == "caller" else os.getpid(), signal.SIGKILL)
+    return values["block_x"]
+
+text = "__kernel void f(__global int *x) { x[get_global_id(0)] = 1; }"
+x, y = np.zeros(64, np.int32), np.ones(64, np.int32)
+made = gpushmoo.tune(text, "f", [x], 64, {"block_x": [8]}, block=block, expect=[y],
+                     backend="opencl", progress=False)
+print(made.statuses)
+"""
+
+
+def tuned(**asked: Any) -> gpushmoo.Tuned:
+    asked = {"expect": {"y": 2 * X}, "max_samples": 6, "min_samples": 6, "kind": [0], **asked}
+    axes = {"block_x": [64], "KIND": asked.pop("kind")}
+    arguments = {"y": np.zeros(N, np.uint8), "x": X, "n": np.uint64(N)}
+    return gpushmoo.tune(
+        SOURCE, "twice", arguments, N, axes, backend="opencl", progress=False, **asked
+    )
+
+
+@pytest.fixture
+def passed(monkeypatch: pytest.MonkeyPatch) -> list[UnnamedFile | None]:
+    """All arrays are passed as large ones; the files that were made for them."""
+    made: list[UnnamedFile | None] = []
+
+    def noted(nbytes: int) -> UnnamedFile | None:
+        made.append(unnamed_file(nbytes))
+        return made[-1]
+
+    monkeypatch.setattr(call, "LARGE", 0)
+    monkeypatch.setattr(call, "unnamed_file", noted)
+    return made
+
+
+def closed(files: list[UnnamedFile | None]) -> bool:
+    return all(file is None or not file.close.alive for file in files)
+
+
+def test_a_call_passes_arrays_in_memory_which_go_with_its_result(
+    passed: list[UnnamedFile | None],
+) -> None:
+    result = tuned()
+    assert set(result.statuses) == {"ok"}
+    # The input and what is expected.
+    assert len(passed) == 2
+    assert all(file is not None and "memfd" in os.readlink(file.path) for file in passed)
+    ends = [file.close for file in passed if file is not None]
+    passed.clear()
+    del result
+    gc.collect()
+    assert not any(end.alive for end in ends)
+
+
+def test_a_call_that_fails_or_is_interrupted_keeps_no_memory(
+    passed: list[UnnamedFile | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gpushmoo.interactive.measure._measure", interrupted)
+    with pytest.raises(KeyboardInterrupt) as kept:
+        tuned()
+    assert kept.value is not None
+    assert passed
+    assert closed(passed)
+
+
+@pytest.mark.parametrize("lacking", ["memory", "memfd", "processes"])
+def test_without_memory_to_pass_arrays_in_files_are_used(
+    lacking: str, passed: list[UnnamedFile | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if lacking == "memory":
+        monkeypatch.setattr(unnamed, "available_bytes", lambda: 0)
+    elif lacking == "memfd":
+        monkeypatch.delattr(os, "memfd_create")
+    else:
+        monkeypatch.setattr(unnamed, "_PROCESSES", "/none")
+    result = tuned(kind=[0, 1])
+    assert sorted(result.cells["status"]) == ["ok", "wrong_result"]
+    has_files = lacking != "processes"
+    assert all((file is not None) == has_files for file in passed)
+    assert all("memfd" not in os.readlink(file.path) for file in passed if file is not None)
+
+
+def test_a_wrong_last_element_and_an_index_that_overflows_are_found(
+    passed: list[UnnamedFile | None],
+) -> None:
+    cells = tuned(kind=[0, 1, 2]).cells.set_index("KIND")
+    assert cells["status"].to_dict() == {0: "ok", 1: "wrong_result", 2: "wrong_result"}
+    assert f"[{N - 1}]" in cells["message"][1]
+    assert "[256]" in cells["message"][2]
+    assert "never written" in cells["message"][2]
+
+
+def test_a_folder_of_a_call_has_the_arrays_and_its_digest_counts_them(
+    passed: list[UnnamedFile | None], tmp_path: Path
+) -> None:
+    result = tuned()
+    folder = result.to_folder(tmp_path / "kernels")
+    files = [folder / "arrays" / "x.npy", folder / "expected" / "y.npy"]
+    assert not any(map(is_unnamed, files))
+    assert np.array_equal(np.load(files[0]), X)
+    assert np.array_equal(np.load(files[1]), 2 * X)
+    before = load_kernel(folder).digest(".cl")
+    np.save(files[0], X + np.uint8(1))
+    assert load_kernel(folder).digest(".cl") != before
+    # While the call runs, nobody reads all of its arrays for a digest.
+    held = result._swept.folder.path
+    assert (held / "arrays" / "x.npy").is_file()
+    assert not any(path.suffix == ".npy" for path in source_files(held))
+
+
+def test_no_array_is_searched_for_includes(tmp_path: Path) -> None:
+    folder = tuned().to_folder(tmp_path / "kernels")
+    (folder / "kernel.cu").write_text("// of another backend\n", encoding="utf-8")
+    before = load_kernel(folder).digest(".cl")
+    named = np.frombuffer(b'\n#include "kernel.cu"\n'.ljust(N, b"\n"), np.uint8)
+    np.save(folder / "arrays" / "x.npy", named)
+    with_text = load_kernel(folder).digest(".cl")
+    assert with_text != before
+    (folder / "kernel.cu").write_text("__global__ void f() {}\n", encoding="utf-8")
+    assert load_kernel(folder).digest(".cl") == with_text
+
+
+@pytest.mark.parametrize("whom", ["caller", "measuring process"])
+def test_after_a_kill_no_memory_is_left(whom: str, tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    done = subprocess.run(
+        [sys.executable, "-c", CALL, str(note), whom],
+        env=environment(TMPDIR=str(tmp_path)),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    process, count = map(int, note.read_text(encoding="utf-8").split())
+    assert count == 1
+    if whom == "caller":
+        assert done.returncode == -signal.SIGKILL
+    else:
+        # Another process has measured the same arrays.
+        assert "ok" in done.stdout, done.stderr
+    # Memory without a name is gone with the last of its processes.
+    while os.path.exists(f"/proc/{process}"):
+        time.sleep(0.05)
+    assert not [name for name in os.listdir("/dev/shm") if "gpushmoo" in name]
+
+
+@pytest.mark.parametrize(
+    ("grid", "said"),
+    [
+        (2**31, f"grid x has {2**31} blocks, a launch at most {2**31 - 1}"),
+        ((1, 2**31, 1), "grid y has"),
+        ((2**31 - 1,) * 3, "blocks"),
+    ],
+)
+def test_more_blocks_than_a_launch_has_are_refused_before_anything_runs(
+    grid: Any, said: str
+) -> None:
+    with pytest.warns(UserWarning, match="blocks"):
+        cells = tuned(grid=grid).cells
+    assert cells["status"].tolist() == ["resources"]
+    assert said in cells["message"][0]
+    assert "larger blocks" in cells["message"][0]
+
+
+@pytest.mark.parametrize("size", [*range(1, 10), 4096])
+def test_words_of_an_array_are_padded_and_not_copied(size: int) -> None:
+    array = np.arange(size, dtype=np.uint8)
+    words, last = words_of(array)
+    assert words.size == 0 or np.shares_memory(words, array)
+    held = np.concatenate([words, last]).view(np.uint8)
+    assert held.size % 4 == 0
+    assert held[:size].tolist() == array.tolist()
+    assert set(held[size:].tolist()) <= {255}
+
+
+def test_a_count_of_wrong_elements_that_overflows_is_not_zero() -> None:
+    form = key_format(np.dtype(np.float32))
+    output = Output(None, None, KeyBounds(None, None, 2**32, form, True))
+    words = np.array([0, np.float32(7).view(np.uint32)], np.uint32)
+    assert deviation(output, words).wrong
+    assert deviation(output, np.zeros(2, np.uint32)) == Deviation(0, 0.0)
+
+
+@pytest.mark.parametrize("limit", [{"ulp": 3}, {"rtol": 1e-3, "atol": 0.5}])
+def test_bounds_of_several_parts_and_cores_are_those_of_one(
+    limit: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.random.default_rng(3).normal(size=10_007).astype(np.float32)
+    values[[0, -1, 5000]] = np.nan, np.inf, -0.0
+    whole = Limit(**limit).bounds(values)
+    monkeypatch.setattr(limits, "_PART", 64)
+    for one, other in zip(whole, Limit(**limit).bounds(values), strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_an_expected_value_that_does_not_fit_is_named_in_a_later_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "_PART", 64)
+    expect = X.astype(np.int64)
+    expect[-2] = 256
+    with pytest.raises(gpushmoo.ConfigError, match=rf"256 at \[{N - 2}\]"):
+        tuned(expect={"y": expect})
+
+
+def test_the_memory_that_is_available_is_known_here() -> None:
+    assert 2**20 < available_bytes() < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -261,3 +261,44 @@ def test_an_expected_value_that_does_not_fit_is_named_in_a_later_part(
 
 def test_the_memory_that_is_available_is_known_here() -> None:
     assert 2**20 < available_bytes() < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+COPY = """
+#if KIND
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+__kernel void same(__global E *y, __global const E *x, const ulong n)
+{
+    const ulong i = get_global_id(0);
+    if (i < n)
+        y[i] = x[i];
+}
+"""
+ELEMENTS = {"uint8": "uchar", "int32": "int", "float16": "ushort", "float32": "float"}
+
+
+@pytest.mark.parametrize("kind", [*ELEMENTS, "float64"])
+@pytest.mark.parametrize("off", [2, 8])
+def test_the_worst_error_of_each_kind_of_element_is_that_of_its_values(kind: str, off: int) -> None:
+    x = (np.arange(300) % 100).astype(kind)
+    expected = x + x.dtype.type(2)
+    expected[-1] = x[-1] + off
+    if x.dtype.kind == "f":
+        # A value without a power of its own, and an infinity.
+        x[0], expected[0] = np.finfo(kind).smallest_subnormal, 0
+        x[1] = expected[1] = np.inf
+    cells = gpushmoo.tune(
+        COPY.replace("E *", f"{ELEMENTS.get(kind, 'double')} *"),
+        "same",
+        {"y": np.zeros_like(x), "x": x, "n": np.uint64(x.size)},
+        x.size,
+        {"block_x": [50], "KIND": [int(kind == "float64")]},
+        expect={"y": expected},
+        atol=2,
+        backend="opencl",
+        min_samples=6,
+        max_samples=6,
+        progress=False,
+    ).cells
+    assert cells["status"].tolist() == ["ok" if off == 2 else "wrong_result"]
+    assert cells["worst_error"].tolist() == pytest.approx([off / 2], rel=1e-3)

@@ -53,6 +53,8 @@ _LIMITS = """
 #define INFINITY __int_as_float(0x7F800000)
 #define MAX atomicMax
 #define BITS __float_as_uint
+#define AS_FLOAT __uint_as_float
+#define AS_DOUBLE(bits) __longlong_as_double((long long)(bits))
 """
 
 

@@ -48,6 +48,8 @@ _LIMITS = """
 #define VOLATILE volatile
 #define MAX atomic_max
 #define BITS as_uint
+#define AS_FLOAT as_float
+#define AS_DOUBLE as_double
 """
 
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,15 @@ import gpushmoo
 import numpy as np
 import pytest
 from conftest import environment
+from fakes import FakeDevice
+from gpushmoo.core.paths import KERNELS
+from gpushmoo.core.space import Problem
 from gpushmoo.devices.buffers import Deviation, KeyBounds, Output, deviation, words_of
-from gpushmoo.storage import unnamed
-from gpushmoo.storage.unnamed import UnnamedFile, available_bytes, is_unnamed, unnamed_file
-from gpushmoo.workloads import call, limits
+from gpushmoo.measuring.buffers import open_space
+from gpushmoo.workloads import call, limits, unnamed
 from gpushmoo.workloads.limits import Limit, key_format
 from gpushmoo.workloads.loader import load_kernel, source_files
+from gpushmoo.workloads.unnamed import UnnamedFile, available_bytes, is_unnamed, unnamed_file
 
 N = 4099
 # A KIND but 0 is wrong at the last element alone, or leaves out what follows an index of 8 bits.
@@ -261,6 +265,39 @@ def test_an_expected_value_that_does_not_fit_is_named_in_a_later_part(
 
 def test_the_memory_that_is_available_is_known_here() -> None:
     assert 2**20 < available_bytes() < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def test_bounds_of_each_element_are_passed_as_arrays_are(
+    passed: list[UnnamedFile | None], tmp_path: Path
+) -> None:
+    bounds = np.zeros(N)
+    bounds[-1] = 1
+    result = tuned(kind=[0, 1], atol=bounds)
+    assert set(result.statuses) == {"ok"}
+    assert len(passed) == 3
+    folder = result.to_folder(tmp_path / "kernels")
+    assert np.array_equal(np.load(folder / "bounds" / "y.npy"), bounds)
+    # None is in the pickle.
+    assert (folder / "workload.pickle").stat().st_size < bounds.nbytes
+    again = gpushmoo.sweep(folder, backend="opencl", min_samples=6, max_samples=6, progress=False)
+    assert set(again.statuses) == {"ok"}
+
+
+def test_memory_of_a_problem_is_free_before_that_of_the_next_is_taken() -> None:
+    workload = load_kernel(KERNELS / "copy2d_coalesced").workload
+    live = weakref.WeakSet[Any]()
+    # Python's own collection comes at any time.
+    gc.disable()
+    try:
+        for _ in range(3):
+            space = open_space(
+                FakeDevice(), workload, Problem(8, 8), "float", workload.variants[0], 1
+            )
+            live.add(space)
+            del space
+        assert len(live) == 1
+    finally:
+        gc.enable()
 
 
 COPY = """

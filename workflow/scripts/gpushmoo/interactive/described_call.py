@@ -15,7 +15,7 @@ _HEAD = """# {entry}
 
 Written by `to_folder` of a `{library}.tune` call. `workload.py` loads `workload.pickle`, which
 {library} {version} reads and perhaps no other version. Load it only if you trust its author.
-`arrays/` and `expected/` are NumPy files. The pickle holds:
+`arrays/`, `expected/` and `bounds/` (each element's `atol`) are NumPy files. The pickle holds:
 
 """
 
@@ -53,7 +53,8 @@ def _argument(argument: Any) -> str:
     if argument.content:
         words.append("read")
     if argument.limit is not None:
-        words.append(f"compared ({argument.limit})")
+        each = ", the largest of its elements' bounds" if argument.bounded else ""
+        words.append(f"compared ({argument.limit}{each})")
     elif not argument.watched:
         words.append("written and not compared")
     return ", ".join(words)

@@ -20,14 +20,15 @@ from ..core.space import BLOCK_AXES
 from ..planning.config_schema import ConfigError, refuse_unknown
 from ..storage.room import output_folder
 from ..storage.temporary import OwnFolder
-from ..storage.unnamed import UnnamedFile
 from ..workloads.call import ArrayArgument, Call, CallWorkload, Expression, called, size_values
 from ..workloads.loader import copy_files, copy_folder, included_files, room_for
+from ..workloads.unnamed import UnnamedFile
 from .arguments import Request, argument_names, refuse_no_flag
 from .described_call import described
 from .measure import Sweep, empty_folder, measured
 from .tune_arguments import (
     argument_of,
+    bounds_of,
     constants_of,
     expected_outputs,
     limits_of,
@@ -214,7 +215,8 @@ def tune(
             parent = room_for(parent, file.parent, found)
         texts = {kernel_source.suffix: kernel_source.data}
         made = write_folder(workload, texts, parent, workload.functions)
-        kept.extend(workload.save(made, contents, expected))
+        held = {"arrays": contents, "expected": expected, "bounds": bounds_of(limits)}
+        kept.extend(workload.save(made, {kind: some for kind, some in held.items() if some}))
         copy_files(found, made)
         return made
 

@@ -285,8 +285,18 @@ def argument_of(
     """What the call says of an argument."""
     if not isinstance(value, np.ndarray):
         return value
-    content, own_limit = key not in expected or key in reads, limits.get(key)
-    return ArrayArgument(key, value.dtype, value.shape, content, own_limit, key not in free)
+    content, own = key not in expected or key in reads, limits.get(key)
+    is_bounded = own is not None and bool(np.ndim(own.atol))
+    if own is not None and is_bounded:
+        # The bounds themselves are passed as arrays are.
+        own = replace(own, atol=min(float(np.max(own.atol)), np.finfo(np.float64).max))
+    watched = key not in free
+    return ArrayArgument(key, value.dtype, value.shape, content, own, watched, is_bounded)
+
+
+def bounds_of(limits: Mapping[str, Limit]) -> dict[str, Array]:
+    """The bounds of outputs that have one for each element."""
+    return {k: np.asarray(one.atol) for k, one in limits.items() if np.ndim(one.atol)}
 
 
 def limits_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -159,6 +160,8 @@ def open_space(
         rng = np.random.default_rng([seed, problem.height, problem.width])
         return workload.inputs(problem, dtype, rng)
 
+    # Memory that was left is in reference cycles, and two spaces may not fit the device.
+    gc.collect()
     try:
         if isinstance(workload, HostFedWorkload):
             return FedSpace(device, workload, make())

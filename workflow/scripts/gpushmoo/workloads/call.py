@@ -25,9 +25,9 @@ from ..core.dtypes import triton_type
 from ..core.errors import LaunchRefusedError, WorkloadError
 from ..core.numbers import whole
 from ..core.space import BLOCK_AXES, Cell, Problem, Version
-from ..storage.unnamed import UnnamedFile, unnamed_file
 from .contract import Access, Array, BufferRef, Launch, Roofline, SharedMemory, Workload
 from .limits import Limit
+from .unnamed import UnnamedFile, unnamed_file
 
 CLUSTER_AXES = ("cluster_x", "cluster_y", "cluster_z")
 # Axes that are attributes of a launch by their names.
@@ -95,7 +95,8 @@ class ArrayArgument:
     """An array among a kernel's arguments: its content at first, and what it must hold afterwards.
 
     `content` says whether a launch reads what is in it before, `watched` whether it may not write
-    it. Arrays are kept in files, large ones in memory.
+    it. Of a limit that is `bounded` for each element, the `atol` is the largest of these bounds.
+    Arrays are kept in files, large ones in memory.
     """
 
     name: str
@@ -104,6 +105,7 @@ class ArrayArgument:
     content: bool
     limit: Limit | None = None
     watched: bool = True
+    bounded: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -219,15 +221,13 @@ class CallWorkload(Workload):
         return [one for one in said if callable(one)]
 
     @staticmethod
-    def save(
-        folder: Path, arrays: Mapping[str, Array], expected: Mapping[str, Array]
-    ) -> list[UnnamedFile]:
-        """Write arrays by name, and what they must hold, into the kernel's folder.
+    def save(folder: Path, kinds: Mapping[str, Mapping[str, Array]]) -> list[UnnamedFile]:
+        """Write the "arrays" by name, "expected" ones and "bounds" into the kernel's folder.
 
         Large ones are links to memory that is there as long as the files that are returned.
         """
         kept = []
-        for kind, held in (("arrays", arrays), ("expected", expected)):
+        for kind, held in kinds.items():
             (folder / kind).mkdir(exist_ok=True)
             for name, array in held.items():
                 path = folder / kind / f"{name}.npy"
@@ -298,17 +298,25 @@ class CallWorkload(Workload):
 
     def limit_of(self, output: str) -> Limit:
         """The caller's."""
-        return next(a.limit for a in self._arrays if a.name == output and a.limit is not None)
+        argument = next(a for a in self._arrays if a.name == output)
+        assert argument.limit is not None
+        if not argument.bounded:
+            return argument.limit
+        return replace(argument.limit, atol=self._held("bounds", output))
 
     @property
     def _arrays(self) -> list[ArrayArgument]:
         return [a for a in self.call.arguments if isinstance(a, ArrayArgument)]
 
     def _read(self, kind: str, argument: ArrayArgument) -> Array:
+        """An array of the folder in its own type and shape."""
+        return self._held(kind, argument.name).view(argument.dtype).reshape(argument.shape)
+
+    def _held(self, kind: str, name: str) -> Array:
         """An array of the folder, read where it is touched."""
         folder = Path(str(sys.modules[type(self).__module__].__file__)).parent
-        held: Array = np.load(folder / kind / f"{argument.name}.npy", mmap_mode="r")
-        return held.view(argument.dtype).reshape(argument.shape)
+        held: Array = np.load(folder / kind / f"{name}.npy", mmap_mode="r")
+        return held
 
     def check(self, cell: Cell, arrays: Mapping[str, Array]) -> str | None:
         """By the caller's function of all arguments."""

@@ -38,8 +38,8 @@ from ..core.space import (
     expand_axis,
     indexed,
 )
-from ..storage.unnamed import is_unnamed
 from .contract import Workload
+from .unnamed import is_unnamed
 from .user_code import blamed, loading
 from .views import view_fault
 

@@ -14,9 +14,11 @@ from gpushmoo import sweep
 from gpushmoo.core.run_plan import LACKING
 from gpushmoo.core.schema import Status
 from gpushmoo.devices.select import DeviceChoice
+from gpushmoo.measuring import verify
 from gpushmoo.measuring.events import CellRun, ShardResult
 from gpushmoo.measuring.shard_file import cell_table, processor_samples
 from gpushmoo.report.method import waited_words
+from rowed import RowDevice, measured
 
 CELLS = make_cells(threads=(1, 2, 3), chunks=(1,), variants=("a", "b"))
 # Two cores compute; samples of the device's clock wait in between.
@@ -92,3 +94,18 @@ def test_a_cpu_s_samples_have_the_time_of_all_threads(
     assert np.median(used) > 0.0
     if row["events_s"] is None:
         assert np.median(used) < 1.5 * cores * np.median(clock) + 1e-3
+
+
+def test_linux_is_asked_for_the_waits_twice_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[int] = []
+
+    def read(pid: int) -> dict[str, float]:
+        reads.append(pid)
+        return {"1": float(len(reads))}
+
+    monkeypatch.setattr(verify, "core_waits_s", read)
+    device = RowDevice(info=replace(INFO, kind="cpu"))
+    result = measured(device, make_cells(threads=range(1, 101), chunks=(1,), variants=("a",)))
+    [copies] = result.copies.values()
+    assert reads == [os.getpid()] * 2 * len(copies)
+    assert result.waited_s == len(copies)

@@ -394,9 +394,12 @@ class ShardRun:
             baseline.move(space.copy)
         copies: list[Copied] = []
 
-        def take() -> None:
+        def sample() -> None:
             for some in self._chunks(active):
                 self._sample_together(some)
+
+        def take() -> None:
+            steps.shared(sample)
             # Not before them: a copy that finds an idle device takes up to twice as long.
             copies.append(baseline.time())
 

@@ -201,11 +201,21 @@ class CellSteps:
                 launches = sample.launches + (sample.launches > 1)
                 used.append((time.process_time() - before) / launches)
 
-        waits_s, computed_s = core_waits_s(os.getpid()), time.process_time()
         began_s, seconds = self.announced(runs, partial(each_or_error, take, samples))
+        return Sampled(began_s, seconds, used)
+
+    def shared(self, take: Callable[[], object]) -> None:
+        """Do `take`, a round; on a CPU report how long threads computed and waited meanwhile.
+
+        Linux takes longer to say so than a short sample lasts.
+        """
+        if self.device.info.kind != "cpu":
+            take()
+            return
+        waits_s, computed_s = core_waits_s(os.getpid()), time.process_time()
+        take()
         computed_s = time.process_time() - computed_s
         self.emit(Shared(computed_s, all_waits_s(waits_s, core_waits_s(os.getpid()))))
-        return Sampled(began_s, seconds, used)
 
     def outcomes(
         self, runs: Sequence[CellRun], launches: int | None = None

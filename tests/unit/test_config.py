@@ -103,7 +103,7 @@ def cells_of(sweep: SweepConfig, residency: Residency = Residency(132, 4)) -> li
         cell
         for dtype in sweep.dtypes
         for cell in enumerate_cells(
-            sweep.folder.name, dtype, sweep.variants, sweep.problems, axes, sweep.cache_states
+            sweep.folder.name, dtype, sweep.variants, sweep.sizes, axes, sweep.cache_states
         )
     ]
 
@@ -328,7 +328,7 @@ def sweeps_of(grid: st.SearchStrategy[Any]) -> st.SearchStrategy[SweepConfig]:
         folder=st.just(RESIDENT),
         dtypes=subset("float", "double"),
         variants=subset("packs", "others"),
-        problems=FEW.map(lambda sizes: tuple(Problem(1, n) for n in sorted(set(sizes)))),
+        sizes=FEW.map(lambda sizes: tuple(Problem(1, n) for n in sorted(set(sizes)))),
         cache_states=subset("warm", "flushed"),
         axes=st.fixed_dictionaries({"threads": EXPLICIT, "grid": grid, "unroll": EXPLICIT}),
     )

@@ -21,11 +21,11 @@ from gpushmoo.core.python_digest import python_digest
 from gpushmoo.devices.base import identity
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring import job
+from gpushmoo.measuring.builds import space_here
 from gpushmoo.measuring.job import ShardTask, run_shard
 from gpushmoo.measuring.process import Workers
 from gpushmoo.measuring.progress import Progress
 from gpushmoo.measuring.shard_file import Earlier
-from gpushmoo.measuring.worker import refuse_misfits
 from gpushmoo.report.method import earlier_finding, earlier_words
 from gpushmoo.storage.store import read_shard, write_parquet
 from gpushmoo.workloads.loader import load_kernel
@@ -192,10 +192,10 @@ def test_a_job_refuses_no_size_for_what_a_cpus_host_has_free(kind: str) -> None:
     device = FakeDevice()
     device.info = replace(device.info, kind=kind, global_memory=1, max_allocation=1)
     with pytest.raises(DeviceError) if kind == "gpu" else nullcontext():
-        refuse_misfits(device, load_kernel(FOLDER), params)
+        space_here(device.info, load_kernel(FOLDER), params)
     params["sizes"] = [[10**8, 10**8]]
     with pytest.raises(DeviceError, match="choose a smaller size"):
-        refuse_misfits(device, load_kernel(FOLDER), params)
+        space_here(device.info, load_kernel(FOLDER), params)
 
 
 def test_of_a_device_counts_what_changes_times() -> None:

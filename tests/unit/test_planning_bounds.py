@@ -198,7 +198,7 @@ def test_job_gets_back_its_settings_from_plain_parameters(config: RunConfig) -> 
         alone = {**back, "measure": {**back["measure"], "repeats": 1}}
         assert not settings_of(alone).search.witnesses
         kernel, space = config.sweeps[shard.sweep], space_of(back)
-        assert tuple(space.problems) == kernel.problems
+        assert tuple(space.sizes) == kernel.sizes
         assert tuple(space.cache_states) == kernel.cache_states
         assert (space.dtype, space.index, space.count) == (shard.dtype, shard.index, shard.count)
 

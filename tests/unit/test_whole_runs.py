@@ -141,7 +141,7 @@ def test_any_configuration_runs_or_is_refused(opencl_cache: Path, config: dict[s
     for s in taken.sweeps.values():
         # About: axes that ask the device are of one with two units.
         grids = (expand_axis(spec, Residency(2, 1)) for spec in s.axes.values())
-        each = math.prod(map(len, (*grids, s.problems, s.variants, s.dtypes)))
+        each = math.prod(map(len, (*grids, s.sizes, s.variants, s.dtypes)))
         cells += each * len(s.cache_states)
         flushed += each * ("flushed" in s.cache_states)
     assume(cells <= MOST_CELLS)

@@ -309,6 +309,7 @@ def _fault_of_cells(table: pa.Table, metadata: Mapping[str, Any]) -> str | None:
     }
     # All repeats of a shard have the same.
     alike = {name: value for name, value in params.items() if name != "repeat"}
+    alike["sizes"] = metadata.get("resolved_sizes", params["sizes"])
     planned = _planned_keys(json.dumps([alike, values], sort_keys=True))
     keys = set(table.column("cell_key").to_pylist())
     return _fault_of_keys(planned if params["repeat"] == 1 else planned & keys, keys)

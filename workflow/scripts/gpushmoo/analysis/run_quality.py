@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from ..core.errors import UserError
 from ..core.schema import FAULTS, Status
-from ..core.space import TIMING_MODES
+from ..core.space import TIMING_MODES, RelativeSize, known_problems, size_of
 from ..storage.dataset import PROVENANCE, unreadable
 from ..storage.wholefile import write_summed
 
@@ -96,9 +96,13 @@ def failed_sweep(name: str, cells: pd.DataFrame) -> str | None:
 
 def cells_of(cells: pd.DataFrame, sweep: Mapping[str, Any]) -> pd.DataFrame:
     """The cells of a sweep, given as the kernel and lists of what its cells are made of."""
-    sizes = [(height, width) for height, width in sweep["sizes"]]
-    of_size = pd.MultiIndex.from_frame(cells[["height", "width"]]).isin(sizes)
-    of_sweep = cells[(cells["kernel"] == sweep["kernel"]) & of_size]
+    of_sweep = cells[cells["kernel"] == sweep["kernel"]]
+    sizes = [size_of(size) for size in sweep["sizes"]]
+    # What other sizes than these are is known by the device alone.
+    if not any(isinstance(size, RelativeSize) for size in sizes):
+        pairs = [(problem.height, problem.width) for problem in known_problems(sizes)]
+        of_size = pd.MultiIndex.from_frame(of_sweep[["height", "width"]]).isin(pairs)
+        of_sweep = of_sweep[of_size]
     for column in ("dtype", "variant", "cache_state", "timing_mode"):
         of_sweep = of_sweep[of_sweep[column].isin(sweep[f"{column}s"])]
     return of_sweep

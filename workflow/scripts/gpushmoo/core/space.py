@@ -12,7 +12,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,6 +54,55 @@ class Problem:
     def label(self) -> str:
         """``height x width`` as it stands in file names."""
         return f"{self.height}x{self.width}"
+
+
+@dataclass(frozen=True)
+class RelativeSize:
+    """A size by its working set, which is `of_cache` times the device's last cache level.
+
+    The working set is that of the element type `dtype`. On a CPU the size is `on_cpu` if that is
+    given. `workloads.sizes` resolves it.
+    """
+
+    of_cache: float
+    dtype: str
+    on_cpu: Problem | None = None
+
+    @property
+    def label(self) -> str:
+        """``{of_cache: 4}`` as a configuration has it."""
+        return f"{{of_cache: {self.of_cache:g}}}"
+
+
+Size = Problem | RelativeSize
+# The largest factor, as the schema of the configuration has it.
+MOST_OF_CACHE = 65536
+
+
+def known_problems(sizes: Iterable[Size]) -> list[Problem]:
+    """The sizes, none of which depends on a device. Raises ValueError if one does."""
+    problems = []
+    for size in sizes:
+        if isinstance(size, RelativeSize):
+            raise ValueError(f"the size {size.label} is not resolved")
+        problems.append(size)
+    return problems
+
+
+def plain_size(size: Size) -> Any:
+    """In lists and dictionaries, as `size_of` reads it."""
+    if isinstance(size, Problem):
+        return [size.height, size.width]
+    on_cpu = {} if size.on_cpu is None else {"on_cpu": plain_size(size.on_cpu)}
+    return {"dtype": size.dtype, "of_cache": size.of_cache, **on_cpu}
+
+
+def size_of(plain: Any) -> Size:
+    """The size that `plain_size` gave."""
+    if not isinstance(plain, Mapping):
+        return Problem(*plain)
+    on_cpu = Problem(*plain["on_cpu"]) if "on_cpu" in plain else None
+    return RelativeSize(plain["of_cache"], plain["dtype"], on_cpu)
 
 
 class Condition(NamedTuple):
@@ -287,11 +336,14 @@ def first_repeat_of(path: Path) -> Path:
 
 @dataclass(frozen=True)
 class ShardSpace:
-    """Part `index` of `count` of what is swept. The values of `axes` may depend on the device."""
+    """Part `index` of `count` of what is swept.
+
+    The values of `axes` and the `sizes` may depend on the device.
+    """
 
     dtype: str
     variants: Sequence[str]
-    problems: Sequence[Problem]
+    sizes: Sequence[Size]
     cache_states: Sequence[str]
     axes: dict[str, Any]
     index: int
@@ -299,21 +351,35 @@ class ShardSpace:
     timing_modes: Sequence[str] = TIMING_MODES[:1]
 
     @property
+    def problems(self) -> list[Problem]:
+        """The sizes, which no longer depend on the device; each once."""
+        return list(dict.fromkeys(known_problems(self.sizes)))
+
+    @property
+    def asks_for_sizes(self) -> bool:
+        """Whether a size depends on the device."""
+        return any(isinstance(size, RelativeSize) for size in self.sizes)
+
+    def at(self, problems: Sequence[Problem]) -> ShardSpace:
+        """The same space with these sizes."""
+        return replace(self, sizes=problems)
+
+    @property
     def rounds(self) -> list[tuple[Problem, Condition]]:
-        """Problems and conditions of this part.
+        """Problems and conditions of this part; none if there are more parts than problems.
 
         Cells of one problem and condition, all variants, are measured by one process in the same
         rounds, since they are compared. Large problems, which take longest, are dealt out first.
         """
         met = conditions(self.cache_states, self.timing_modes)
-        order = sorted(set(self.problems), key=lambda p: (-p.height * p.width, p))
+        order = sorted(self.problems, key=lambda p: (-p.height * p.width, p))
         return [(p, condition) for p in order for condition in met][self.index :: self.count]
 
     @property
     def planned_cells(self) -> int:
-        """Cells of all parts; an estimate where values depend on the device."""
+        """Cells of all parts; an estimate where values or sizes depend on the device."""
         axes = (expand_axis(spec, TYPICAL) for spec in self.axes.values())
-        others = (self.problems, self.variants, self.cache_states, self.timing_modes)
+        others = (self.sizes, self.variants, self.cache_states, self.timing_modes)
         return math.prod(map(len, (*axes, *others)))
 
     def cells(self, kernel: str, values: Mapping[str, Sequence[int]]) -> list[Cell]:
@@ -333,7 +399,7 @@ def space_of(params: Mapping[str, Any]) -> ShardSpace:
     return ShardSpace(
         dtype=params["dtype"],
         variants=params["variants"],
-        problems=[Problem(h, w) for h, w in params["sizes"]],
+        sizes=[size_of(size) for size in params["sizes"]],
         cache_states=params["cache_states"],
         axes=params["axes"],
         index=index,

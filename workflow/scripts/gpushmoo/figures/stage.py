@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping
+from math import log
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -12,6 +13,7 @@ import matplotlib.pyplot as plt
 from ..analysis.peak import read_peak, read_work_peaks
 from ..core.errors import WorkloadError
 from ..core.paths import ROOT
+from ..core.space import RelativeSize, size_of
 from ..model.fit import partition_table
 from ..model.stage import DEVICE_MODEL_SCHEMA
 from ..storage.dataset import matching, read_medians
@@ -45,7 +47,7 @@ def draw_figure(
 def _figure_data(
     view: View, spec: Mapping[str, Any], files: Mapping[str, Path], persistent_axis: str | None
 ) -> FigureData:
-    where = spec["where"]
+    where = _place(spec, files["dataset"])
     # No kernel is called so: without a row, the columns are still those of the data set.
     cells = read_medians(files["dataset"], where if "cells" in view.needs else {"kernel": ""})
     device = None
@@ -64,6 +66,29 @@ def _figure_data(
         device=device,
         work_peaks=read_work_peaks(files["peak"]),
     )
+
+
+def _place(spec: Mapping[str, Any], dataset: Path) -> dict[str, Any]:
+    """What is shown, by columns; of the measured sizes the one that is nearest to that looked for.
+
+    So recorded cells are found as well that a device with another cache measured.
+    """
+    where = dict(spec["where"])
+    if "nearest" not in spec:
+        return where
+    size = size_of(spec["nearest"])
+    assert isinstance(size, RelativeSize)
+    cells = read_medians(dataset, {"kernel": where["kernel"]})
+    of_type = cells[cells["dtype"] == size.dtype]
+    cells = cells if of_type.empty else of_type
+    if cells.empty:
+        return where
+    over_cache = cells["working_set_over_cache"].astype(float)
+    if over_cache.gt(0.0).any():
+        chosen = cells.loc[(over_cache[over_cache > 0.0] / size.of_cache).map(log).abs().idxmin()]
+    else:
+        chosen = cells.loc[(cells["height"] * cells["width"]).idxmax()]
+    return where | {"height": int(chosen["height"]), "width": int(chosen["width"])}
 
 
 def _draw(folder: KernelFolder, view: View, data: FigureData, svg: Path) -> str | None:

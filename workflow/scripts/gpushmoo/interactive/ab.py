@@ -22,13 +22,14 @@ from ..core.display import number_of, one_line, seconds
 from ..core.schema import Flag, Number, Small, Status, Table, Text, Whole
 from ..core.space import TYPICAL, asks_the_device, most_values
 from ..devices.base import DeviceInfo
+from ..devices.select import DeviceChoice
 from ..measuring.events import NAMES, Against, Job
 from ..measuring.job import MeasuredPairs, measure_pairs
 from ..planning.config_schema import ConfigError, refuse_unknown
 from ..storage.temporary import OwnFolder
 from ..workloads.loader import KernelFolder, late_imports, shared_code
 from .arguments import Request, checked, loaded, read_request, refuse_no_flag
-from .measure import LOG, WORKERS, device_of, logged, refuse_misfit
+from .measure import LOG, WORKERS, device_of, logged, on_this
 from .tune_arguments import options_of
 
 # The keys of `measure` that mean something here.
@@ -114,8 +115,7 @@ def ab(
     with OwnFolder() as place:
         with logged(Path(place) / LOG) as log_file:
             choice, info = device_of(values, log_file)
-            for request in requests:
-                refuse_misfit(request.sweep, choice, info)
+            requests = _on_one_device(requests, choice, info)
             limit_s = values["compile_timeout_s"]
             for dtype in requests[0].sweep.dtypes:
                 first, second = (request.params(dtype, choice) for request in requests)
@@ -193,11 +193,24 @@ def _requests(
                 )
     shared: dict[str, Any] = {
         "dtypes": _common("dtypes", a.dtypes, b.dtypes),
-        "problems": _common("sizes", a.problems, b.problems),
+        "sizes": _common("sizes", a.sizes, b.sizes),
         "cache_states": _common("cache", a.cache_states, b.cache_states),
         "timing_modes": _common("timing_modes", a.timing_modes, b.timing_modes),
     }
     return [replace(request, sweep=replace(request.sweep, **shared)) for request in requests]
+
+
+def _on_one_device(
+    requests: Sequence[Request], choice: DeviceChoice, info: DeviceInfo
+) -> list[Request]:
+    """Both with the sizes that A has on the device. Raises ConfigError."""
+    a, b = (request.sweep for request in requests)
+    here = on_this(a, choice, info)
+    there = on_this(replace(b, sizes=here.sizes), choice, info)
+    return [
+        replace(request, sweep=sweep)
+        for request, sweep in zip(requests, (here, there), strict=True)
+    ]
 
 
 def _common(name: str, a: Sequence[Any], b: Sequence[Any]) -> tuple[Any, ...]:

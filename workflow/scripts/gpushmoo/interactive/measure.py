@@ -29,7 +29,7 @@ from ..core.news import News, heartbeat
 from ..core.paths import KERNELS
 from ..core.run_plan import FEWEST_OF_MANY, SAVED, TELLING_REPEATS
 from ..core.schema import FAULTS, Status
-from ..core.space import Condition, Problem, shard_name
+from ..core.space import Condition, Problem, known_problems, plain_size, shard_name
 from ..devices.base import DeviceInfo
 from ..devices.building import build_apart
 from ..devices.builds import blaming_the_host
@@ -39,12 +39,13 @@ from ..measuring.job import MeasuredShard, ShardTask, measure_shard
 from ..measuring.process import NotOpenedError, Workers
 from ..planning.config_schema import ConfigError, refuse_unknown
 from ..planning.plan import build_params
-from ..planning.sweeps import SweepConfig, refuse_kinds, refuse_too_large
+from ..planning.sweeps import SweepConfig, refuse_kinds
 from ..storage.room import obstacle, output_folder, temporary_folder
 from ..storage.store import write_parquet
 from ..storage.temporary import OwnFolder
 from ..workloads.contract import Workload
 from ..workloads.loader import copy_folder
+from ..workloads.sizes import Room
 from ..workloads.views import HeatMap
 from .arguments import Request, checked, loaded, read_request, refuse_no_flag
 from .opened_run import Run
@@ -162,7 +163,7 @@ def measured(
         # Opening a device takes seconds, too, and has its own line if it waits.
         with heartbeat(terminal, text) if has_many else nullcontext():
             choice, info = device_of(values, log_file, request.sweep)
-            refuse_misfit(request.sweep, choice, info)
+            request = replace(request, sweep=on_this(request.sweep, choice, info))
         until = None if budget is None else began + budget
         _measure(request, choice, work, terminal, log_file, until)
     return request, place
@@ -224,11 +225,14 @@ def _build_params(
     return build_params(sweep, dtype, choice.backend, compile_timeout_s=limit_s, **where)
 
 
-def refuse_misfit(sweep: SweepConfig, choice: DeviceChoice, info: DeviceInfo) -> None:
-    """Raise ConfigError where the device has no such launches, or not as much memory."""
-    named = {sweep.folder.name: sweep}
-    refuse_kinds(named, choice.backend)
-    refuse_too_large(named, info.global_memory, info.max_allocation)
+def on_this(sweep: SweepConfig, choice: DeviceChoice, info: DeviceInfo) -> SweepConfig:
+    """The sweep with the sizes that it has on the device.
+
+    Raises ConfigError where the device has no such launches, or not as much memory.
+    """
+    refuse_kinds({sweep.folder.name: sweep}, choice.backend)
+    room = Room(info.cache, info.kind == "cpu", info.global_memory, info.max_allocation)
+    return sweep.on(f"kernels.{sweep.folder.name}.sizes", room)
 
 
 @contextmanager
@@ -451,7 +455,8 @@ class Sweep(Run):
 
         sweep = self._swept
         view = self._view(x, y)
-        problem = sweep.problems[0]
+        problems = known_problems(sweep.sizes)
+        problem = problems[0]
         if size is not None:
             to_problem = sweep.folder.workload.problem
             problem = to_problem(size) if isinstance(size, int) else Problem(*size)
@@ -462,7 +467,7 @@ class Sweep(Run):
         if chosen.empty:
             raise ConfigError(
                 f"size, cache, timing_mode: no cell has {problem.label}, {', '.join(met)}; "
-                f"there are: {', '.join(p.label for p in sweep.problems)}; "
+                f"there are: {', '.join(p.label for p in problems)}; "
                 f"{', '.join(sweep.cache_states)}; {', '.join(sweep.timing_modes)}."
             )
         ranked = chosen.sort_values("median_s", ascending=False, na_position="first")
@@ -525,7 +530,7 @@ class Sweep(Run):
                 sweep.folder.name: {
                     "dtypes": list(sweep.dtypes),
                     "variants": list(sweep.variants),
-                    "sizes": [[p.height, p.width] for p in sweep.problems],
+                    "sizes": [plain_size(size) for size in sweep.sizes],
                     "cache": list(sweep.cache_states),
                     "timing_modes": list(sweep.timing_modes),
                     "axes": dict(sweep.axes),

@@ -19,12 +19,13 @@ from ..core.errors import (
     TypedError,
     WorkloadError,
 )
-from ..core.space import Cell, Residency, ShardSpace, Version, expand_axis
-from ..devices.base import Device, Program, completed
+from ..core.space import Cell, Residency, ShardSpace, Version, expand_axis, space_of
+from ..devices.base import Device, DeviceInfo, Program, completed, steady_room
 from ..devices.building import compile_here
 from ..devices.builds import EntryFacts, KernelBuild, VersionBuild
 from ..workloads.contract import Launch
 from ..workloads.loader import KernelFolder
+from ..workloads.sizes import Room, SizeError, resolved
 
 log = logging.getLogger(__name__)
 
@@ -169,6 +170,18 @@ def first_printf(folder: KernelFolder, suffix: str) -> str | None:
         if found is not None:
             return f"{path.name}:{1 + code.count(chr(10), 0, found.start())}"
     return None
+
+
+def space_here(info: DeviceInfo, folder: KernelFolder, params: Mapping[str, Any]) -> ShardSpace:
+    """What a job with `params` measures, with the sizes that it has on this device.
+
+    Raises DeviceError if a size follows what the device does not report, or never fits it.
+    """
+    room = Room(info.cache, info.kind == "cpu", *steady_room(info))
+    try:
+        return resolved(space_of(params), folder.workload, room)
+    except SizeError as err:
+        raise DeviceError(f"kernels.{folder.name}.sizes: {err}.") from err
 
 
 def plan_cells(

@@ -29,13 +29,13 @@ from ..core.backends import BACKENDS
 from ..core.errors import UserError
 from ..core.paths import ROOT
 from ..core.schema import FAULTS, Status
-from ..core.space import asks_the_device
+from ..core.space import asks_the_device, plain_size, space_of
 from ..devices.building import LOG_OF_A_CALL, failure_sentences
 from ..search.planner import SearchMode
 from ..storage.joblog import JobSignalledError, end_with_parent, job_log, raises_signals
 from ..storage.store import write_parquet
 from ..workloads.loader import KernelFolder, load_kernel
-from .builds import first_printf
+from .builds import first_printf, space_here
 from .events import (
     CellRun,
     Job,
@@ -257,6 +257,7 @@ def _metadata(
         **provenance(info, params["kernel_digest"], opened.options),
         "axes": sorted(params["axes"]),
         **_resolved_axes(params, opened),
+        **_resolved_sizes(params, opened),
         **({} if clocks is None else {"clocks": clocks.provenance()}),
         "build_failures": opened.failures,
         "codes": opened.codes,
@@ -302,6 +303,15 @@ def _resolved_axes(params: Mapping[str, Any], opened: Opened) -> dict[str, Any]:
     asked = [axis for axis, spec in sorted(params["axes"].items()) if asks_the_device(spec)]
     values = {axis: sorted({cell[axis] for cell in opened.cells}) for axis in asked}
     return {"resolved_axes": values} if values else {}
+
+
+def _resolved_sizes(params: Mapping[str, Any], opened: Opened) -> dict[str, Any]:
+    """The sizes of all parts of the sweep, if one depends on the device."""
+    if not space_of(params).asks_for_sizes:
+        return {}
+    folder = load_kernel(ROOT / params["folder"])
+    sizes = space_here(opened.info, folder, params).problems
+    return {"resolved_sizes": [plain_size(problem) for problem in sizes]}
 
 
 def measure(job: Mapping[str, Any], workers: Workers, end: Callable[[int], NoReturn]) -> None:

@@ -31,18 +31,18 @@ from typing import Any
 import numpy as np
 
 from ..core.display import MOST_SENTENCE, one_line
-from ..core.errors import DeviceError, DeviceLostError, TypedError, WorkloadError
+from ..core.errors import DeviceError, DeviceLostError, TypedError
 from ..core.paths import ROOT
-from ..core.space import Cell, asks_the_device, space_of
-from ..devices.base import Device, steady_room
+from ..core.space import Cell, asks_the_device
+from ..devices.base import Device
 from ..devices.building import compile_ahead
 from ..devices.builds import KernelBuild, read_build
 from ..devices.isolated import PATIENCE
 from ..devices.select import open_device, open_for_job
 from ..storage.joblog import end_with_parent
 from ..storage.wholefile import DamagedFileError
-from ..workloads.loader import KernelFolder, load_kernel, misfit, versions_of
-from .builds import Builds, plan_cells, programs_for
+from ..workloads.loader import KernelFolder, load_kernel, versions_of
+from .builds import Builds, plan_cells, programs_for, space_here
 from .events import (
     Against,
     Candidates,
@@ -283,10 +283,9 @@ def _cells(
     device: Device, folder: KernelFolder, params: Mapping[str, Any], options: tuple[str, ...]
 ) -> list[Cell]:
     """A kernel's cells; it is compiled where its code decides which these are."""
-    space = space_of(params)
+    space = space_here(device.info, folder, params)
     if any(map(asks_the_device, space.axes.values())):
         return _built(device, folder, params, None, options)[1]
-    refuse_misfits(device, folder, params)
     return plan_cells(device, folder, Builds(), (), space)
 
 
@@ -325,24 +324,11 @@ def _built(
     options: tuple[str, ...] = (),
 ) -> tuple[Builds, list[Cell]]:
     """A kernel's programs and its cells."""
-    refuse_misfits(device, folder, params)
-    space = space_of(params)
+    space = space_here(device.info, folder, params)
     versions = versions_of(folder.workload, space)
     digest = params["kernel_digest"]
     builds = programs_for(device, folder, space.dtype, versions, build, digest, options)
     return builds, plan_cells(device, folder, builds, versions, space)
-
-
-def refuse_misfits(device: Device, folder: KernelFolder, params: Mapping[str, Any]) -> None:
-    """Raise DeviceError if a problem can never fit the device."""
-    memory, allocation = steady_room(device.info)
-    for problem in space_of(params).problems:
-        try:
-            reason = misfit(folder.workload, problem, params["dtype"], memory, allocation)
-        except WorkloadError:  # which ends the problem's cells later
-            continue
-        if reason is not None:
-            raise DeviceError(f"kernels.{folder.name}.sizes: {reason}; choose a smaller size.")
 
 
 if __name__ == "__main__":

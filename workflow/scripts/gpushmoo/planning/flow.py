@@ -17,6 +17,7 @@ from ..devices.select import DeviceChoice, resolve
 from ..storage.store import unpacked
 from ..workloads.contract import Workload
 from ..workloads.host_fed import HostFedWorkload
+from ..workloads.sizes import Room
 from .config import SWEPT_STUDIES, RunConfig, check_memory, load_config
 from .digest import library_digest, module_digest, template_digest
 from .plan import (
@@ -29,7 +30,7 @@ from .plan import (
     plan_shards,
     run_plan,
 )
-from .sweeps import refuse_kinds
+from .sweeps import on_device, refuse_kinds
 
 # Does the measuring jobs.
 MEASURING = "gpushmoo.measuring.job"
@@ -51,6 +52,9 @@ class Flow:
         self.config: RunConfig = load_config(raw, ROOT, results)
         self.shards: list[ShardJob] = [] if self.config.dataset else plan_shards(self.config)
         self.results = self.config.results
+        # With the sizes that the sweeps have on the device, once it has been asked.
+        self.sweeps_here = self.config.sweeps
+        self.device_name: str | None = None
         self.choice = DeviceChoice(
             self.config["backend"],
             0 if self.config["device"] == "all" else int(self.config["device"]),
@@ -63,6 +67,9 @@ class Flow:
             self.choice, info = resolve(self.choice)
             check_memory(self.config, info.global_memory, info.max_allocation)
             refuse_kinds(self.config.sweeps, self.choice.backend)
+            room = Room(info.cache, info.kind == "cpu", info.global_memory, info.max_allocation)
+            self.sweeps_here = on_device(self.config.sweeps, room)
+            self.device_name = info.name
 
     @property
     def measures(self) -> bool:
@@ -394,6 +401,7 @@ class Flow:
             "folder": os.path.relpath(spec.folder.path, ROOT),
             "view": spec.view.name,
             "where": spec.where,
+            **spec.nearest,
             "dtypes": list(spec.dtypes),
             "controls": list(spec.folder.workload.controls),
             # Where all of the run is in one state, a title need not say in which.

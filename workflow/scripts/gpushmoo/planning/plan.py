@@ -19,7 +19,10 @@ from ..core.space import (
     TIMING_MODES,
     TYPICAL,
     Problem,
+    RelativeSize,
+    Size,
     expand_axis,
+    plain_size,
     shard_count,
     shard_name,
 )
@@ -77,11 +80,15 @@ def plan_shards(config: RunConfig) -> list[ShardJob]:
 
 
 def _shards(sweep: SweepConfig, config: RunConfig) -> int:
-    """Number of shards of each dtype."""
+    """Number of shards of each dtype.
+
+    A size that follows the device counts, even if it is equal to another one there: then a shard
+    may be empty.
+    """
     axes = (expand_axis(spec, TYPICAL) for spec in sweep.axes.values())
-    cells = math.prod(map(len, (*axes, sweep.problems, sweep.variants, sweep.met)))
+    cells = math.prod(map(len, (*axes, sweep.sizes, sweep.variants, sweep.met)))
     cells = math.ceil(cells * MEASURED.get(config.measure["search"]["mode"], 1.0))
-    rounds = len(set(sweep.problems)) * len(sweep.met)
+    rounds = len(sweep.sizes) * len(sweep.met)
     return shard_count(cells, config["measure"]["cells_per_shard"], rounds)
 
 
@@ -165,14 +172,14 @@ class FigureSpec:
     view: View
     dtypes: tuple[str, ...]
     dtype: str | None = None
-    problem: Problem | None = None
+    size: Size | None = None
     cache_state: str | None = None
     timing_mode: str = TIMING_MODES[0]
 
     @property
     def name(self) -> str:
         """Name of its files, without the suffix."""
-        size = None if self.problem is None else self.problem.label
+        size = None if self.size is None else size_label(self.size)
         kind = None if self.timing_mode == TIMING_MODES[0] else self.timing_mode
         parts = (self.folder.name, self.dtype, self.view.label(), size, self.cache_state, kind)
         return "-".join([self.view.kind, *filter(None, parts)])
@@ -181,10 +188,15 @@ class FigureSpec:
     def where(self) -> dict[str, Any]:
         """Column and value of what is shown, for dataset.matching."""
         where: dict[str, Any] = {"kernel": self.folder.name, "timing_mode": self.timing_mode}
-        if self.problem is not None:
-            where |= {"height": self.problem.height, "width": self.problem.width}
+        if isinstance(self.size, Problem):
+            where |= {"height": self.size.height, "width": self.size.width}
         named = {"dtype": self.dtype, "cache_state": self.cache_state}
         return where | {column: value for column, value in named.items() if value is not None}
+
+    @property
+    def nearest(self) -> dict[str, Any]:
+        """``nearest``, a size that is looked for among the measured ones, unless `where` names it."""
+        return {"nearest": plain_size(self.size)} if isinstance(self.size, RelativeSize) else {}
 
     @property
     def code(self) -> list[str]:
@@ -200,20 +212,32 @@ class FigureSpec:
 def figures_of(sweep: SweepConfig, backend: str) -> list[FigureSpec]:
     """The figures of a sweep; the largest size, the first state and mode stand for all."""
     workload = sweep.folder.workload
-    largest = max(sweep.problems, key=lambda p: (p.height * p.width, p.height))
+    largest = max(sweep.sizes, key=_rank)
     first_kind = next(k for k in TIMING_MODES if k in sweep.timing_modes)
     first_state = next(s for s in CACHE_STATES if s in sweep.cache_states)
-    swept = Swept(backend, sweep.dtypes, sweep.variants, sweep.problems, sweep.cache_states)
+    swept = Swept(backend, sweep.dtypes, sweep.variants, sweep.sizes, sweep.cache_states)
     return [
-        FigureSpec(sweep.folder, view, sweep.dtypes, dtype, problem, state, first_kind)
+        FigureSpec(sweep.folder, view, sweep.dtypes, dtype, size, state, first_kind)
         for view in workload.views
         if view.shown(swept)
-        for problem, state, dtype in itertools.product(
+        for size, state, dtype in itertools.product(
             (largest,) if "size" in view.each else (None,),
             (first_state,) if "cache_state" in view.each else (None,),
             sweep.dtypes if "dtype" in view.each else (None,),
         )
     ]
+
+
+def size_label(size: Size) -> str:
+    """A size as it stands in file names: ``512x512``, or ``4-of-cache``."""
+    return size.label if isinstance(size, Problem) else f"{size.of_cache:g}-of-cache"
+
+
+def _rank(size: Size) -> tuple[bool, float, int]:
+    """Orders sizes: those outside of the cache behind all that are given in elements."""
+    if isinstance(size, RelativeSize):
+        return size.of_cache >= 1.0, size.of_cache, 0
+    return False, size.height * size.width, size.height
 
 
 # What reStructuredText takes for markup within a line.

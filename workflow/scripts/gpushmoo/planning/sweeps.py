@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -20,15 +20,20 @@ from ..core.space import (
     TYPICAL,
     Condition,
     Problem,
+    RelativeSize,
     ShardSpace,
+    Size,
     Version,
     asks_the_device,
     conditions,
     expand_axis,
     most_values,
+    plain_size,
 )
+from ..workloads.contract import Workload
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder, load_kernel, misfit, refusal, versions_of
+from ..workloads.sizes import Room, SizeError, deciding_dtype, resolved
 from .config_schema import MANY_NAMES, ConfigError, did_you_mean, named, refuse_unknown, within
 
 
@@ -39,7 +44,7 @@ class SweepConfig:
     folder: KernelFolder
     dtypes: tuple[str, ...]
     variants: tuple[str, ...]
-    problems: tuple[Problem, ...]
+    sizes: tuple[Size, ...]
     cache_states: tuple[str, ...]
     axes: dict[str, Any]
     timing_modes: tuple[str, ...] = TIMING_MODES[:1]
@@ -53,7 +58,7 @@ class SweepConfig:
     def as_plain(self) -> dict[str, Any]:
         """What its cells are made of, apart from kernel, dtypes and axes; `space_of` reads it."""
         return {
-            "sizes": [[p.height, p.width] for p in self.problems],
+            "sizes": [plain_size(size) for size in self.sizes],
             "variants": list(self.variants),
             "cache_states": list(self.cache_states),
             "timing_modes": list(self.timing_modes),
@@ -68,7 +73,7 @@ class SweepConfig:
     @cached_property
     def n_cells(self) -> int:
         """Cells of all dtypes, at most: values that two parts of an axis share count twice."""
-        others = (self.dtypes, self.variants, self.problems, self.met)
+        others = (self.dtypes, self.variants, self.sizes, self.met)
         return math.prod(self._lengths(self.axes)) * math.prod(map(len, others))
 
     @cached_property
@@ -87,9 +92,26 @@ class SweepConfig:
         """What is to be compiled, by dtype."""
         return {d: versions_of(self.folder.workload, self.space(d)) for d in self.dtypes}
 
+    @property
+    def asks_for_sizes(self) -> bool:
+        """Whether a size depends on the device."""
+        return any(isinstance(size, RelativeSize) for size in self.sizes)
+
+    def on(self, key: str, room: Room) -> SweepConfig:
+        """The sweep with the sizes that it has on a device. Raises ConfigError.
+
+        The `key` is that of the sizes for sentences.
+        """
+        try:
+            for dtype in self.dtypes:
+                problems = resolved(self.space(dtype), self.folder.workload, room).problems
+        except SizeError as err:
+            raise ConfigError(f"{key}: {err}.") from err
+        return replace(self, sizes=tuple(problems))
+
     def space(self, dtype: str) -> ShardSpace:
         """All cells of a dtype in one state of the cache."""
-        kinds = self.variants, self.problems, self.cache_states[:1], self.axes
+        kinds = self.variants, self.sizes, self.cache_states[:1], self.axes
         return ShardSpace(dtype, *kinds, index=0, count=1)
 
 
@@ -129,20 +151,10 @@ def read_sweep(key: str, spec: Mapping[str, Any], folder: KernelFolder) -> Sweep
                 "kernel before there is one; list its values."
             )
         check_axis(f"{key}axes.{axis}", value, least, w.most.get(axis))
-    sizes = spec.get("sizes", list(w.sizes))
-    least = 0 if isinstance(w, HostFedWorkload) else 1
-    for size in sizes:
-        if min(size if isinstance(size, list | tuple) else [size]) < least:
-            raise ConfigError(
-                f"{named(f'{key}sizes')} holds {size}; a size must be at least {least}."
-            )
-    problems = tuple(w.problem(s) if isinstance(s, int) else Problem(*s) for s in sizes)
-    for problem, count in Counter(problems).items():
+    sizes = tuple(_read_size(key, s, w, dtypes) for s in spec.get("sizes", list(w.sizes)))
+    for size, count in Counter(sizes).items():
         if count > 1:
-            raise ConfigError(
-                f"{key}sizes: {problem.height} x {problem.width} stands twice; "
-                "a size must stand once."
-            )
+            raise ConfigError(f"{key}sizes: {in_words(size)} stands twice; a size must stand once.")
     states = tuple(spec.get("cache", w.cache_states))
     kinds = tuple(spec.get("timing_modes", TIMING_MODES[:1]))
     if isinstance(w, HostFedWorkload) and kinds != TIMING_MODES[:1]:
@@ -150,7 +162,36 @@ def read_sweep(key: str, spec: Mapping[str, Any], folder: KernelFolder) -> Sweep
             f"{named(f'{key}launch')} must be [{TIMING_MODES[0]}] of a kernel that the host "
             "feeds, which has a way of its own to launch."
         )
-    return SweepConfig(folder, tuple(dtypes), tuple(variants), problems, states, axes, kinds)
+    return SweepConfig(folder, tuple(dtypes), tuple(variants), sizes, states, axes, kinds)
+
+
+def _read_size(key: str, size: Any, w: Workload, dtypes: Iterable[str]) -> Size:
+    """A size as a configuration has it."""
+    if not isinstance(size, Mapping):
+        return _read_problem(f"{key}sizes", size, w)
+    if isinstance(w, HostFedWorkload):
+        raise ConfigError(
+            f"{named(f'{key}sizes')} follows the device's cache, and this kernel's data come from "
+            "the host; write the number of elements."
+        )
+    on_cpu = size.get("on_cpu")
+    return RelativeSize(
+        float(size["of_cache"]),
+        deciding_dtype(size["of_cache"], dtypes),
+        None if on_cpu is None else _read_problem(f"{key}sizes", on_cpu, w),
+    )
+
+
+def _read_problem(key: str, size: Any, w: Workload) -> Problem:
+    least = 0 if isinstance(w, HostFedWorkload) else 1
+    if min(size if isinstance(size, list | tuple) else [size]) < least:
+        raise ConfigError(f"{named(key)} holds {size}; a size must be at least {least}.")
+    return w.problem(size) if isinstance(size, int) else Problem(*size)
+
+
+def in_words(size: Size) -> str:
+    """``512 x 1024``, or ``{of_cache: 4}``."""
+    return f"{size.height} x {size.width}" if isinstance(size, Problem) else size.label
 
 
 def refuse_kinds(sweeps: Mapping[str, SweepConfig], backend: str) -> None:
@@ -200,11 +241,16 @@ def check_axis(key: str, spec: Any, least: int = 1, most: int | None = None) -> 
 
 
 def refuse_too_large(sweeps: Mapping[str, SweepConfig], memory: int, allocation: int) -> None:
-    """Raise ConfigError where a problem needs more than `memory`, or `allocation` in a buffer."""
+    """Raise ConfigError where a problem needs more than `memory`, or `allocation` in a buffer.
+
+    Sizes that depend on the device are checked where they are resolved (`SweepConfig.on`).
+    """
     for name, sweep in sweeps.items():
-        for problem, dtype in product(sweep.problems, sweep.dtypes):
+        for size, dtype in product(sweep.sizes, sweep.dtypes):
+            if isinstance(size, RelativeSize):
+                continue
             try:
-                reason = misfit(sweep.folder.workload, problem, dtype, memory, allocation)
+                reason = misfit(sweep.folder.workload, size, dtype, memory, allocation)
             except WorkloadError:  # which the problem's cells will tell
                 continue
             if reason is not None:
@@ -218,23 +264,40 @@ def refuse_shared_cells(sweeps: Mapping[str, SweepConfig]) -> None:
         for other, earlier in named[:i]:
             if sweep.folder.name != earlier.folder.name or _apart(sweep, earlier):
                 continue
-            others = set(earlier.problems)
-            problem = next(p for p in sweep.problems if p in others)
+            others = _marks(earlier.sizes)
+            size = next(s for s in sweep.sizes if not _marks([s]).isdisjoint(others))
             raise ConfigError(
                 f"kernels.{name}.sizes: kernels.{other} sweeps {sweep.folder.name} at "
-                f"{problem.height} x {problem.width}, too; no cell may be measured twice: two "
+                f"{in_words(size)}, too; no cell may be measured twice: two "
                 "sweeps of one kernel must have no size in common, or else no type, no variant, no "
                 "cache state, no timing mode or no value of one axis."
             )
 
 
 def _apart(one: SweepConfig, other: SweepConfig) -> bool:
-    """Whether two sweeps of a kernel have no cell in common, whatever the device."""
-    names = ("problems", "dtypes", "variants", "met")
-    parts = [(getattr(one, name), getattr(other, name)) for name in names]
+    """Whether two sweeps of a kernel have no cell in common.
+
+    Two different factors, or a factor and a number, may have one size on a device. That is seen
+    when sizes are resolved, or else when cells are aggregated.
+    """
+    parts: list[tuple[Collection[Any], Collection[Any]]] = [
+        (_marks(one.sizes), _marks(other.sizes))
+    ]
+    parts += [(getattr(one, n), getattr(other, n)) for n in ("dtypes", "variants", "met")]
     values, other_values = one.known_values, other.known_values
     parts += [(values[axis], other_values[axis]) for axis in values if axis in other_values]
     return any(frozenset(ours).isdisjoint(theirs) for ours, theirs in parts)
+
+
+def _marks(sizes: Iterable[Size]) -> set[Problem | float]:
+    """Of two sizes that are surely equal on some device one is in both sets."""
+    found: set[Problem | float] = set()
+    for size in sizes:
+        if isinstance(size, RelativeSize):
+            found |= {size.of_cache} | ({size.on_cpu} if size.on_cpu else set())
+        else:
+            found.add(size)
+    return found
 
 
 def refuse_large(
@@ -269,13 +332,49 @@ def refuse_impossible(sweeps: Mapping[str, SweepConfig]) -> None:
             raise ConfigError(f"{within(f'kernels.{name}: ', reason)}.")
 
 
+def on_device(sweeps: Mapping[str, SweepConfig], room: Room) -> dict[str, SweepConfig]:
+    """The sweeps with the sizes that they have on a device.
+
+    Raises ConfigError where a size does not fit it, or two sweeps of a kernel have a cell in common
+    there.
+    """
+    found = {name: sweep.on(f"kernels.{name}.sizes", room) for name, sweep in sweeps.items()}
+    refuse_shared_cells(found)
+    return found
+
+
+def resolved_sentence(
+    asked: Mapping[str, SweepConfig], found: Mapping[str, SweepConfig], device: str | None
+) -> str | None:
+    """What sizes that follow the device are there; None without such sizes, or a device.
+
+    `asked` and `found` are sweeps before and after `on_device`.
+    """
+    if device is None:
+        return None
+    names: dict[str, list[str]] = {}
+    for name, sweep in asked.items():
+        if sweep.asks_for_sizes:
+            words = f"{', '.join(map(in_words, sweep.sizes))} → " + ", ".join(
+                map(in_words, found[name].sizes)
+            )
+            names.setdefault(words, []).append(name)
+    if not names:
+        return None
+    parts = (f"{words} ({', '.join(of)})" for words, of in names.items())
+    return f"sizes on '{device}': {'; '.join(parts)}."
+
+
 def size_sentence(sweeps: Mapping[str, SweepConfig], backend: str) -> str:
     """How many cells and builds, and how long measuring takes, about, for the terminal."""
     cells = sum(sweep.n_cells for sweep in sweeps.values())
     builds = sum(sweep.n_builds for sweep in sweeps.values())
     jobs = sum(len(sweep.dtypes) for sweep in sweeps.values() if sweep.n_builds)
     # How many values such an axis has is known once a device is open.
-    asks = any(asks_the_device(spec) for sweep in sweeps.values() for spec in sweep.axes.values())
+    asks = any(
+        sweep.asks_for_sizes or any(map(asks_the_device, sweep.axes.values()))
+        for sweep in sweeps.values()
+    )
     counted = f"{'about ' * asks}{_number(cells)} cells, {_number(builds)} versions to compile in "
     counted += f"{_number(jobs)} job{'s' * (jobs != 1)}"
     if backend not in BACKENDS:

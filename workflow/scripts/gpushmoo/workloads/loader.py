@@ -29,9 +29,11 @@ from ..core.python_digest import python_digest
 from ..core.schema import axis_fault
 from ..core.space import (
     CACHE_STATES,
+    MOST_OF_CACHE,
     TYPICAL,
     Cell,
     Problem,
+    RelativeSize,
     ShardSpace,
     Version,
     asks_the_device,
@@ -478,10 +480,21 @@ def _unknown(what: str, values: Iterable[Any], allowed: Collection[str] | None) 
 def _sizes_fault(workload: Workload) -> str | None:
     fault = _several("sizes", workload.sizes)
     for size in () if fault else workload.sizes:
+        if isinstance(size, Mapping) and _is_relative(size):
+            continue
         sides = size if isinstance(size, list | tuple) and len(size) == 2 else [size]
         if not all(map(_is_whole, sides)):
-            return f"sizes hold {_show(size)}; a size is a whole number, or (height, width)"
+            return (
+                f"sizes hold {_show(size)}; a size is a whole number, or (height, width), or "
+                "{'of_cache': 4}"
+            )
     return fault
+
+
+def _is_relative(size: Mapping[str, Any]) -> bool:
+    factor, on_cpu = size.get("of_cache"), size.get("on_cpu", 1)
+    is_factor = isinstance(factor, int | float) and 0 < factor <= MOST_OF_CACHE
+    return {*size} <= {"of_cache", "on_cpu"} and is_factor and _is_whole(on_cpu)
 
 
 def _views_fault(workload: Workload) -> str | None:
@@ -493,29 +506,40 @@ def _views_fault(workload: Workload) -> str | None:
 
 # Before a sweep
 
+_USUAL_SIDE = 1024
+
 
 def versions_of(workload: Workload, space: ShardSpace) -> list[Version]:
     """The versions for the cells of `space`, in a fixed order; asks no device.
 
-    For a kernel with compile-time axes only versions with a valid cell, unless the values of
-    another axis depend on the device.
+    For a kernel with compile-time axes only versions with a valid cell, unless a size or the values
+    of another axis depend on the device.
     """
     values = [expand_axis(space.axes[axis], TYPICAL) for axis in workload.compile_axes]
-    widths = sorted({workload.index_bits(problem) for problem in space.problems})
+    # A job compiles by itself if a size that depends on the device turns out larger than these.
+    sizes = [
+        workload.problem(_USUAL_SIDE) if isinstance(size, RelativeSize) else size
+        for size in space.sizes
+    ]
+    widths = sorted({workload.index_bits(problem) for problem in sizes})
     versions = [
         indexed(Version(variant, tuple(zip(workload.compile_axes, point, strict=True))), bits)
         for variant in space.variants
         for point in itertools.product(*values)
         for bits in widths
     ]
-    if not workload.compile_axes or any(map(asks_the_device, space.axes.values())):
+    if not workload.compile_axes or _depends_on_the_device(space):
         return versions
     return [v for v in versions if any(_is_valid(workload, c) for c in _cells(v, workload, space))]
 
 
+def _depends_on_the_device(space: ShardSpace) -> bool:
+    return space.asks_for_sizes or any(map(asks_the_device, space.axes.values()))
+
+
 def refusal(workload: Workload, space: ShardSpace) -> str | None:
     """Why a kernel's `valid` refuses all cells, as a clause; None if it does not, or may not."""
-    if any(map(asks_the_device, space.axes.values())):
+    if _depends_on_the_device(space):
         return None
     first = None
     for variant in space.variants:

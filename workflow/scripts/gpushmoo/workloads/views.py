@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.space import BLOCK_AXES, Problem
+from ..core.space import BLOCK_AXES, Size
 from .user_code import guard_methods, instance_fault
 
 if TYPE_CHECKING:
@@ -32,12 +32,12 @@ FEWEST_SIZES = 4
 
 @dataclass(frozen=True)
 class Swept:
-    """The axes of a sweep, and its `backend`."""
+    """The axes of a sweep, and its `backend`. Sizes may depend on the device."""
 
     backend: str
     dtypes: tuple[str, ...]
     variants: tuple[str, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[Size, ...]
     cache_states: tuple[str, ...]
 
 

@@ -47,7 +47,7 @@ def draw_figure(
 def _figure_data(
     view: View, spec: Mapping[str, Any], files: Mapping[str, Path], persistent_axis: str | None
 ) -> FigureData:
-    where = _place(spec, files["dataset"])
+    where = where_of(spec, files["dataset"])
     # No kernel is called so: without a row, the columns are still those of the data set.
     cells = read_medians(files["dataset"], where if "cells" in view.needs else {"kernel": ""})
     device = None
@@ -68,7 +68,7 @@ def _figure_data(
     )
 
 
-def _place(spec: Mapping[str, Any], dataset: Path) -> dict[str, Any]:
+def where_of(spec: Mapping[str, Any], dataset: Path) -> dict[str, Any]:
     """What is shown, by columns; of the measured sizes the one that is nearest to that looked for.
 
     So recorded cells are found as well that a device with another cache measured.

@@ -62,7 +62,7 @@ def checked(given: Mapping[str, Any], **more: Mapping[str, Any]) -> dict[str, An
     """
     values = {name: _plain(value) for name, value in given.items() if value is not None}
     for name in _LISTS:
-        if isinstance(values.get(name), str | int):
+        if isinstance(values.get(name), str | int | Mapping):
             values[name] = [values[name]]
     if "search" in values and not isinstance(values["search"], Mapping):
         values["search"] = {"mode": values["search"]}

@@ -228,8 +228,13 @@ def _words(text: str) -> list[Any]:
 
 
 def _sizes(text: str) -> list[Any]:
-    """``512,512x1024`` as numbers and as height with width."""
-    return [_size(word) for word in _words(text)]
+    """``512,512x1024,of_cache:4`` as numbers, as height with width, and as by the last cache."""
+    return [_of_cache(word) or _size(word) for word in _words(text)]
+
+
+def _of_cache(word: str) -> dict[str, float] | None:
+    found = re.fullmatch(r"of_cache:(\d+(\.\d+)?)", word, re.ASCII)
+    return None if found is None else {"of_cache": float(found[1])}
 
 
 def _size(word: str) -> int | tuple[int, ...]:

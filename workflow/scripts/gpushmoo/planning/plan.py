@@ -195,7 +195,7 @@ class FigureSpec:
 
     @property
     def nearest(self) -> dict[str, Any]:
-        """``nearest``, a size that is looked for among the measured ones, unless `where` names it."""
+        """``nearest``, a size to look for among the measured ones, unless `where` names it."""
         return {"nearest": plain_size(self.size)} if isinstance(self.size, RelativeSize) else {}
 
     @property

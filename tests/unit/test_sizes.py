@@ -105,7 +105,8 @@ def test_a_cpu_may_have_a_size_of_its_own() -> None:
     assert sizes_on(CPU, *asked, dtypes=["float"]) == ["1024x1024", "512x1024"]
     assert sizes_on(H200, *asked, dtypes=["float"]) == ["5120x5120", "1280x1280"]
     # There the cache does not matter.
-    assert sizes_on(Room(0, True, 2**33, 2**33), *asked) == ["1024x1024", "512x1024"]
+    for is_cpu in (True, False):
+        assert sizes_on(Room(0, is_cpu, 2**33, 2**33), *asked) == ["1024x1024", "512x1024"]
 
 
 def test_equal_sizes_are_measured_once() -> None:

@@ -60,8 +60,8 @@ class Problem:
 class RelativeSize:
     """A size by its working set, which is `of_cache` times the device's last cache level.
 
-    The working set is that of the element type `dtype`. On a CPU the size is `on_cpu` if that is
-    given. `workloads.sizes` resolves it.
+    The working set is that of the element type `dtype`. If `on_cpu` is given, it is the size on a
+    CPU and where no cache is reported. `workloads.sizes` resolves it.
     """
 
     of_cache: float

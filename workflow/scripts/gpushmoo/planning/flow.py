@@ -123,7 +123,10 @@ class Flow:
             "cache": self.cache,
             "code": " ".join(code),
             "plan": self.path(PLAN_FILE),
-            "seconds": budget_of(self.config, named_shard(wildcards)),
+            # By the cells that there are on the device, if it is known.
+            "seconds": budget_of(
+                replace(self.config, sweeps=self.sweeps_here), named_shard(wildcards)
+            ),
         }
         return json.dumps(request)
 

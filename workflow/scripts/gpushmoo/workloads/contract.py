@@ -247,7 +247,8 @@ class Workload(ABC):
     default_variants: ClassVar[Sequence[str]] = ()
     # Variants for comparison, which compete for no place.
     controls: ClassVar[Sequence[str]] = ()
-    sizes: ClassVar[Sequence[int]] = (1024,)
+    # Whole numbers, (height, width), or {"of_cache": 4}: see config/README.md.
+    sizes: ClassVar[Sequence[Any]] = (1024,)
     cache_states: ClassVar[Sequence[str]] = ("warm",)
     # Cells have no axis that is 0, and not [0], unless it is asked for.
     axes: ClassVar[Mapping[str, Any]]

@@ -94,12 +94,12 @@ def _misfit(size: Size, problem: Problem, workload: Workload, dtype: str, room: 
 
 
 def _problem(size: RelativeSize, space: ShardSpace, workload: Workload, room: Room) -> Problem:
-    if room.is_cpu and size.on_cpu is not None:
+    if size.on_cpu is not None and (room.is_cpu or room.cache <= 0):
         return size.on_cpu
     if room.cache <= 0:
         raise SizeError(
             f"{size.label} needs the size of the last cache level, which the device does not "
-            "report; write sizes in elements"
+            "report; give on_cpu, the size there, or write sizes in elements"
         )
     wanted = size.of_cache * room.cache
 

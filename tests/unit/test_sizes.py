@@ -242,7 +242,7 @@ def test_the_start_of_a_run_names_what_sizes_are_there(monkeypatch: pytest.Monke
         flow.sweeps_here["copy2d_coalesced"].n_cells * 2
         == flow.config.sweeps["copy2d_coalesced"].n_cells
     )
-    # Jobs are told what was asked, so that a device that is known measures nothing again.
+    # Jobs get what was asked, so that knowing the device measures nothing again.
     unasked = Flow(raw | {"backend": "cuda"}, ask_device=False)
     told = [f.plan.sweeps["copy2d_coalesced"]["float"].params["sizes"] for f in (flow, unasked)]
     assert told[0] == told[1]
@@ -256,7 +256,7 @@ def test_the_start_of_a_run_names_what_sizes_are_there(monkeypatch: pytest.Monke
 
 @pytest.fixture
 def factor(opencl_device: Device) -> float:
-    """So many times the cache are 2 · 128 · 128 floats."""
+    """2 · 128 · 128 floats over the cache."""
     return 2 * 4 * 128 * 128 / opencl_device.info.cache
 
 

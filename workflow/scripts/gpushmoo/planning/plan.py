@@ -229,7 +229,7 @@ def figures_of(sweep: SweepConfig, backend: str) -> list[FigureSpec]:
 
 
 def size_label(size: Size) -> str:
-    """A size as it stands in file names: ``512x512``, or ``4-of-cache``."""
+    """A size in names of files: ``512x512``, or ``4-of-cache``."""
     return size.label if isinstance(size, Problem) else f"{size.of_cache:g}-of-cache"
 
 

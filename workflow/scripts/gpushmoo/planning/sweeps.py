@@ -290,7 +290,7 @@ def _apart(one: SweepConfig, other: SweepConfig) -> bool:
 
 
 def _marks(sizes: Iterable[Size]) -> set[Problem | float]:
-    """Of two sizes that are surely equal on some device one is in both sets."""
+    """Values that two lists of sizes share if they have an equal size on some device, as planned."""
     found: set[Problem | float] = set()
     for size in sizes:
         if isinstance(size, RelativeSize):

@@ -14,7 +14,7 @@ from .loader import misfit, refusal
 
 # Kernels are asked for sides of at most 2 to the power of this.
 _LARGEST_POWER = 40
-# A kernel that refuses a side is asked for so many others: up to the second next power of two.
+# Sides that a kernel may refuse, one after another: up to the second next power of two.
 _TRIED = 16
 
 

@@ -264,11 +264,14 @@ def refuse_shared_cells(sweeps: Mapping[str, SweepConfig]) -> None:
         for other, earlier in named[:i]:
             if sweep.folder.name != earlier.folder.name or _apart(sweep, earlier):
                 continue
-            others = _marks(earlier.sizes)
-            size = next(s for s in sweep.sizes if not _marks([s]).isdisjoint(others))
+            shared = _marks(sweep.sizes) & _marks(earlier.sizes)
+            words = sorted(
+                in_words(mark) if isinstance(mark, Problem) else f"{{of_cache: {mark:g}}}"
+                for mark in shared
+            )
             raise ConfigError(
                 f"kernels.{name}.sizes: kernels.{other} sweeps {sweep.folder.name} at "
-                f"{in_words(size)}, too; no cell may be measured twice: two "
+                f"{words[0]}, too; no cell may be measured twice: two "
                 "sweeps of one kernel must have no size in common, or else no type, no variant, no "
                 "cache state, no timing mode or no value of one axis."
             )
@@ -290,7 +293,7 @@ def _apart(one: SweepConfig, other: SweepConfig) -> bool:
 
 
 def _marks(sizes: Iterable[Size]) -> set[Problem | float]:
-    """Values that two lists of sizes share if they have an equal size on some device, as planned."""
+    """Two lists of sizes have an equal one on some device if their marks have one in common."""
     found: set[Problem | float] = set()
     for size in sizes:
         if isinstance(size, RelativeSize):

@@ -25,7 +25,7 @@ from gpushmoo.planning.config import check_memory, default_config, load_config
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.flow import Flow
 from gpushmoo.planning.plan import plan_shards, run_plan
-from gpushmoo.planning.sweeps import on_device, resolved_sentence
+from gpushmoo.planning.sweeps import on_device
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.store import read_shard
 from gpushmoo.workloads.loader import declared_fault, load_kernel, versions_of
@@ -234,10 +234,8 @@ def test_the_start_of_a_run_names_what_sizes_are_there(monkeypatch: pytest.Monke
     monkeypatch.setattr(flow_module, "resolve", lambda _: (choice, info))
     raw = config_of({"of_cache": 4}, {"of_cache": 3.9}, dtypes=["float"])
     flow = Flow(raw, ask_device=True)
-    text = resolved_sentence(flow.config.sweeps, flow.sweeps_here, flow.device_name)
-    assert text == (
-        "sizes on 'H200': {of_cache: 4}, {of_cache: 3.9} → 5120 x 5120 (copy2d_coalesced)."
-    )
+    of_it = "is 5120 x 5120 (copy2d_coalesced)"
+    assert flow.sizes_here == f"on 'H200' {{of_cache: 4}} {of_it}; {{of_cache: 3.9}} {of_it}."
     assert (
         flow.sweeps_here["copy2d_coalesced"].n_cells * 2
         == flow.config.sweeps["copy2d_coalesced"].n_cells
@@ -246,7 +244,7 @@ def test_the_start_of_a_run_names_what_sizes_are_there(monkeypatch: pytest.Monke
     unasked = Flow(raw | {"backend": "cuda"}, ask_device=False)
     told = [f.plan.sweeps["copy2d_coalesced"]["float"].params["sizes"] for f in (flow, unasked)]
     assert told[0] == told[1]
-    assert resolved_sentence(unasked.config.sweeps, unasked.sweeps_here, None) is None
+    assert unasked.sizes_here is None
     raw = config_of({"of_cache": 4000}, dtypes=["float"])
     with pytest.raises(ConfigError, match=r"\{of_cache: 4000\}.* GiB, the device holds 131"):
         Flow(raw, ask_device=True)

@@ -30,7 +30,7 @@ from .plan import (
     plan_shards,
     run_plan,
 )
-from .sweeps import on_device, refuse_kinds
+from .sweeps import on_device, refuse_kinds, resolved_sentence
 
 # Does the measuring jobs.
 MEASURING = "gpushmoo.measuring.job"
@@ -52,9 +52,9 @@ class Flow:
         self.config: RunConfig = load_config(raw, ROOT, results)
         self.shards: list[ShardJob] = [] if self.config.dataset else plan_shards(self.config)
         self.results = self.config.results
-        # With the sizes that the sweeps have on the device, once it has been asked.
+        # With their sizes on the device, and a sentence on these, once it was asked.
         self.sweeps_here = self.config.sweeps
-        self.device_name: str | None = None
+        self.sizes_here: str | None = None
         self.choice = DeviceChoice(
             self.config["backend"],
             0 if self.config["device"] == "all" else int(self.config["device"]),
@@ -69,7 +69,7 @@ class Flow:
             refuse_kinds(self.config.sweeps, self.choice.backend)
             room = Room(info.cache, info.kind == "cpu", info.global_memory, info.max_allocation)
             self.sweeps_here = on_device(self.config.sweeps, room)
-            self.device_name = info.name
+            self.sizes_here = resolved_sentence(self.config.sweeps, room, info.name)
 
     @property
     def measures(self) -> bool:

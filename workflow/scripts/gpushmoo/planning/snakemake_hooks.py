@@ -51,7 +51,7 @@ from .config import default_config, merged, refuse_without_otava
 from .config_schema import ConfigError
 from .digest import code_digest, keep_read_code, module_digest
 from .flow import MEASURING, Flow
-from .sweeps import resolved_sentence, size_sentence
+from .sweeps import size_sentence
 
 # Compiles a kernel and element type, as its rule names it.
 BUILDING = "gpushmoo.devices.building:build_kernel"
@@ -91,8 +91,7 @@ def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
         # Before the graph of jobs is made, which takes minutes where there are very many.
         with heartbeat(sys.stderr, "gpushmoo: still counting the cells"):
             size = size_sentence(flow.sweeps_here, flow.choice.backend)
-        lines = [size, resolved_sentence(flow.config.sweeps, flow.sweeps_here, flow.device_name)]
-        for text in filter(None, lines):
+        for text in filter(None, (size, flow.sizes_here)):
             print(f"gpushmoo: {text}", file=sys.stderr)
         own = {name for part, _ in given for name in part.get("kernels") or ()}
         if (wanted := own & set(flow.config.sweeps)) and (others := set(flow.config.sweeps) - own):

@@ -346,26 +346,20 @@ def on_device(sweeps: Mapping[str, SweepConfig], room: Room) -> dict[str, SweepC
     return found
 
 
-def resolved_sentence(
-    asked: Mapping[str, SweepConfig], found: Mapping[str, SweepConfig], device: str | None
-) -> str | None:
-    """What sizes that follow the device are there; None without such sizes, or a device.
-
-    `asked` and `found` are sweeps before and after `on_device`.
-    """
-    if device is None:
-        return None
-    names: dict[str, list[str]] = {}
-    for name, sweep in asked.items():
-        if sweep.asks_for_sizes:
-            words = f"{', '.join(map(in_words, sweep.sizes))} → " + ", ".join(
-                map(in_words, found[name].sizes)
-            )
-            names.setdefault(words, []).append(name)
-    if not names:
-        return None
-    parts = (f"{words} ({', '.join(of)})" for words, of in names.items())
-    return f"sizes on '{device}': {'; '.join(parts)}."
+def resolved_sentence(sweeps: Mapping[str, SweepConfig], room: Room, device: str) -> str | None:
+    """What each size that follows the device is there; None without such sizes."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for name, sweep in sweeps.items():
+        for size in sweep.sizes:
+            if isinstance(size, RelativeSize):
+                alone = replace(sweep, sizes=(size,)).on(f"kernels.{name}.sizes", room)
+                of_size = found.setdefault(size.label, {})
+                of_size.setdefault(in_words(alone.sizes[0]), []).append(name)
+    parts = (
+        f"{label} is " + ", ".join(f"{words} ({', '.join(of)})" for words, of in there.items())
+        for label, there in found.items()
+    )
+    return f"on '{device}' {'; '.join(parts)}." if found else None
 
 
 def size_sentence(sweeps: Mapping[str, SweepConfig], backend: str) -> str:

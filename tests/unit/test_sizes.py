@@ -339,3 +339,49 @@ def test_a_workload_may_have_such_a_size_by_default(tmp_path: Path) -> None:
 
     assert fault({"of_cache": 4, "on_cpu": 512}) is None
     assert "{'of_cache': 4}" in str(fault({"of_cache": 0}))
+
+
+DEFAULTS = load_config(default_config(), ROOT).sweeps
+# What the default run measured on every device before sizes followed it.
+ON_A_CPU = {
+    **dict.fromkeys(("copy2d_coalesced", "copy2d_document"), frozenset({"1024x1024"})),
+    **dict.fromkeys(("global_load", "global_store"), frozenset({"512x512", "1024x1024"})),
+    "dot_resident": {"1x4096", "1x262144", "1x4194304"},
+}
+IMAGES = ("tex2d_sum", "tex2d_sum_mappings", "surf2d_memset", "surf2d_memset_mappings")
+ON_A_CPU |= dict.fromkeys(("block_eq_partition", *IMAGES), frozenset({"512x512"}))
+
+
+def test_the_default_run_on_a_cpu_has_the_sizes_that_two_cores_can_do() -> None:
+    found = on_device(DEFAULTS, CPU)
+    labels = {n: {p.label for p in known_problems(s.sizes)} for n, s in found.items()}
+    assert {name: labels[name] for name in ON_A_CPU} == ON_A_CPU
+
+
+@pytest.mark.parametrize("room", [H200, SMALL])
+def test_the_default_run_on_a_gpu_is_of_memory_and_of_the_cache(room: Room) -> None:
+    found = on_device(DEFAULTS, room)
+    of_device = [n for n, s in DEFAULTS.items() if s.asks_for_sizes]
+    assert {*of_device} == {*ON_A_CPU}
+    places: dict[str, set[float]] = {}
+    for name in of_device:
+        sweep, workload = found[name], found[name].folder.workload
+        for problem, dtype in itertools.product(known_problems(sweep.sizes), sweep.dtypes):
+            share = working_set(workload, problem, dtype) / room.cache
+            places.setdefault(name, set()).add(share)
+    assert all(max(shares) >= 4.0 for shares in places.values())
+    both = [n for n in places if not n.endswith("_mappings") and n != "dot_resident"]
+    assert all(min(places[name]) <= 0.25 for name in both)
+    # What is compared with a peak has one within the same place: in memory, or in the cache.
+    peaks = places["global_load"] | places["global_store"]
+    for name in both:
+        outside = [share for share in places[name] if share > 1.0]
+        assert min(outside) >= 4.0
+        assert all(min(abs(math.log(s / p)) for p in peaks) < math.log(4.0) for s in outside)
+    # The second document's shapes: all of 128 and of 192 threads from 4 to 64 by what it swept.
+    for name in ("tex2d_sum", "surf2d_memset"):
+        axes = DEFAULTS[name].known_values
+        for threads in (128, 192):
+            shapes = {(x, threads // x) for x in range(4, 65) if threads % x == 0}
+            shapes = {(x, y) for x, y in shapes if 4 <= y <= 64}
+            assert all(x in axes["block_x"] and y in axes["block_y"] for x, y in shapes)

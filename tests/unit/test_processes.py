@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -554,3 +555,18 @@ def test_a_replaced_process_gets_the_locked_device_whatever_its_number(
     assert session._locked([(0, "a"), (1, "b")]) == (1, lock)
     with pytest.raises(DeviceError, match="b is gone"):
         session._locked([(0, "a")])
+
+
+@pytest.mark.parametrize(("turn", "order"), [(0, [0, 1]), (1, [1, 0]), (2, [0, 1])])
+def test_servers_of_a_run_begin_with_devices_of_their_own(
+    turn: int, order: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kept process keeps its device, so two that begin with one leave the other idle."""
+    monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path))
+    devices = [(0, "GPU-a"), (1, "GPU-b")]
+    workers = process.Workers(keep=True, turn=turn)
+    job = Job({"measure": {}, "backend": "cuda"}, tmp_path, 0.0)
+    monkeypatch.setattr(process, "settings_of", lambda params: SimpleNamespace(lock_clocks=None))
+    one, other = (process.Session(job, "", io.StringIO(), workers) for _ in range(2))
+    with one, other:
+        assert [session._locked(devices)[0] for session in (one, other)] == order

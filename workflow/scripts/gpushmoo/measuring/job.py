@@ -1,9 +1,9 @@
 """The measuring job: measures a shard or pairs on a locked device, and writes the shard's file.
 
-``python -m gpushmoo.measuring.job FD PARENT JOBS`` serves the clients (`client`) of the listening
-socket FD until its parent ends. It keeps the measuring process with its open device from one job of
-a repeat to the next, since a start costs more than most shards take, and ends it behind the last of
-the repeat's JOBS. Without FD it does the one job on its standard input.
+``python -m gpushmoo.measuring.job FD PARENT JOBS TURN`` serves the clients (`client`) of the
+listening socket FD until its parent ends. It keeps the measuring process with its open device from
+one job of a repeat to the next, since a start costs more than most shards take, and ends it behind
+the last of the repeat's JOBS. Without FD it does the one job on its standard input.
 """
 
 from __future__ import annotations
@@ -336,9 +336,12 @@ def measure(job: Mapping[str, Any], workers: Workers, end: Callable[[int], NoRet
         run_shard(task, out, terminal)
 
 
-def serve(listening: socket.socket, jobs: Path) -> None:
-    """Do the jobs of all clients forever; the file `jobs` lists what they write, by repeat."""
-    workers, began = Workers(keep=True), time.time()
+def serve(listening: socket.socket, jobs: Path, turn: int) -> None:
+    """Do the jobs of all clients forever; the file `jobs` lists what they write, by repeat.
+
+    The `turn` is the number of this server among those of the run.
+    """
+    workers, began = Workers(keep=True, turn=turn), time.time()
     outs = json.loads(jobs.read_text(encoding="utf-8"))
     awaited = {int(repeat): list(map(Path, paths)) for repeat, paths in outs.items()}
     while True:
@@ -431,7 +434,7 @@ def _signals_of(client: socket.socket) -> Iterator[None]:
 if __name__ == "__main__":
     end_with_parent(*map(int, sys.argv[2:3]))
     if len(sys.argv) > 1:
-        serve(socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[3]))
+        serve(socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[3]), int(sys.argv[4]))
     else:
         with raises_signals():
             measure(json.load(sys.stdin), Workers(keep=False), os._exit)

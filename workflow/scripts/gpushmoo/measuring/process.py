@@ -173,11 +173,21 @@ class Workers:
     A process serves one device and repeat: repeats show how times differ between processes.
     """
 
-    def __init__(self, keep: bool = False) -> None:
-        self._keeps, self._owner = keep, os.getpid()
+    def __init__(self, keep: bool = False, turn: int = 0) -> None:
+        """Of several devices, the first job tries the one at the place `turn` before others.
+
+        A kept process keeps its device. Servers that begin with the same one would share it, and
+        leave the others idle.
+        """
+        self._keeps, self._owner, self._turn = keep, os.getpid(), turn
         # By the jobs' process_key.
         self._kept: dict[tuple[object, ...], WorkerProcess] = {}
         self._spare: WorkerProcess | None = None
+
+    def by_turn(self, devices: Sequence[tuple[int, str]]) -> Sequence[tuple[int, str]]:
+        """The devices in the order in which a job tries them."""
+        first = self._turn % len(devices)
+        return [*devices[first:], *devices[:first]]
 
     def prepare(self) -> None:
         """Start a process for the first job, unless there is one: it imports meanwhile."""
@@ -332,7 +342,7 @@ class Session:
         """
         if self._held is None:
             some = [device for device in devices if device[1] in self._preferred] or devices
-            index, lock = lock_one(some, self._say_waiting)
+            index, lock = lock_one(self._workers.by_turn(some), self._say_waiting)
             self._held = dict(devices)[index], lock
             self._lock_clocks(*self._held)
         uuid, lock = self._held

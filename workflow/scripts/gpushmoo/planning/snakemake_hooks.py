@@ -298,8 +298,8 @@ def start_servers(
 ) -> list[subprocess.Popen[bytes]]:
     """Start so many servers for all clients of this process, with which they end.
 
-    The environment variable `address_name` names their socket. A file with the `jobs`, if there are
-    any, is their last argument. They have more of an `environment`.
+    The environment variable `address_name` names their socket. If there are `jobs`, the last
+    arguments are a file with them and the server's number. They have more of an `environment`.
     """
     # No other user may have something measured here.
     folder = tempfile.mkdtemp(prefix="gpushmoo-")
@@ -307,7 +307,6 @@ def start_servers(
     address, listed = str(Path(folder, "server")), Path(folder, "jobs.json")
     if jobs is not None:
         listed.write_text(json.dumps(jobs), encoding="utf-8")
-    arguments = [] if jobs is None else [str(listed)]
     with socket.socket(socket.AF_UNIX) as listening:
         try:
             listening.bind(address)
@@ -317,14 +316,17 @@ def start_servers(
         fd = listening.fileno()
         servers = [
             subprocess.Popen(
-                [sys.executable, "-m", program, str(fd), str(os.getpid()), *arguments],
+                [
+                    *(sys.executable, "-m", program, str(fd), str(os.getpid())),
+                    *([] if jobs is None else [str(listed), str(i)]),
+                ],
                 pass_fds=(fd,),
                 stdin=subprocess.DEVNULL,
                 env={**child_environment(), **(environment or {})},
                 # A signal from the terminal reaches a job by its client.
                 start_new_session=True,
             )
-            for _ in range(number)
+            for i in range(number)
         ]
     os.environ[address_name] = address
     return servers

@@ -135,7 +135,7 @@ def table(out: Path) -> Found:
     alarmed = [
         f"{a.name} → {b.name}: {row.kernel} {row.dtype} {row.height}² {row.change:+.2%}"
         for a, b in permutations(runs, 2)
-        for row in compare_runs([a], [b]).slower.itertuples()
+        for row in compare_runs([a], [b], others(runs, a, b)).slower.itertuples()
     ]
     longer = {}
     for name in FACTORS:
@@ -147,16 +147,22 @@ def table(out: Path) -> Found:
     slower = [read_run(path) for path in sorted(out.glob("planted-*")) if path.is_dir()]
     if not slower:
         return found
-    shares = [share_found(run, other) for run in runs for other in slower]
+    shares = [share_found(run, other, others(runs, run)) for run in runs for other in slower]
     return replace(found, planted_found=float(np.mean(shares)))
 
 
-def share_found(run: Any, planted: Any) -> float:
+def others(runs: Sequence[Any], *but: Any) -> Sequence[Any]:
+    """The runs that tell how far runs lie apart: all but these; none if they are too few."""
+    rest = [run for run in runs if all(run is not one for one in but)]
+    return rest if len(rest) > 1 else []
+
+
+def share_found(run: Any, planted: Any, alike: Sequence[Any]) -> float:
     """The share of the groups of `planted` that `compare` calls slower than in `run`."""
     from gpushmoo.comparing.compare import compare_runs
     from gpushmoo.core.schema import GROUP
 
-    slower = compare_runs([run], [planted]).slower
+    slower = compare_runs([run], [planted], alike).slower
     groups = planted.cells[list(GROUP)].drop_duplicates()
     return len(slower[list(GROUP)].drop_duplicates()) / len(groups)
 

@@ -452,7 +452,13 @@ def _own_variances(found: Replicated) -> Floats:
 
 
 def _repeats(pair: tuple[pd.DataFrame, pd.DataFrame], vs_memcpy: bool) -> list[Floats]:
-    """Log times of the repeats of both runs, shape (cells, repeats); none where a cell has one."""
+    """What the repeats of both runs tell of the variance of one, in blocks (cells, repeats).
+
+    None if a cell has one repeat. Repeat i of both runs draws the same places of buffers, and so
+    the change from one to the other holds no part of their effect. With equal numbers of repeats
+    the changes are the one block, divided by √2 because each is of two runs. Otherwise there is
+    a block of log times for each run.
+    """
     blocks = []
     for side in pair:
         medians = list(side["repeat_medians_s"])
@@ -466,7 +472,8 @@ def _repeats(pair: tuple[pd.DataFrame, pd.DataFrame], vs_memcpy: bool) -> list[F
             ]
             block = block + np.log(np.array(copies, np.float64))
         blocks.append(block)
-    return blocks
+    first, second = blocks
+    return [(second - first) / math.sqrt(2.0)] if first.shape == second.shape else blocks
 
 
 def sample_shift(first: pd.DataFrame, second: pd.DataFrame) -> Floats:

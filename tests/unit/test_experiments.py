@@ -64,16 +64,22 @@ def test_repeated_runs_are_alike_but_for_the_length_of_their_samples() -> None:
     config = ROOT / "experiments/benchmarks/repeated_runs.yaml"
     told = bench["planned_runs"](config, "cuda", 4)
     plans = {plan["run"]: plan for plan in told["plans"]}
-    assert [run for _, run in told["runs"]] == ["usual"] * 4 + ["half", "twice"]
+    pair = ["usual", "planted"]
+    assert [run for _, run in told["runs"]] == [*pair * 2, "half", "twice", *pair * 2]
     factors = {
         name: {shard[4]["measure"]["launches_factor"] for shard in plan["shards"]}
         for name, plan in plans.items()
     }
-    assert factors == {"usual": {1.0}, "half": {0.5}, "twice": {2.0}}
+    assert factors == {"usual": {1.0}, "half": {0.5}, "twice": {2.0}, "planted": {1}}
     kernels = {(shard[0], shard[1]) for shard in plans["usual"]["shards"]}
-    assert len({kernel for kernel, _ in kernels}) == 5
-    assert len(kernels) == 10
-    assert {plans[name]["built_as"] for name in factors if name != "usual"} == {"usual"}
+    copies = {kernel for kernel in kernels if kernel[0].startswith("copy_planted")}
+    assert len({kernel for kernel, _ in kernels - copies}) == 5
+    assert len(kernels - copies) == 10
+    assert {plans[name]["built_as"] for name in ("half", "twice")} == {"usual"}
+    # Planted ones hold the copies alone, of the same name and another text.
+    assert {(shard[0], shard[1]) for shard in plans["planted"]["shards"]} == copies
+    codes = [{shard[4]["folder"] for shard in plans[n]["shards"]} for n in ("usual", "planted")]
+    assert codes[1].isdisjoint(codes[0])
 
 
 MUTATED = """

@@ -82,7 +82,7 @@ def test_another_workflow_runs_ours_under_a_prefix_and_other_names(tmp_path: Pat
     (run / "report.json").write_text("{}")
     again = project.snakemake("-n", config=())
     assert f"'{run.relative_to(tmp_path)}/report.json'" in again.text
-    assert set(again.jobs) == {"shmoo_report", "shmoo_verdict", "mine", "all"}
+    assert set(again.jobs) == {"shmoo_report", "shmoo_explorer", "shmoo_verdict", "mine", "all"}
     assert "mine.json'" not in again.text
 
 

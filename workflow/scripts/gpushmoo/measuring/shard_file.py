@@ -261,8 +261,8 @@ class Earlier:
         """The cells of `opened` that this device, software and machine code have measured.
 
         In a later repeat `launches` has the launches in a sample of the first one, which must be
-        the same unless the overhead of the sample is known. With `whole` only complete groups are
-        taken, as a search needs them.
+        the same unless the overhead of the sample was measured. With `whole` only complete groups
+        are taken, as a search needs them.
         """
         device = plain(asdict(opened.info))
         versions = {cell.key: workload.version(cell).name for cell in opened.cells}
@@ -282,9 +282,7 @@ class Earlier:
                     continue
                 if other is not None:
                     refused[key] = other
-                elif (
-                    launches is not None and overheads[place] is None and launches[key] != launched
-                ):
+                elif not overheads[place] and launches is not None and launches[key] != launched:
                     refused[key] = f"number of launches a sample ({launched} → {launches[key]})"
                 elif (old := old_codes.get(name)) != (new := opened.codes.get(name)):
                     refused[key] = f"machine code of {name} ({old} → {new})"

@@ -47,11 +47,11 @@ class Cublas:
         Raises
         ------
         LaunchRefusedError
-            If cuBLAS has no dot product of this type.
+            If cuBLAS has no `dot` of this type.
         """
         name = _DOTS.get(str(x.dtype))
         if name is None:
-            raise LaunchRefusedError(f"cuBLAS has no dot product of {x.dtype}. Use float.")
+            raise LaunchRefusedError(f"cuBLAS has no `dot` of {x.dtype}. Use float.")
         places = [ctypes.c_void_p(array.data.ptr) for array in (x, y, out)]
         count, step = ctypes.c_int64(x.size), ctypes.c_int64(1)
         arguments = (count, places[0], step, places[1], step, places[2])

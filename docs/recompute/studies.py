@@ -47,10 +47,41 @@ def comparing(claims: Claims) -> dict[str, Any]:
         "ab": _ab(claims),
         "hosts": percent(told["h200-hosts"]["largest_change"]),
         "half_width": percent(half_width["h200"]),
+        "again": _again(claims),
         "kinds": _kinds(),
         "stable": [row for name in STABLE for row in _stable(name)],
         "stable_one": _stable_one(),
         **_energy(claims),
+    }
+
+
+def _again(claims: Claims) -> dict[str, Any]:
+    """Runs of protocol 2: what another run finds again, and what is found of planted work."""
+    told = read_json("comparing/h200-repeated-runs.json")
+    found, power = told["table"], told["power"]
+    by_runs, known = power["by_other_runs"], power["by_known_spreads"]
+    nothing = found["alarms"] + by_runs["false_alarms"] + known["false_alarms"]
+    claims.hold("No pair of runs alike raises an alarm.", nothing == 0)
+    claims.hold("No interval is disjoint.", found["disjoint"] + found["hot_disjoint"] == 0.0)
+    every = power["groups"]
+    return {
+        "cells": f"{found['cells']:,}",
+        "hot_cells": found["hot_cells"],
+        "groups": told["groups"],
+        "runs": told["runs"],
+        "ordered": found["ordered_pairs"],
+        "held": percent(found["held"]),
+        "least_held": percent(found["least_held"]),
+        "hot_held": percent(found["hot_held"]),
+        "longer": [percent(found["longer"][name]) for name in ("half", "twice")],
+        "planted": [percent(c) for c in sorted(told["changes_of_planted"])],
+        "power": [
+            [words, percent(got["slower"] / every), percent(got["alarms"] / every), pairs]
+            for words, got, pairs in (
+                (f"{power['runs'] - 1} other runs of that day", by_runs, by_runs["ordered_pairs"]),
+                ("the spreads that come with the library for an H200", known, known["ordered_pairs"]),
+            )
+        ],
     }
 
 

@@ -79,7 +79,7 @@ def _again(claims: Claims) -> dict[str, Any]:
             [words, percent(got["slower"] / every), percent(got["alarms"] / every), pairs]
             for words, got, pairs in (
                 (f"{power['runs'] - 1} other runs of that day", by_runs, by_runs["ordered_pairs"]),
-                ("the spreads that come with the library for an H200", known, known["ordered_pairs"]),
+                ("the library's spreads of an H200", known, known["ordered_pairs"]),
             )
         ],
     }

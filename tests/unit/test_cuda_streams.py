@@ -103,6 +103,18 @@ def in_turn(driver: HostDriver, poisoned: bool = False) -> tuple[streams.CudaInT
     return bound, partials
 
 
+def test_loops_are_compiled_before_the_first_launch() -> None:
+    """A first launch that compiles for a second looks like one that does not end."""
+    driver = HostDriver()
+    bound, _ = in_turn(driver)
+    loops: Any = bound._loops
+    before = [list(loop.signatures) for loop in (loops.feed, loops.drain)]
+    assert all(before)
+    assert driver.calls == []
+    bound.run(lambda: None)
+    assert [list(loop.signatures) for loop in (loops.feed, loops.drain)] == before
+
+
 @pytest.mark.parametrize("poisoned", [False, True])
 def test_each_piece_goes_through_a_stream_of_its_own(poisoned: bool) -> None:
     driver = HostDriver()

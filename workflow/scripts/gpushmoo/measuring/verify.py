@@ -259,7 +259,8 @@ class CellSteps:
     def _admit(self, runs: Sequence[CellRun], space: Space) -> None:
         for begin in range(0, len(runs), self.together):
             some = runs[begin : begin + self.together]
-            self.emit(Began(tuple(run.cell.key for run in some)))
+            # A bind may compile on the host, which has no time limit of a launch.
+            self.emit(Began(tuple(run.cell.key for run in some), launches=False))
             for run in some:
                 self.guarded(run, partial(self.bind, run, space))
         for some in self._growing([run for run in runs if run.status is None]):

@@ -114,10 +114,20 @@ _DRIVER_CALLS: Mapping[str, Sequence[Any]] = {
 
 
 class InTurnLoops(NamedTuple):
-    """The loops of `in_turn_loops`; both return the driver's first error code, 0 for none."""
+    """The loops of `in_turn_loops`; both return the driver's first error code, 0 for none.
+
+    Numba compiles each at its first call with arguments of other types, or by `compiled`.
+    """
 
     feed: Callable[..., int]
     drain: Callable[..., int]
+
+
+def compiled(loop: Any, *arguments: Any) -> None:
+    """Compile the loop for arguments of these types, which takes a second. It is not called."""
+    from numba import typeof
+
+    loop.compile(tuple(map(typeof, arguments)))
 
 
 @cache
@@ -219,6 +229,10 @@ class CudaInTurn:
         self._streams = np.zeros(len(fed.pieces), np.uint64)
         self._room = np.zeros(len(fed.arrays) + 1, np.uint64)
         self._partials = fed.partials.ctypes.data, fed.partials.nbytes
+        # Here, because the first launch has a time limit.
+        target, nbytes = self._partials
+        compiled(loops.feed, self._pieces, self._streams, self._room, nbytes, fed.poisoned)
+        compiled(loops.drain, self._streams, self._room, target, nbytes)
 
     def run(self, meanwhile: Callable[[], T]) -> T:
         """See `InTurn`."""

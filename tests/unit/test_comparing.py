@@ -186,16 +186,17 @@ def test_it_is_told_where_other_devices_may_differ_more_than_is_known() -> None:
 
 def test_a_device_that_somebody_measured_needs_no_other_runs() -> None:
     machine = Machine(2, own=0.0005)
-    first = machine.run("a", protocol_version=1)
-    second = machine.run("b", {"v3": 0.1}, protocol_version=1)
+    now = gpushmoo.PROTOCOL_VERSION
+    first = machine.run("a", protocol_version=now)
+    second = machine.run("b", {"v3": 0.1}, protocol_version=now)
     for run in (first, second):
         run.cells["device_name"] = "NVIDIA H200"
     known = known_spreads(first)
     assert known is not None
-    # What was known of other times says nothing of these.
-    later = [{"protocol_version": gpushmoo.PROTOCOL_VERSION}]
-    assert known_spreads(replace(first, provenance=later)) is None
-    assert known.words == "35 runs of one and the same thing on 3 NVIDIA H200 (2026-11-23)"
+    # What is known of these times says nothing of others.
+    earlier = [{"protocol_version": now - 1}]
+    assert known_spreads(replace(first, provenance=earlier)) is None
+    assert known.words == "7 runs of one and the same thing on 1 NVIDIA H200 (2026-11-28)"
     plain = json.loads(known_file("NVIDIA H200").read_text())["kinds"]["cell"]["classes"]
     spread = known.spreads["cell"].classes["warm", -4]
     told = plain["warm, 1e-4 s"]
@@ -292,14 +293,20 @@ def test_the_pair_s_own_repeats_widen_what_is_known() -> None:
     runs = [machine.run(str(i)) for i in range(4)]
     first, second = machine.run("a", repeats=3), machine.run("b", repeats=3)
     calm = compare_runs([first], [second], runs).groups
-    shaken = []
-    for run in (first, second):
-        shifts = np.exp([-0.02, 0.0, 0.02])
-        medians = [np.asarray(m) * shifts for m in run.cells["repeat_medians_s"]]
-        shaken.append(replace(run, cells=run.cells.assign(repeat_medians_s=medians)))
-    wide = compare_runs([shaken[0]], [shaken[1]], runs).groups
-    width = wide["change_high"] - wide["change_low"]
-    assert (width > 3 * (calm["change_high"] - calm["change_low"])).all()
+    shifts = np.exp([-0.02, 0.0, 0.02])
+
+    def shaken(run: RunCells, by: Any) -> RunCells:
+        medians = [np.asarray(m) * by for m in run.cells["repeat_medians_s"]]
+        return replace(run, cells=run.cells.assign(repeat_medians_s=medians))
+
+    def width(of: RunCells) -> Any:
+        groups = compare_runs([shaken(first, shifts)], [of], runs).groups
+        return groups["change_high"] - groups["change_low"]
+
+    calm_width = calm["change_high"] - calm["change_low"]
+    assert (width(shaken(second, 1.0 / shifts)) > 3 * calm_width).all()
+    # What the same repeats of both runs share is no part of the change.
+    assert (width(shaken(second, shifts)) < 2 * calm_width).all()
 
 
 def test_other_protocols_are_refused_and_other_settings_told() -> None:

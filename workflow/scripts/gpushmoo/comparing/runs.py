@@ -432,10 +432,11 @@ def _estimate(
         # A change is of two runs, so that each of them has half of its variance.
         seen = replicated([changes[known] / math.sqrt(2.0)], of_known)
     if repeats:
-        of_repeats = replicated([block[known] for block in repeats], of_known)
+        of_runs = [block[known] for block in repeats]
         if by_repeats and seen is None:
-            seen = of_repeats
+            seen = replicated(of_runs, of_known)
         else:
+            of_repeats = replicated(_paired(of_runs), of_known)
             least = np.full(len(within), 0.0)
             least[known] = _own_variances(of_repeats) / repeats[0].shape[1]
             within = np.maximum(within, least)
@@ -452,13 +453,7 @@ def _own_variances(found: Replicated) -> Floats:
 
 
 def _repeats(pair: tuple[pd.DataFrame, pd.DataFrame], vs_memcpy: bool) -> list[Floats]:
-    """What the repeats of both runs tell of the variance of one, in blocks (cells, repeats).
-
-    None if a cell has one repeat. Repeat i of both runs draws the same places of buffers, and so
-    the change from one to the other holds no part of their effect. With equal numbers of repeats
-    the changes are the one block, divided by √2 because each is of two runs. Otherwise there is
-    a block of log times for each run.
-    """
+    """Log times of the repeats of both runs, shape (cells, repeats); none where a cell has one."""
     blocks = []
     for side in pair:
         medians = list(side["repeat_medians_s"])
@@ -472,6 +467,15 @@ def _repeats(pair: tuple[pd.DataFrame, pd.DataFrame], vs_memcpy: bool) -> list[F
             ]
             block = block + np.log(np.array(copies, np.float64))
         blocks.append(block)
+    return blocks
+
+
+def _paired(blocks: Sequence[Floats]) -> Sequence[Floats]:
+    """The changes of repeats as one block, divided by √2 because each is of two runs.
+
+    Repeat i of both runs draws the same places of buffers, and so its change holds no part of their
+    effect. With unequal numbers of repeats the blocks stay as they are.
+    """
     first, second = blocks
     return [(second - first) / math.sqrt(2.0)] if first.shape == second.shape else blocks
 

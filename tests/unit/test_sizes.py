@@ -88,14 +88,15 @@ def test_blocks_of_usual_shapes_divide_all_sides() -> None:
 def test_a_kernels_own_constraint_on_sizes_is_respected() -> None:
     copy = load_kernel(ROOT / "kernels/copy2d_coalesced").workload
 
-    class Picky(type(copy)):  # type: ignore[misc]
-        def valid(self, cell: Any) -> str | None:
-            return "rows of 2048" if cell.problem.width % 2048 else None
+    def valid(self: Any, cell: Any) -> str | None:
+        return "rows of 2048" if cell.problem.width % 2048 else None
+
+    picky = type("Picky", (type(copy),), {"valid": valid})()
 
     def side(of_cache: float) -> int:
         sizes = [RelativeSize(of_cache, "float")]
         space = ShardSpace("float", ["element"], sizes, ["warm"], BLOCK, 0, 1)
-        return resolved(space, Picky(), H200).problems[0].width
+        return resolved(space, picky, H200).problems[0].width
 
     assert [side(4.0), side(0.9)] == [6144, 2048]
 
@@ -163,7 +164,7 @@ def test_one_version_is_compiled_ahead_and_no_cell_is_judged() -> None:
         ([{"on_cpu": 4}], [f"{COPY}.0.of_cache' is missing"]),
         ([{"of_cache": 4, "on_cpu": 0}], [f"{COPY}' holds 0", "at least 1"]),
         ([{"of_cache": 4, "on_cpu": "1"}], [f"{COPY}.0.on_cpu", "remove the quotes"]),
-        ([{"of_cache": 4}, {"of_cache": 4.0}], [COPY, "{of_cache: 4} stands twice"]),
+        ([{"of_cache": 4}, {"of_cache": 4.0}], [COPY, "{of_cache: 4} is given twice"]),
     ],
 )
 def test_what_cannot_be_is_refused_by_its_key(sizes: list[Any], words: list[str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from ..core.errors import TypedError
 from ..core.space import USUAL, CellGroup, Condition
@@ -15,6 +16,8 @@ from ..devices.base import TimedInterval
 from .events import CellRun
 from .settings import TOGETHER_S
 from .verify import CellSteps
+
+T = TypeVar("T")
 
 # Seconds that a sample with an overhead of some microseconds lasts at least.
 LASTING_S = 200e-6
@@ -41,6 +44,20 @@ LOOKED, LOOK_S = 8, 0.05
 # The longest first launch, which finds cold caches, over a warm one. Within events around it, a
 # GPU's driver may load the code.
 COLD, COLD_IN_EVENTS = 4.0, 50.0
+
+
+def chunked(timed: Iterable[tuple[T, float]], most: int, most_s: float) -> Iterator[list[T]]:
+    """The items in chunks of at most `most` items and `most_s` seconds, or of one item."""
+    chunk: list[T] = []
+    together_s = 0.0
+    for item, seconds in timed:
+        if chunk and (len(chunk) == most or together_s + seconds > most_s):
+            yield chunk
+            chunk, together_s = [], 0.0
+        chunk.append(item)
+        together_s += seconds
+    if chunk:
+        yield chunk
 
 
 def launches_of_group(
@@ -120,23 +137,14 @@ def set_launches(steps: CellSteps, runs: Sequence[CellRun], launches: int) -> No
         return launches_of_group(seconds / SLOWER, run.cell.condition, True, factor)
 
     slower = [run for run in runs if needed(run, first_s(run)) < launches]
-    for some in _in_parts(steps, slower, 2):
+    # Samples of two launches each.
+    timed = ((run, 2 * first_s(run)) for run in slower)
+    for some in chunked(timed, steps.together, TOGETHER_S):
         for run, seconds in zip(some, steps.outcomes_at(some, 2), strict=True):
             # The first sample ends a cell that fails.
             if not isinstance(seconds, TypedError):
                 fewest = min(launches, needed(run, seconds))
                 run.launches = launches_of_cell(fewest, seconds)
-
-
-def _in_parts(
-    steps: CellSteps, runs: Sequence[CellRun], launches: int
-) -> Iterator[Sequence[CellRun]]:
-    """The cells in parts whose samples of so many launches are taken without a wait."""
-    begin = 0
-    while begin < len(runs):
-        n = max(1, int(TOGETHER_S / (launches * first_s(runs[begin]))))
-        yield runs[begin : begin + min(n, steps.together)]
-        begin += min(n, steps.together)
 
 
 def interval_of(steps: CellSteps, runs: Iterable[CellRun]) -> TimedInterval:

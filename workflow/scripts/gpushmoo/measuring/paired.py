@@ -29,9 +29,9 @@ from .events import (
     planned,
     status_of,
 )
-from .launches import choose_launches, first_s, launches_of_cell
+from .launches import choose_launches, chunked, first_s, launches_of_cell
 from .overhead import group_overhead, set_overheads
-from .rounds import chunked, shuffled, take_rounds
+from .rounds import shuffled, take_rounds
 from .settings import TOGETHER_S
 from .verify import CellSteps
 

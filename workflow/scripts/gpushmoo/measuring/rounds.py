@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -35,7 +35,7 @@ from .events import (
     planned,
     status_of,
 )
-from .launches import choose_launches, set_launches
+from .launches import choose_launches, chunked, set_launches
 from .overhead import group_overhead, set_overheads
 from .settings import TOGETHER_S
 from .verify import CellSteps
@@ -138,20 +138,6 @@ SETTLE_S = 0.005
 # After so many throttled rounds the cells of a problem are given up.
 SLOWED_ROUNDS = 5
 SLOWED = "the device kept slowing itself down"
-
-
-def chunked(timed: Iterable[tuple[T, float]], most: int, most_s: float) -> Iterator[list[T]]:
-    """The items in chunks of at most `most` items and `most_s` seconds, or of one item."""
-    chunk: list[T] = []
-    together_s = 0.0
-    for item, seconds in timed:
-        if chunk and (len(chunk) == most or together_s + seconds > most_s):
-            yield chunk
-            chunk, together_s = [], 0.0
-        chunk.append(item)
-        together_s += seconds
-    if chunk:
-        yield chunk
 
 
 def shuffled(items: Sequence[T], rng: np.random.Generator) -> Iterator[T]:

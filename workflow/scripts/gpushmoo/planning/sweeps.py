@@ -154,7 +154,7 @@ def read_sweep(key: str, spec: Mapping[str, Any], folder: KernelFolder) -> Sweep
     sizes = tuple(_read_size(key, s, w, dtypes) for s in spec.get("sizes", list(w.sizes)))
     for size, count in Counter(sizes).items():
         if count > 1:
-            raise ConfigError(f"{key}sizes: {in_words(size)} stands twice; a size must stand once.")
+            raise ConfigError(f"{key}sizes: {in_words(size)} is given twice. Give each size once.")
     states = tuple(spec.get("cache", w.cache_states))
     kinds = tuple(spec.get("timing_modes", TIMING_MODES[:1]))
     if isinstance(w, HostFedWorkload) and kinds != TIMING_MODES[:1]:

@@ -20,6 +20,7 @@ from gpushmoo.workloads.contract import (
     NullRef,
     TextureRef,
     Workload,
+    uniform,
 )
 from texel_mapping import AXES, MAPPINGS, CoveringMap, grid_of, refused_waves, texels_of, waves_of
 
@@ -135,8 +136,8 @@ class Tex2dSum(Workload):
     ) -> dict[str, npt.NDArray[Any]]:
         """``src``: random bytes, in a float type as floats, so that every sum of them is exact."""
         kind = DTYPES[dtype]
-        texels = rng.integers(0, 256, kind.shape(problem.height, problem.width), dtype=np.uint8)
-        return {"src": texels.astype(kind.scalar)}
+        texels = uniform(rng, kind.shape(problem.height, problem.width), np.dtype(np.uint8))
+        return {"src": texels.astype(kind.scalar, copy=False)}
 
     def result_of(self, variant: str) -> str:
         """The filter, and for linear fetches the address mode.
@@ -149,7 +150,13 @@ class Tex2dSum(Workload):
     def reference(self, inputs: Mapping[str, Array]) -> Array:
         """The sum over the lanes of every texel, shape (height, width)."""
         src = inputs["src"]
-        return src if src.ndim == 2 else src.sum(axis=2, dtype=np.float32)
+        if src.ndim == 2:
+            return src
+        # Lane by lane, which is ten times faster than NumPy's sum over a short axis.
+        sums = src[..., 0].astype(np.float32)
+        for lane in range(1, src.shape[2]):
+            sums += src[..., lane]
+        return sums
 
     def expected(self, inputs: Mapping[str, Array], variant: str) -> Array:
         """The sums of `variant`, shape (height, width).
@@ -157,7 +164,7 @@ class Tex2dSum(Workload):
         With the linear filter, of each texel and its left, upper and upper left neighbours.
         """
         v = Variant.of(variant)
-        sums = self.reference(inputs).astype(np.float32)
+        sums = self.reference(inputs).astype(np.float32, copy=False)
         if v.filter != "linear":
             return sums
         padded = np.pad(sums, ((1, 0), (1, 0)), mode=PADDING[v.address])

@@ -62,17 +62,17 @@ _DRAWN = 2**22
 
 def uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Random numbers from 0 to 1, or any integers: the same however many cores draw them."""
-    if dtype.kind in "iu":
-        ends = np.iinfo(dtype)
-        whole: Array = rng.integers(ends.min, ends.max, shape, dtype, endpoint=True)
-        return whole
-    if dtype not in (np.float32, np.float64):
+    if dtype.kind not in "iu" and dtype not in (np.float32, np.float64):
         return uniform(rng, shape, np.dtype(np.float32)).astype(dtype)
     drawn = np.empty(math.prod(shape), dtype)
     parts = [drawn[begin : begin + _DRAWN] for begin in range(0, drawn.size, _DRAWN)]
 
     def draw(part: Array, own: np.random.Generator) -> None:
-        own.random(out=part, dtype=dtype)
+        if dtype.kind in "iu":
+            ends = np.iinfo(dtype)
+            part[:] = own.integers(ends.min, ends.max, part.size, dtype, endpoint=True)
+        else:
+            own.random(out=part, dtype=dtype)
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(draw, parts, rng.spawn(len(parts))))

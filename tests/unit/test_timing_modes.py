@@ -153,7 +153,8 @@ class _Stream:
         def launch(stream: Any) -> None:
             self.log.append(f"graph of {held.count('launch')}")
 
-        return type("Graph", (), {"launch": staticmethod(launch)})
+        methods = {"launch": launch, "upload": lambda stream: None}
+        return type("Graph", (), {name: staticmethod(m) for name, m in methods.items()})
 
 
 class _Timer(EventTimer):

@@ -131,9 +131,11 @@ def set_launches(steps: CellSteps, runs: Sequence[CellRun], launches: int) -> No
         run.launches = launches_of_cell(launches, first_s(run))
     if launches == 1 or interval_of(steps, runs) != TimedInterval.ROW:
         return
-    factor = steps.settings.launches_factor
+    factor, slow_s = steps.settings.launches_factor, SLOWER * min(map(first_s, runs))
 
     def needed(run: CellRun, seconds: float) -> int:
+        if seconds >= max(LONG_S, slow_s):
+            return 1
         return launches_of_group(seconds / SLOWER, run.cell.condition, True, factor)
 
     slower = [run for run in runs if needed(run, first_s(run)) < launches]

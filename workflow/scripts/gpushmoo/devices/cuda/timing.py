@@ -329,8 +329,8 @@ class CudaLaunch:
         if launches not in self._graphs:
             with self._timer.translated(), self._timer.stream as stream:
                 graph = self._captured(stream, launches)
-                graph.launch(stream)  # the first replay uploads the graph
-                stream.synchronize()
+                # Else the first replay uploads it.
+                graph.upload(stream)
                 self._graphs[launches] = partial(graph.launch, stream)
         return self._graphs[launches]
 

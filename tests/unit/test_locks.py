@@ -14,8 +14,15 @@ import pytest
 from bench import Bench
 from conftest import ROOT, environment
 from gpushmoo.devices.select import DeviceChoice
-from gpushmoo.measuring import job, process
-from gpushmoo.measuring.locks import DeviceLock, HeldClocks, device_lock, lock_one
+from gpushmoo.measuring import job, locks, process
+from gpushmoo.measuring.locks import (
+    DeviceLock,
+    HeldClocks,
+    device_lock,
+    lock_one,
+    quiet_host,
+    sharing_host,
+)
 from gpushmoo.storage.store import read_shard
 
 HOLDER = """
@@ -49,19 +56,45 @@ def test_device_is_held_by_one_process_at_a_time(killed: bool, lock_dir: Path) -
         assert device_lock("GPU-1").acquire()
 
 
-def test_the_first_free_device_is_locked(lock_dir: Path) -> None:
+def test_the_first_free_device_is_locked(lock_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "_SAY_S", 0.0)
     assert device_lock("../GPU 1/x").acquire()
     assert [p.name for p in lock_dir.iterdir()] == ["gpushmoo-.._GPU_1_x.lock"]
     devices = ((0, "GPU-a"), (1, "GPU-b"))
     waited: list[int] = []
     first, lock_a = lock_one(devices, lambda: waited.append(1))
-    second, lock_b = lock_one(devices, lambda: waited.append(1))
+    # It does not wait for one of its own longer than for a message.
+    second, lock_b = lock_one(devices, lambda: waited.append(1), own=True)
+    assert waited.pop() == 1
     assert (first, second, waited) == (0, 1, [])
     # The third waits, says so once, and gets the device that is freed.
     third, lock_c = lock_one(devices, lambda: (waited.append(1), lock_b.release())[0])
     assert (third, waited) == (1, [1])
     for lock in (lock_a, lock_c):
         lock.release()
+
+
+def test_jobs_prepare_together_but_not_beside_cells_that_need_the_host(
+    lock_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sharing_host() as one, sharing_host() as other:
+        assert one
+        assert other
+    with quiet_host(), sharing_host() as is_quiet:
+        assert not is_quiet
+    held: list[bool] = []
+    # A measurement begins as soon as the others have prepared, or without them after a while.
+    with sharing_host():
+        monkeypatch.setattr(locks, "_QUIET_S", 0.0)
+        with quiet_host():
+            held.append(True)
+    monkeypatch.setattr(locks, "_QUIET_S", 600.0)
+    sharing = sharing_host()
+    sharing.__enter__()
+    monkeypatch.setattr(locks.time, "sleep", lambda _: sharing.__exit__(None, None, None))
+    with quiet_host():
+        held.append(device_lock("host").acquire())
+    assert held == [True, False]
 
 
 def test_locks_are_for_all_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

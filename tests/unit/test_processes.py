@@ -22,7 +22,7 @@ from bench import BACKENDS, Bench, choice_of
 from conftest import USER_CUDA, USER_OPENCL, environment
 from gpushmoo.core.errors import DeviceError
 from gpushmoo.devices.select import DeviceChoice
-from gpushmoo.measuring import client, process, starting
+from gpushmoo.measuring import client, locks, process, starting
 from gpushmoo.measuring.client import ADDRESS
 from gpushmoo.measuring.events import Began, Finished, Job, Message
 from gpushmoo.measuring.process import (
@@ -547,7 +547,7 @@ def test_a_replaced_process_gets_the_locked_device_whatever_its_number(
 ) -> None:
     lock: Any = object()
     monkeypatch.setattr(process.Session, "_lock_clocks", lambda *_: None)
-    monkeypatch.setattr(process, "lock_one", lambda devices, say: (devices[0][0], lock))
+    monkeypatch.setattr(process, "lock_one", lambda devices, *_: (devices[0][0], lock))
     job = Job({}, tmp_path, 0.0)
     session = process.Session(job, "", io.StringIO(), process.Workers())
     # A process that has kept its device calls it number 0.
@@ -567,6 +567,7 @@ def test_servers_of_a_run_begin_with_devices_of_their_own(
     workers = process.Workers(keep=True, turn=turn)
     job = Job({"measure": {}, "backend": "cuda"}, tmp_path, 0.0)
     monkeypatch.setattr(process, "settings_of", lambda params: SimpleNamespace(lock_clocks=None))
+    monkeypatch.setattr(locks, "_SAY_S", 0.0)
     one, other = (process.Session(job, "", io.StringIO(), workers) for _ in range(2))
     with one, other:
         assert [session._locked(devices)[0] for session in (one, other)] == order

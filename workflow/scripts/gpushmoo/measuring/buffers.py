@@ -20,6 +20,7 @@ from ..devices.base import Device, PreparedLaunch, Program, fitted
 from ..devices.buffers import POISON_BYTES, Deviation, OutOfBoundsWrites, ProofResult, Witnesses
 from ..workloads.contract import ReducingWorkload, Workload, ceil_div
 from ..workloads.host_fed import HostFedWorkload, Pipeline, StreamSetup, cuts
+from .host_inputs import HostInputs
 from .host_pipeline import Feed, Pool
 from .outputs import READ_FIRST, CheckedOutput, Wrong
 
@@ -151,15 +152,20 @@ class Space(ABC):
 
 
 def open_space(
-    device: Device, workload: Workload, problem: Problem, dtype: str, variant: str, seed: int
+    device: Device,
+    workload: Workload,
+    problem: Problem,
+    dtype: str,
+    variant: str,
+    seed: int,
+    inputs: HostInputs | None = None,
 ) -> Space:
-    """Memory for cells with this result. Raises OutOfDeviceMemoryError or LaunchRefusedError."""
+    """Memory for cells with this result. Raises OutOfDeviceMemoryError or LaunchRefusedError.
 
-    def make() -> Mapping[str, Array]:
-        # Every shard of a problem has the same data.
-        rng = np.random.default_rng([seed, problem.height, problem.width])
-        return workload.inputs(problem, dtype, rng)
-
+    The `inputs` are made from the `seed` if they are None.
+    """
+    made = HostInputs(workload, dtype, seed) if inputs is None else inputs
+    make = partial(made.make, problem)
     # Memory that was left is in reference cycles, and two spaces may not fit the device.
     gc.collect()
     try:

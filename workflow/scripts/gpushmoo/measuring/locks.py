@@ -12,10 +12,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,12 @@ from ..devices.base import ClocksNotLockedError, LockedClocks, functions_of
 
 log = logging.getLogger(__name__)
 
+# The name of the host's own lock.
+_HOST = "host"
+# Seconds that a cell which needs the host's cores waits for those that prepare others.
+_QUIET_S = 5.0
+# Seconds after which a job says that it waits. Jobs of one run wait for each other for a moment.
+_SAY_S = 10.0
 # Seconds between two attempts to lock a device.
 _POLL_S = 0.02
 # Seconds within which the guardian of the clocks must end.
@@ -42,11 +47,11 @@ class DeviceLock:
         self._path = path
         self.descriptor: int | None = None
 
-    def acquire(self) -> bool:
-        """Take the lock if it is free; whether it was. Raises OSError."""
+    def acquire(self, shared: bool = False) -> bool:
+        """Take the lock if it is free, or shared by others; whether it was. Raises OSError."""
         descriptor = self._open()
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):  # one or the other, by the file system
             os.close(descriptor)
             return False
@@ -86,19 +91,42 @@ def device_lock(uuid: str) -> DeviceLock:
     return DeviceLock(folder / f"gpushmoo-{name}.lock")
 
 
+@contextmanager
+def sharing_host() -> Iterator[bool]:
+    """Keep cells that need the host's cores from being measured; yield False if one is."""
+    lock = device_lock(_HOST)
+    with lock:
+        yield lock.acquire(shared=True)
+
+
+@contextmanager
+def quiet_host() -> Iterator[None]:
+    """Keep other jobs from using the host's cores, after those that do have had _QUIET_S."""
+    lock, until = device_lock(_HOST), time.monotonic() + _QUIET_S
+    with lock:
+        while not lock.acquire() and time.monotonic() < until:
+            time.sleep(_POLL_S)
+        yield
+
+
 def lock_one(
-    devices: Sequence[tuple[int, str]], on_wait: Callable[[], None]
+    devices: Sequence[tuple[int, str]], on_wait: Callable[[], None], own: bool = False
 ) -> tuple[int, DeviceLock]:
-    """Lock the first free one of `devices` (index, UUID); while there is none, wait."""
+    """Lock the first free one of `devices` (index, UUID).
+
+    After _SAY_S `on_wait` is called. If the first one is the caller's `own`, the others are tried
+    only then.
+    """
     locks = [(index, device_lock(uuid)) for index, uuid in devices]
-    for attempt in count():
-        for index, lock in locks:
+    waits, say_at = True, time.monotonic() + _SAY_S
+    while True:
+        for index, lock in locks[:1] if own and waits else locks:
             if lock.acquire():
                 return index, lock
-        if attempt == 0:
+        if waits and time.monotonic() >= say_at:
+            waits = False
             on_wait()
         time.sleep(_POLL_S)
-    raise AssertionError
 
 
 class HeldClocks:

@@ -179,7 +179,7 @@ class Workers:
         A kept process keeps its device. Servers that begin with the same one would share it, and
         leave the others idle.
         """
-        self._keeps, self._owner, self._turn = keep, os.getpid(), turn
+        self.keeps, self._owner, self._turn = keep, os.getpid(), turn
         # By the jobs' process_key.
         self._kept: dict[tuple[object, ...], WorkerProcess] = {}
         self._spare: WorkerProcess | None = None
@@ -205,7 +205,7 @@ class Workers:
             worker.join()
             worker = None
         made = worker or WorkerProcess(start(PROGRAM, job.log))
-        if self._keeps:
+        if self.keeps:
             made.keep = lambda: self._kept.update({job.process_key: made})
         made.say(job)
         return made
@@ -342,7 +342,8 @@ class Session:
         """
         if self._held is None:
             some = [device for device in devices if device[1] in self._preferred] or devices
-            index, lock = lock_one(self._workers.by_turn(some), self._say_waiting)
+            ordered, own = self._workers.by_turn(some), self._workers.keeps
+            index, lock = lock_one(ordered, self._say_waiting, own)
             self._held = dict(devices)[index], lock
             self._lock_clocks(*self._held)
         uuid, lock = self._held

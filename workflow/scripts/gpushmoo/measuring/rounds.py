@@ -35,6 +35,7 @@ from .events import (
     planned,
     status_of,
 )
+from .host_inputs import HostInputs
 from .launches import choose_launches, chunked, set_launches
 from .overhead import group_overhead, set_overheads
 from .settings import TOGETHER_S
@@ -166,8 +167,9 @@ def take_rounds(
 class ShardRun:
     """Measures the cells of one shard."""
 
-    def __init__(self, steps: CellSteps) -> None:
-        self._steps = steps
+    def __init__(self, steps: CellSteps, inputs: HostInputs | None = None) -> None:
+        """The `inputs` are made when they are needed, or some were made ahead."""
+        self._steps, self._inputs = steps, inputs
         self._kept: tuple[Problem, Space] | None = None
         self._overheads: dict[CellGroup, Overhead | None] = {}
         # Of the problem that is measured.
@@ -240,7 +242,8 @@ class ShardRun:
         drawn = [steps.settings.seed, steps.settings.repeat, place, *size]
         steps.device.placement = np.random.default_rng(drawn)
         workload, seed = steps.folder.workload, steps.settings.seed
-        return open_space(steps.device, workload, problem, cell.dtype, cell.variant, seed)
+        which = problem, cell.dtype, cell.variant
+        return open_space(steps.device, workload, *which, seed, self._inputs)
 
     def _search_all(self, runs: list[CellRun], space: Space) -> None:
         """Measure the cells that a search of each group proposes."""

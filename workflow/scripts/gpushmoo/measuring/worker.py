@@ -20,8 +20,8 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from itertools import islice
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
@@ -34,13 +34,14 @@ from ..core.display import MOST_SENTENCE, one_line
 from ..core.errors import DeviceError, DeviceLostError, TypedError
 from ..core.paths import ROOT
 from ..core.space import Cell, asks_the_device
-from ..devices.base import Device
+from ..devices.base import Device, DeviceInfo
 from ..devices.building import compile_ahead
 from ..devices.builds import KernelBuild, read_build
 from ..devices.isolated import PATIENCE
 from ..devices.select import open_device, open_for_job
 from ..storage.joblog import end_with_parent
 from ..storage.wholefile import DamagedFileError
+from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder, load_kernel, versions_of
 from .builds import Builds, plan_cells, programs_for, space_here
 from .events import (
@@ -60,6 +61,8 @@ from .events import (
     WorkerCrashedError,
     planned,
 )
+from .host_inputs import HostInputs
+from .locks import quiet_host, sharing_host
 from .paired import PairedRun, matched
 from .rounds import ShardRun
 from .settings import settings_of
@@ -205,22 +208,58 @@ def _serve(job: Job, caller: Caller, kept: Device | None) -> Device:
     if job.log is not None:
         _print_into(job.log)
     build = None if job.build is None else read_build(job.build)
+    shard = None if job.against is not None else _Shard.of(job)
     if kept is not None:
+        if shard is not None:
+            shard.make_ahead(kept.info)
         caller.lock_one([(0, kept.info.uuid)])
         device = kept
     else:
         device = open_for_job(job.params, job.cache, caller.lock_one)
     log.info("device %s (%s), %s", device.info.name, device.info.uuid, device.info.runtime)
-    if job.against is None:
-        _measure_shard(job, device, build, caller)
-    else:
+    if shard is not None:
+        _measure_shard(shard, device, build, caller)
+    elif job.against is not None:
         _measure_pairs(job, job.against, device, caller)
     device.close()
     return device
 
 
-def _measure_shard(job: Job, device: Device, build: KernelBuild | None, caller: Caller) -> None:
-    folder = load_kernel(ROOT / job.params["folder"])
+@dataclass(frozen=True)
+class _Shard:
+    """A job that measures a shard, its kernel, and the inputs on the host."""
+
+    job: Job
+    folder: KernelFolder
+    inputs: HostInputs
+
+    @classmethod
+    def of(cls, job: Job) -> _Shard:
+        folder, seed = load_kernel(ROOT / job.params["folder"]), settings_of(job.params).seed
+        return cls(job, folder, HostInputs(folder.workload, job.params["dtype"], seed))
+
+    @property
+    def needs_host(self) -> bool:
+        """Whether the host's cores compute a part of what is timed."""
+        return isinstance(self.folder.workload, HostFedWorkload)
+
+    def make_ahead(self, info: DeviceInfo) -> None:
+        """Make inputs before the device is free, unless a measurement needs the host's cores."""
+        if info.kind == "cpu" or self.needs_host:
+            return
+        try:
+            problems = sorted(space_here(info, self.folder, self.job.params).problems)
+        except DeviceError:  # which the job reports on the locked device
+            return
+        with sharing_host() as is_quiet:
+            if is_quiet:
+                self.inputs.make_ahead(problems)
+
+
+def _measure_shard(
+    shard: _Shard, device: Device, build: KernelBuild | None, caller: Caller
+) -> None:
+    job, folder = shard.job, shard.folder
     with _compiling(job.compile_s, caller):
         builds, cells = _built(device, folder, job.params, build)
     programs, failures = builds.programs, builds.failures
@@ -240,7 +279,8 @@ def _measure_shard(job: Job, device: Device, build: KernelBuild | None, caller: 
     settings = settings_of(job.params)
     steps = _steps(job, device, folder, builds, caller, do)
     asked = [cell for cell in cells if do.keys is None or cell.key in do.keys]
-    ended = ShardRun(steps).measure(asked)
+    with quiet_host() if shard.needs_host else nullcontext():
+        ended = ShardRun(steps, shard.inputs).measure(asked)
     if settings.verifies_before:
         Trial(steps, job.params["kernel_digest"], do.tried).hold([*do.ended, *ended])
 

@@ -137,7 +137,7 @@ def limit_gpus(flow: Flow, workflow: Any) -> None:
         return
     if "gpu" not in workflow.global_resources:
         # Not 0 without any device: of 0 a job would claim nothing, and not be refused.
-        workflow.register_resource("gpu", 2 * _devices(flow))
+        workflow.register_resource("gpu", _jobs_at_once(flow))
 
 
 def tell_what_matters(flow: Flow, workflow: Any) -> None:
@@ -225,7 +225,7 @@ def start_run(flow: Flow, workflow: Any, jobs: Sequence[Any]) -> None:
             repeat = int(job.wildcards_dict.get("repeat", 1))
             outs.setdefault(repeat, []).append(os.path.abspath(job.output[0]))
     if outs and workflow.local_exec and not _in_environments(workflow):
-        start_measuring_servers(_devices(flow), outs)
+        start_measuring_servers(_jobs_at_once(flow), outs)
     served = [job for job in jobs if job.rule.params.get("call") and not job.resources.get("gpu")]
     # A single stage imports all the same.
     if len(served) > 1 and not _in_environments(workflow):
@@ -362,6 +362,15 @@ def have_stages_served() -> None:
             )
 
     PythonScript.evaluate = evaluate
+
+
+def _jobs_at_once(flow: Flow) -> int:
+    """How many measuring jobs run at once on this host.
+
+    One measures on a GPU while another makes its inputs. If the device may be the host itself,
+    nothing else may run.
+    """
+    return _devices(flow) * (1 if flow.gpu_backend is None else 2)
 
 
 def _devices(flow: Flow) -> int:

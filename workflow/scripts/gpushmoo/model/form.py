@@ -21,6 +21,7 @@ cells in view and do not belong to the parameters; docs/model.md says what that 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -136,11 +137,25 @@ def first_values(facts: Mapping[str, float], device: DeviceFacts) -> dict[str, f
 # The form
 
 
-def joined(power: float, *limits: Floats | float) -> Floats:
-    """J_power of the limits."""
-    stacked = np.maximum(np.stack(np.broadcast_arrays(*limits)).astype(np.float64), 1e-9)
-    top = stacked.max(axis=0)
-    return np.asarray(top * ((stacked / top) ** power).sum(axis=0) ** (1.0 / power))
+def joined(power: float, one: Floats | float, other: Floats | float) -> Floats:
+    """J_power of two limits."""
+    one, other = np.maximum(one, 1e-9), np.maximum(other, 1e-9)
+    top = np.maximum(one, other)
+    return np.asarray(top * (1.0 + (np.minimum(one, other) / top) ** power) ** (1.0 / power))
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """What does not depend on how many blocks run together.
+
+    The share of bytes that L2 `held`, and for one block the cycles of a multiprocessor's pipelines,
+    of the whole block `alone`, and of its latencies.
+    """
+
+    held: Floats
+    service: Floats
+    alone: Floats
+    latency: Floats
 
 
 class Model:
@@ -197,7 +212,9 @@ class Model:
         held = np.maximum(x.multiprocessors * x.resident, 1.0)
         full = np.floor(x.blocks / held)
         rest = x.blocks - full * held
-        whole, last = self._wave(x, np.minimum(held, x.blocks)), self._wave(x, np.maximum(rest, 1))
+        of_block = self._blocks(x)
+        whole = self._wave(x, of_block, np.minimum(held, x.blocks))
+        last = self._wave(x, of_block, np.maximum(rest, 1))
         share = p["last_wave"] + (1 - p["last_wave"]) * np.sqrt(rest / held)
         weight = np.where(rest > 0, np.where(full > 0, share, 1.0), 0.0)
         start = p["start"] + p["sample"] / x.in_a_sample
@@ -205,21 +222,23 @@ class Model:
         cycles = start + full * whole[0] + weight * last[0]
         return cycles, dict(zip(LIMITS, [start, *limits], strict=True))
 
-    def _wave(self, x: Launches, blocks: Floats) -> tuple[Floats, ...]:
+    def _blocks(self, x: Launches) -> _Blocks:
+        held, service = self.l2_share(x), self._service(x)
+        return _Blocks(held, service, *self._life(x, held, service))
+
+    def _wave(self, x: Launches, of_block: _Blocks, blocks: Floats) -> tuple[Floats, ...]:
         """Cycles of a wave of `blocks`, and of each limit but the start alone."""
         p = self.values
-        held = self.l2_share(x)
         fullest = np.ceil(blocks / x.multiprocessors)
         dispatch = fullest * joined(HARD, p["dispatch"], p["warp_launch"] * x.warps)
-        service = fullest * self._service(x)
-        l2, dram = self._l2_cycles(x, blocks), self._dram_cycles(x, held, blocks)
-        alone, latency = self._life(x, held)
+        service, alone = fullest * of_block.service, of_block.alone
+        l2, dram = self._l2_cycles(x, blocks), self._dram_cycles(x, of_block.held, blocks)
         hard = joined(HARD, dispatch, l2)
         waiting = alone
         cycles = joined(HARD, hard, joined(DRAM, dram, joined(SERVICE, service, waiting)))
         for _ in range(STEPS):
             busy = np.minimum(dram / cycles, 1.0)
-            waiting = alone + latency * p["queue"] * busy**QUEUE
+            waiting = alone + of_block.latency * p["queue"] * busy**QUEUE
             soft = joined(DRAM, dram, joined(SERVICE, service, waiting))
             cycles = 0.5 * cycles + 0.5 * joined(HARD, hard, soft)
         return cycles, dispatch, service, waiting, l2, dram
@@ -233,14 +252,14 @@ class Model:
         lines = texels + np.where(x.texel_loads > 0, 0.0, p["load_line"] * x.load_lines)
         return joined(HARD, p["issue"] * x.warps * x.instructions, lines)
 
-    def _life(self, x: Launches, held: Floats) -> tuple[Floats, Floats]:
+    def _life(self, x: Launches, held: Floats, service: Floats) -> tuple[Floats, Floats]:
         """Cycles of a block that is alone, and those of its latencies."""
         p = self.values
         latency = p["l2_latency"] + p["dram_latency"] * (1 - held)
         slowest = p["slowest"] * np.log(x.warps) * (x.waits > 0)
         waits = (x.waits + slowest) * latency
         work = p["warp_launch"] * x.warps + p["turn"] * x.turns * x.turn_instructions
-        return p["block"] + work + waits + p["own_service"] * self._service(x), waits
+        return p["block"] + work + waits + p["own_service"] * service, waits
 
     def _written_back(self, x: Launches, held: Floats) -> Floats:
         """Bytes written to DRAM: a flush leaves L2 full of others' data that go there first."""

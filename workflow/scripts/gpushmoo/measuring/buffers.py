@@ -20,7 +20,7 @@ from ..devices.base import Device, PreparedLaunch, Program, fitted
 from ..devices.buffers import POISON_BYTES, Deviation, OutOfBoundsWrites, ProofResult, Witnesses
 from ..workloads.contract import ReducingWorkload, Workload, ceil_div
 from ..workloads.host_fed import HostFedWorkload, Pipeline, StreamSetup, cuts
-from .host_inputs import HostInputs
+from .host_data import HostData
 from .host_pipeline import Feed, Pool
 from .outputs import READ_FIRST, CheckedOutput, Wrong
 
@@ -158,22 +158,22 @@ def open_space(
     dtype: str,
     variant: str,
     seed: int,
-    inputs: HostInputs | None = None,
+    data: HostData | None = None,
 ) -> Space:
     """Memory for cells with this result. Raises OutOfDeviceMemoryError or LaunchRefusedError.
 
-    The `inputs` are made from the `seed` if they are None.
+    The `data` on the host are made from the `seed` if they are None.
     """
-    made = HostInputs(workload, dtype, seed) if inputs is None else inputs
-    make = partial(made.make, problem)
+    host = HostData(workload, dtype, seed) if data is None else data
+    make, result = partial(host.inputs, problem), host.result(problem, variant)
     # Memory that was left is in reference cycles, and two spaces may not fit the device.
     gc.collect()
     try:
         if isinstance(workload, HostFedWorkload):
-            return FedSpace(device, workload, make())
+            return FedSpace(device, workload, make(), result)
         if isinstance(workload, ReducingWorkload):
-            return ReducedSpace(device, workload, problem, dtype, make)
-        return Workspace(device, workload, problem, dtype, variant, make)
+            return ReducedSpace(device, workload, problem, dtype, make, result)
+        return Workspace(device, workload, problem, dtype, variant, make, result)
     except MemoryError as err:
         what = f"{problem.height} x {problem.width} {dtype}"
         raise OutOfDeviceMemoryError(f"{what} does not fit this host's memory ({err}).") from err
@@ -190,11 +190,15 @@ class Workspace(Space):
         dtype: str,
         variant: str,
         make: Callable[[], Mapping[str, Array]],
+        expected: Mapping[str, Array] | None = None,
     ) -> None:
-        """Upload the inputs from `make` and the expected outputs. Raises as `open_space` does."""
+        """Upload the inputs from `make` and the outputs, which may be known as `expected`.
+
+        Raises as `open_space` does.
+        """
         self._device, self._workload, kind = device, workload, DTYPES[dtype]
         self._make, self._variant, inputs = make, variant, make()
-        expected = workload.outputs(inputs, variant)
+        expected = workload.outputs(inputs, variant) if expected is None else expected
         if type(workload).outputs is Workload.outputs:
             check_output(workload, expected[workload.output], problem, dtype)
         images = workload.images_of(variant)

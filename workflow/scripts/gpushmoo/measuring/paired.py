@@ -29,7 +29,7 @@ from .events import (
     planned,
     status_of,
 )
-from .host_inputs import HostInputs
+from .host_data import HostData
 from .launches import choose_launches, chunked, first_s, launches_of_cell
 from .overhead import group_overhead, set_overheads
 from .rounds import shuffled, take_rounds
@@ -274,7 +274,7 @@ def _same_data(
         return False
     data = []
     for workload, variant in sides:
-        inputs = HostInputs(workload, dtype, seed).make(problem)
+        inputs = HostData(workload, dtype, seed).inputs(problem)
         data.append((inputs, workload.outputs(inputs, variant)))
     (in_a, out_a), (in_b, out_b) = data
     if in_a.keys() != in_b.keys() or out_a.keys() != out_b.keys():

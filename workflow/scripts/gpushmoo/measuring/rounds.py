@@ -35,7 +35,7 @@ from .events import (
     planned,
     status_of,
 )
-from .host_inputs import HostInputs
+from .host_data import HostData
 from .launches import choose_launches, chunked, set_launches
 from .overhead import group_overhead, set_overheads
 from .settings import TOGETHER_S
@@ -167,9 +167,9 @@ def take_rounds(
 class ShardRun:
     """Measures the cells of one shard."""
 
-    def __init__(self, steps: CellSteps, inputs: HostInputs | None = None) -> None:
-        """The `inputs` are made when they are needed, or some were made ahead."""
-        self._steps, self._inputs = steps, inputs
+    def __init__(self, steps: CellSteps, data: HostData | None = None) -> None:
+        """The `data` on the host are made when they are needed, or some were made ahead."""
+        self._steps, self._data = steps, data
         self._kept: tuple[Problem, Space] | None = None
         self._overheads: dict[CellGroup, Overhead | None] = {}
         # Of the problem that is measured.
@@ -243,7 +243,7 @@ class ShardRun:
         steps.device.placement = np.random.default_rng(drawn)
         workload, seed = steps.folder.workload, steps.settings.seed
         which = problem, cell.dtype, cell.variant
-        return open_space(steps.device, workload, *which, seed, self._inputs)
+        return open_space(steps.device, workload, *which, seed, self._data)
 
     def _search_all(self, runs: list[CellRun], space: Space) -> None:
         """Measure the cells that a search of each group proposes."""

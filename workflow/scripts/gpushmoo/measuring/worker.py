@@ -61,7 +61,7 @@ from .events import (
     WorkerCrashedError,
     planned,
 )
-from .host_inputs import HostInputs
+from .host_data import HostData
 from .locks import quiet_host, sharing_host
 from .paired import PairedRun, matched
 from .rounds import ShardRun
@@ -227,16 +227,16 @@ def _serve(job: Job, caller: Caller, kept: Device | None) -> Device:
 
 @dataclass(frozen=True)
 class _Shard:
-    """A job that measures a shard, its kernel, and the inputs on the host."""
+    """A job that measures a shard, its kernel, and the data on the host."""
 
     job: Job
     folder: KernelFolder
-    inputs: HostInputs
+    data: HostData
 
     @classmethod
     def of(cls, job: Job) -> _Shard:
         folder, seed = load_kernel(ROOT / job.params["folder"]), settings_of(job.params).seed
-        return cls(job, folder, HostInputs(folder.workload, job.params["dtype"], seed))
+        return cls(job, folder, HostData(folder.workload, job.params["dtype"], seed))
 
     @property
     def needs_host(self) -> bool:
@@ -244,16 +244,16 @@ class _Shard:
         return isinstance(self.folder.workload, HostFedWorkload)
 
     def make_ahead(self, info: DeviceInfo) -> None:
-        """Make inputs before the device is free, unless a measurement needs the host's cores."""
+        """Make data before the device is free, unless a measurement needs the host's cores."""
         if info.kind == "cpu" or self.needs_host:
             return
         try:
-            problems = sorted(space_here(info, self.folder, self.job.params).problems)
+            space = space_here(info, self.folder, self.job.params)
         except DeviceError:  # which the job reports on the locked device
             return
         with sharing_host() as is_quiet:
             if is_quiet:
-                self.inputs.make_ahead(problems)
+                self.data.make_ahead(sorted(space.problems), space.variants)
 
 
 def _measure_shard(
@@ -280,7 +280,7 @@ def _measure_shard(
     steps = _steps(job, device, folder, builds, caller, do)
     asked = [cell for cell in cells if do.keys is None or cell.key in do.keys]
     with quiet_host() if shard.needs_host else nullcontext():
-        ended = ShardRun(steps, shard.inputs).measure(asked)
+        ended = ShardRun(steps, shard.data).measure(asked)
     if settings.verifies_before:
         Trial(steps, job.params["kernel_digest"], do.tried).hold([*do.ended, *ended])
 

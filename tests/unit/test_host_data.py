@@ -1,4 +1,4 @@
-"""Inputs that are made before the device is free."""
+"""Data that are made before the device is free."""
 
 from collections import Counter
 from dataclasses import replace
@@ -11,9 +11,9 @@ from fakes import INFO
 from gpushmoo.core.errors import WorkloadError
 from gpushmoo.core.paths import ROOT
 from gpushmoo.core.space import Problem
-from gpushmoo.measuring import host_inputs
+from gpushmoo.measuring import host_data
 from gpushmoo.measuring.events import Job
-from gpushmoo.measuring.host_inputs import HostInputs
+from gpushmoo.measuring.host_data import HostData
 from gpushmoo.measuring.locks import quiet_host
 from gpushmoo.measuring.worker import _Shard
 from gpushmoo.workloads.loader import load_kernel
@@ -26,7 +26,7 @@ class _Counting:
 
     def __init__(self) -> None:
         self.made = Counter[Problem]()
-        self.fails = False
+        self.fails, self.expected = False, 0
 
     def footprint(self, problem: Problem, dtype: str) -> int:
         return problem.height * problem.width
@@ -37,32 +37,48 @@ class _Counting:
         self.made[problem] += 1
         return {"src": rng.random(problem.height)}
 
+    def result_of(self, variant: str) -> str:
+        return "twice" if variant in "ab" else "thrice"
+
+    def outputs(self, inputs: dict[str, Any], variant: str) -> dict[str, Any]:
+        self.expected += 1
+        return {"dst": (2 if variant in "ab" else 3) * inputs["src"]}
+
 
 def test_inputs_made_ahead_are_those_of_every_shard_and_are_given_once() -> None:
     workload: Any = _Counting()
-    usual = HostInputs(workload, "float", 7).make(PROBLEMS[0])["src"]
-    inputs = HostInputs(workload, "float", 7)
-    inputs.make_ahead(PROBLEMS)
+    usual = HostData(workload, "float", 7).inputs(PROBLEMS[0])["src"]
+    data = HostData(workload, "float", 7)
+    data.make_ahead(PROBLEMS, ["a", "b", "c"])
     assert workload.made == {PROBLEMS[0]: 2, PROBLEMS[1]: 1, PROBLEMS[2]: 1}
+    # Two of three variants have one result.
+    assert workload.expected == 2 * len(PROBLEMS)
+    expected = data.result(PROBLEMS[0], "b")
+    assert expected is not None
+    assert np.array_equal(expected["dst"], 2 * usual)
+    assert data.result(PROBLEMS[0], "a") is None
+    # The inputs stay for the other result.
+    assert data.inputs(PROBLEMS[0]) is data.inputs(PROBLEMS[0])
+    assert data.result(PROBLEMS[0], "c") is not None
     for times in (2, 3):
-        assert np.array_equal(inputs.make(PROBLEMS[0])["src"], usual)
+        assert np.array_equal(data.inputs(PROBLEMS[0])["src"], usual)
         assert workload.made[PROBLEMS[0]] == times
 
 
 def test_no_more_is_made_ahead_than_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_inputs, "AHEAD_BYTES", 8 * 8 + 16 * 16)
+    monkeypatch.setattr(host_data, "AHEAD_BYTES", 8 * 8 + 16 * 16)
     workload: Any = _Counting()
-    HostInputs(workload, "float", 7).make_ahead(PROBLEMS)
+    HostData(workload, "float", 7).make_ahead(PROBLEMS, ["a", "b", "c"])
     assert workload.made == {PROBLEMS[0]: 1, PROBLEMS[1]: 1}
 
 
 def test_an_error_waits_until_the_inputs_are_needed() -> None:
     workload: Any = _Counting()
     workload.fails = True
-    inputs = HostInputs(workload, "float", 7)
-    inputs.make_ahead(PROBLEMS)
+    data = HostData(workload, "float", 7)
+    data.make_ahead(PROBLEMS, ["a", "b", "c"])
     with pytest.raises(WorkloadError, match="no inputs"):
-        inputs.make(PROBLEMS[0])
+        data.inputs(PROBLEMS[0])
 
 
 @pytest.mark.parametrize(
@@ -80,9 +96,9 @@ def test_a_job_for_a_gpu_makes_its_inputs_ahead_unless_cells_need_the_host(
     job, info = Job(params, tmp_path, 0.0), replace(INFO, kind=kind)
 
     def ahead() -> int:
-        inputs = HostInputs(folder.workload, "float", 7)
-        _Shard(job, folder, inputs).make_ahead(info)
-        return len(inputs._ahead)
+        data = HostData(folder.workload, "float", 7)
+        _Shard(job, folder, data).make_ahead(info)
+        return len(data._inputs)
 
     assert ahead() == made
     with quiet_host():

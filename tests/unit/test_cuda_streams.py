@@ -16,6 +16,23 @@ from gpushmoo.workloads.host_fed import Piece
 N, STREAMS = 12, 3
 
 
+WORD, INT = ctypes.c_uint64, ctypes.c_uint32
+# As the driver declares them.
+PARAMETERS = {
+    "cuStreamCreate": (WORD, INT),
+    "cuStreamSynchronize": (WORD,),
+    "cuStreamDestroy_v2": (WORD,),
+    "cuMemAlloc_v2": (WORD, WORD),
+    "cuMemFree_v2": (WORD,),
+    "cuMemAllocAsync": (WORD, WORD, WORD),
+    "cuMemFreeAsync": (WORD, WORD),
+    "cuMemsetD8Async": (WORD, ctypes.c_uint8, WORD, WORD),
+    "cuMemcpyHtoDAsync_v2": (WORD, WORD, WORD, WORD),
+    "cuMemcpyDtoH_v2": (WORD, WORD, WORD),
+    "cuLaunchKernel": (WORD, *(INT,) * 7, WORD, WORD, WORD),
+}
+
+
 class DriverError(Exception):
     """CuPy's CUDADriverError."""
 
@@ -38,7 +55,7 @@ class HostDriver:
             "cuMemcpyDtoH_v2": self._copy_back,
             "cuLaunchKernel": self._launch,
         }
-        for name, argument_types in streams._DRIVER_CALLS.items():
+        for name, argument_types in PARAMETERS.items():
             act = actions.get(name, lambda *_: None)
 
             def call(*args: int, name: str = name, act: Callable[..., None] = act) -> int:
@@ -94,25 +111,27 @@ def in_turn(driver: HostDriver, poisoned: bool = False) -> tuple[streams.CudaInT
         pieces.append(Piece(i, i * share, (i + 1) * share, launch))
     arrays = {"x": np.arange(N, dtype=float), "y": np.arange(N, dtype=float) + 0.5}
     partials = np.zeros(STREAMS)
-    calls = types.SimpleNamespace(CUDADriverError=DriverError)
-    cupy = types.SimpleNamespace(cuda=types.SimpleNamespace(driver=calls))
+    errors = types.SimpleNamespace(CUDADriverError=DriverError)
+    cupy = types.SimpleNamespace(cuda=types.SimpleNamespace(driver=errors))
     kernel = types.SimpleNamespace(kernel=types.SimpleNamespace(ptr=7))
     fed = FedInTurn(None, pieces, arrays, partials, poisoned)
-    loops = streams.in_turn_loops(driver)
-    bound = streams.CudaInTurn(cupy, contextlib.nullcontext, lambda *_: kernel, fed, loops)
+    calls = streams.driver_calls(driver)
+    bound = streams.CudaInTurn(cupy, contextlib.nullcontext, lambda *_: kernel, fed, calls)
     return bound, partials
 
 
-def test_loops_are_compiled_before_the_first_launch() -> None:
+def test_loops_are_compiled_before_the_first_launch_and_kept() -> None:
     """A first launch that compiles for a second looks like one that does not end."""
     driver = HostDriver()
     bound, _ = in_turn(driver)
-    loops: Any = bound._loops
-    before = [list(loop.signatures) for loop in (loops.feed, loops.drain)]
+    loops: Any = (bound._feed, bound._drain)
+    before = [list(loop.signatures) for loop in loops]
     assert all(before)
     assert driver.calls == []
     bound.run(lambda: None)
-    assert [list(loop.signatures) for loop in (loops.feed, loops.drain)] == before
+    assert [list(loop.signatures) for loop in loops] == before
+    for loop in loops:
+        assert loop.stats.cache_hits or loop.stats.cache_misses
 
 
 @pytest.mark.parametrize("poisoned", [False, True])

@@ -72,7 +72,7 @@ from .runtime import (
     lock_clocks,
     open_sensor,
 )
-from .streams import CudaInTurn, CudaStream, Enqueue, driver_loops
+from .streams import CudaInTurn, CudaStream, Enqueue, calls_here
 from .timing import (
     SPIN_SOURCE,
     CudaLaunch,
@@ -316,7 +316,7 @@ class CudaDevice(CudaBuffers):
     def bind_in_turn(self, fed: FedInTurn) -> CudaInTurn:
         """By the driver's calls in a compiled loop. Raises LaunchRefusedError or BuildError."""
         with self.translated():
-            return CudaInTurn(self.cupy, self.translated, self._checked, fed, driver_loops())
+            return CudaInTurn(self.cupy, self.translated, self._checked, fed, calls_here())
 
     def _pinned_like(self, flat: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Memory that cudaHostAlloc gives."""

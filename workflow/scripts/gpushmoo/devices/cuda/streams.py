@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -95,119 +95,27 @@ class CudaStream:
 
 
 T = TypeVar("T")
-_ALL_ONES = 0xFF
-# Handles, addresses and sizes are 64-bit words to the compiled loop.
-_WORD, _INT = ctypes.c_uint64, ctypes.c_uint32
-_DRIVER_CALLS: Mapping[str, Sequence[Any]] = {
-    "cuStreamCreate": (_WORD, _INT),
-    "cuStreamSynchronize": (_WORD,),
-    "cuStreamDestroy_v2": (_WORD,),
-    "cuMemAlloc_v2": (_WORD, _WORD),
-    "cuMemFree_v2": (_WORD,),
-    "cuMemAllocAsync": (_WORD, _WORD, _WORD),
-    "cuMemFreeAsync": (_WORD, _WORD),
-    "cuMemsetD8Async": (_WORD, ctypes.c_uint8, _WORD, _WORD),
-    "cuMemcpyHtoDAsync_v2": (_WORD, _WORD, _WORD, _WORD),
-    "cuMemcpyDtoH_v2": (_WORD, _WORD, _WORD),
-    "cuLaunchKernel": (_WORD, *(_INT,) * 7, _WORD, _WORD, _WORD),
-}
 
 
-class InTurnLoops(NamedTuple):
-    """The loops of `in_turn_loops`; both return the driver's first error code, 0 for none.
+def driver_calls(driver: Any) -> npt.NDArray[np.uint64]:
+    """The addresses of the functions of `driver` that `driver_loops` calls."""
+    from .driver_loops import CALLS
 
-    Numba compiles each at its first call with arguments of other types, or by `compiled`.
-    """
-
-    feed: Callable[..., int]
-    drain: Callable[..., int]
-
-
-def compiled(loop: Any, *arguments: Any) -> None:
-    """Compile the loop for arguments of these types, which takes a second. It is not called."""
-    from numba import typeof
-
-    loop.compile(tuple(map(typeof, arguments)))
+    found = [ctypes.cast(getattr(driver, name), ctypes.c_void_p).value for name in CALLS]
+    return np.array(found, np.uint64)
 
 
 @cache
-def driver_loops() -> InTurnLoops:
-    """`in_turn_loops` by the CUDA driver of this machine."""
-    library = ctypes.CDLL("libcuda.so.1")
-    for name, types in _DRIVER_CALLS.items():
-        function = getattr(library, name)
-        function.argtypes, function.restype = types, ctypes.c_int
-    return in_turn_loops(library)
+def calls_here() -> npt.NDArray[np.uint64]:
+    """`driver_calls` of the CUDA driver of this machine."""
+    return driver_calls(ctypes.CDLL("libcuda.so.1"))
 
 
-def in_turn_loops(driver: Any) -> InTurnLoops:
-    """The loops over the pieces of a `FedInTurn`, compiled by Numba, with calls of `driver`.
+def _compile(loop: Any, *arguments: Any) -> None:
+    """Compile the loop for arguments of these types, unless Numba has kept it. It is not called."""
+    from numba import typeof
 
-    In Python the eight calls for a stream take 10 to 20 µs, in a host program a tenth of that.
-    `room` has the device addresses of a piece's inputs and, last, of all partial results. `drain`
-    copies these to the host's `target` unless that is 0.
-    """
-    from numba import njit
-
-    create, wait, destroy = (
-        driver.cuStreamCreate,
-        driver.cuStreamSynchronize,
-        driver.cuStreamDestroy_v2,
-    )
-    allocate, free, fill = driver.cuMemAllocAsync, driver.cuMemFreeAsync, driver.cuMemsetD8Async
-    copy, launch = driver.cuMemcpyHtoDAsync_v2, driver.cuLaunchKernel
-    reserve, give_back, fetch = driver.cuMemAlloc_v2, driver.cuMemFree_v2, driver.cuMemcpyDtoH_v2
-
-    def feed(pieces: Any, streams: Any, room: Any, partial_bytes: int, poisoned: bool) -> int:
-        sources, nbytes, functions, geometry, values, addresses, slots = pieces
-        code: int = reserve(room[-1:].ctypes.data, max(4, partial_bytes))
-        if code == 0 and poisoned:
-            # The default stream, for which the pieces' streams wait.
-            code = fill(room[-1], _ALL_ONES, partial_bytes, 0)
-        for p in range(functions.size):
-            if code != 0:
-                break
-            code = create(streams[p:].ctypes.data, 0)
-            held = 0
-            for i in range(sources.shape[1]):
-                if code == 0:
-                    code = allocate(room[i:].ctypes.data, nbytes[p, i], streams[p])
-                    held += code == 0
-            for i in range(sources.shape[1]):
-                if code == 0 and poisoned:
-                    code = fill(room[i], _ALL_ONES, nbytes[p, i], streams[p])
-                if code == 0:
-                    code = copy(room[i], sources[p, i], nbytes[p, i], streams[p])
-            for k in range(slots.shape[0]):
-                values[p, slots[k, 0]] = room[slots[k, 1]]
-            if code == 0:
-                g = geometry[p]
-                code = launch(
-                    functions[p], g[0], g[1], g[2], g[3], g[4], g[5], g[6],
-                    streams[p], addresses[p].ctypes.data, 0,
-                )  # fmt: skip
-            for i in range(held):
-                freed = free(room[i], streams[p])
-                code = freed if code == 0 else code
-        return code
-
-    def drain(streams: Any, room: Any, target: int, partial_bytes: int) -> int:
-        code: int = 0
-        for p in range(streams.size):
-            if streams[p] != 0:
-                waited = wait(streams[p])
-                destroyed = destroy(streams[p])
-                streams[p] = 0
-                code = code if code != 0 else waited if waited != 0 else destroyed
-        if code == 0 and target != 0:
-            code = fetch(target, room[-1], partial_bytes)
-        if room[-1] != 0:
-            freed = give_back(room[-1])
-            room[-1] = 0
-            code = code if code != 0 else freed
-        return code
-
-    return InTurnLoops(njit(feed), njit(drain))
+    loop.compile(tuple(map(typeof, arguments)))
 
 
 class CudaInTurn:
@@ -219,32 +127,40 @@ class CudaInTurn:
         translated: Callable[[], AbstractContextManager[None]],
         checked: Callable[[Any, Launch], Any],
         fed: FedInTurn,
-        loops: InTurnLoops,
+        calls: npt.NDArray[np.uint64],
     ) -> None:
-        """`checked` gives the function of a launch. Raises LaunchRefusedError or BuildError."""
+        """`checked` gives the function of a launch, `calls` those of the driver (`driver_calls`).
+
+        Raises LaunchRefusedError or BuildError.
+        """
+        from . import driver_loops
+
         self._error = cupy.cuda.driver.CUDADriverError
-        self._translated, self._fed, self._loops = translated, fed, loops
-        self._pieces = _pieces(fed, checked)
+        self._translated, self._fed, self._calls = translated, fed, calls
+        self._feed, self._drain = driver_loops.feed, driver_loops.drain
+        self._pieces = pieces_of(fed, checked)
         # The stream of each piece, and the addresses of its inputs and of the partial results.
         self._streams = np.zeros(len(fed.pieces), np.uint64)
         self._room = np.zeros(len(fed.arrays) + 1, np.uint64)
         self._partials = fed.partials.ctypes.data, fed.partials.nbytes
         # Here, because the first launch has a time limit.
         target, nbytes = self._partials
-        compiled(loops.feed, self._pieces, self._streams, self._room, nbytes, fed.poisoned)
-        compiled(loops.drain, self._streams, self._room, target, nbytes)
+        fed_with = self._pieces, self._streams, self._room, nbytes, fed.poisoned
+        _compile(self._feed, calls, *fed_with)
+        _compile(self._drain, calls, self._streams, self._room, target, nbytes)
 
     def run(self, meanwhile: Callable[[], T]) -> T:
         """See `InTurn`."""
-        loops, streams, room = self._loops, self._streams, self._room
+        calls, streams, room = self._calls, self._streams, self._room
         target, nbytes = self._partials
         with self._translated():
             try:
-                self._check(loops.feed(self._pieces, streams, room, nbytes, self._fed.poisoned))
+                fed = self._pieces, streams, room, nbytes, self._fed.poisoned
+                self._check(self._feed(calls, *fed))
                 value = meanwhile()
-                self._check(loops.drain(streams, room, target, nbytes))
+                self._check(self._drain(calls, streams, room, target, nbytes))
             except BaseException:
-                loops.drain(streams, room, 0, 0)
+                self._drain(calls, streams, room, 0, 0)
                 raise
         return value
 
@@ -253,8 +169,8 @@ class CudaInTurn:
             raise self._error(code)
 
 
-def _pieces(fed: FedInTurn, checked: Callable[[Any, Launch], Any]) -> tuple[Any, ...]:
-    """What `in_turn_loops` takes of the pieces, an array each with a row a piece.
+def pieces_of(fed: FedInTurn, checked: Callable[[Any, Launch], Any]) -> tuple[Any, ...]:
+    """What `driver_loops.feed` takes of the pieces, an array each with a row a piece.
 
     Host addresses and bytes of the inputs; functions; grid, block and shared memory; arguments,
     eight bytes each; their addresses; and, for all pieces alike, pairs of an argument's place

@@ -18,7 +18,7 @@ from covering import crossed
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import BuildError, LaunchFailedError, NoDeviceError
 from gpushmoo.core.space import Cell, Problem
-from gpushmoo.devices.buffers import check_sizes, limits_source
+from gpushmoo.devices.buffers import Tolerance, check_sizes, limits_source
 from gpushmoo.devices.cuda import buffers
 from gpushmoo.devices.machine_code.cubins import (
     Unit,
@@ -31,6 +31,7 @@ from gpushmoo.devices.machine_code.cubins import (
 from gpushmoo.devices.machine_code.sass import complaints
 from gpushmoo.workloads.contract import Argument, BufferRef, Launch, NullRef, Workload
 from gpushmoo.workloads.host_fed import HostFedWorkload
+from gpushmoo.workloads.limits import Limit
 from gpushmoo.workloads.loader import KernelFolder, find_kernels, load_kernel
 
 FOLDERS = [load_kernel(p) for p in find_kernels([ROOT / "kernels"]).values()]
@@ -217,7 +218,11 @@ def test_kernels_compile_with_wide_indices_as_well(folder: KernelFolder) -> None
         check_sizes(launch.entry, passed(launch), sizes[launch.entry])
 
 
-@pytest.mark.parametrize("width", [1, 2, 4, 8])
-def test_the_comparison_within_a_limit_compiles_for_each_width(width: int) -> None:
-    unit = Unit(buffers._WORDS + buffers._LIMITS + limits_source(width), "limits")
-    assert "limits" in parameter_sizes(compile_cubin(unit, "sm_90").code)
+@pytest.mark.parametrize(("width", "in_values"), itertools.product([1, 2, 4, 8], [False, True]))
+def test_the_comparison_within_a_limit_compiles_for_each_width(width: int, in_values: bool) -> None:
+    source = buffers._WORDS + buffers._LIMITS + limits_source(width, in_values)
+    code = compile_cubin(Unit(source, "limits"), "sm_90").code
+    limit = Limit(atol=1.0) if in_values else Limit(ulp=1)
+    numbers = Tolerance(limit, 1, np.dtype(f"uint{8 * width}"), None).numbers
+    taken = (8, 8, 8, *(number.nbytes for number in numbers), 8)
+    assert parameter_sizes(code)["limits"] == taken

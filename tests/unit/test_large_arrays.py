@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 import weakref
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,10 @@ from conftest import environment
 from fakes import FakeDevice
 from gpushmoo.core.paths import KERNELS
 from gpushmoo.core.space import Problem
-from gpushmoo.devices.buffers import Deviation, KeyBounds, Output, deviation, words_of
+from gpushmoo.devices.buffers import Deviation, Output, Tolerance, deviation, words_of
 from gpushmoo.measuring.buffers import open_space
 from gpushmoo.workloads import call, limits, unnamed
-from gpushmoo.workloads.limits import Limit, key_format
+from gpushmoo.workloads.limits import Limit
 from gpushmoo.workloads.loader import load_kernel, source_files
 from gpushmoo.workloads.unnamed import UnnamedFile, available_bytes, is_unnamed, unnamed_file
 
@@ -234,23 +233,11 @@ def test_words_of_an_array_are_padded_and_not_copied(size: int) -> None:
 
 
 def test_a_count_of_wrong_elements_that_overflows_is_not_zero() -> None:
-    form = key_format(np.dtype(np.float32))
-    output = Output(None, None, KeyBounds(None, None, 2**32, form, True))
+    within = Tolerance(Limit(atol=1.0), 2**32, np.dtype(np.float32), None)
+    output = Output(None, None, within)
     words = np.array([0, np.float32(7).view(np.uint32)], np.uint32)
     assert deviation(output, words).wrong
     assert deviation(output, np.zeros(2, np.uint32)) == Deviation(0, 0.0)
-
-
-@pytest.mark.parametrize("limit", [{"ulp": 3}, {"rtol": 1e-3, "atol": 0.5}])
-def test_bounds_of_several_parts_and_cores_are_those_of_one(
-    limit: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    values = np.random.default_rng(3).normal(size=10_007).astype(np.float32)
-    values[[0, -1, 5000]] = np.nan, np.inf, -0.0
-    whole = Limit(**limit).bounds(values)
-    monkeypatch.setattr(limits, "_PART", 64)
-    for one, other in zip(whole, Limit(**limit).bounds(values), strict=True):
-        assert np.array_equal(one, other)
 
 
 def test_an_expected_value_that_does_not_fit_is_named_in_a_later_part(

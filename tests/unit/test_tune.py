@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from gpushmoo.interactive import measure
 from gpushmoo.interactive.shell import main
-from gpushmoo.workloads.limits import Limit, key_format, sum_bound
+from gpushmoo.workloads.limits import key_format, sum_bound
 
 N = 1003
 RNG = np.random.default_rng(38)
@@ -287,32 +287,17 @@ def test_a_source_that_is_not_utf_8_is_a_wrong_request(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "scalar", [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2]
 )
-def test_keys_and_bounds_of_all_values_of_small_floats(scalar: Any) -> None:
+def test_keys_of_all_values_of_small_floats(scalar: Any) -> None:
     form = key_format(np.dtype(scalar))
     values = np.arange(2 ** (8 * form.width)).astype(form.unsigned).view(scalar)
     with np.errstate(invalid="ignore"):
         keys, numbers = form.keys(values), values.astype(np.float64)
-    is_nan, finite = np.isnan(numbers), np.isfinite(numbers)
+    is_nan = np.isnan(numbers)
     assert (keys[is_nan] == keys.max()).all()
     assert np.isnan(numbers[keys == keys.max()]).all()
     order = np.argsort(keys[~is_nan], kind="stable")
     assert (np.diff(numbers[~is_nan][order]) >= 0).all()
     assert len(np.unique(keys[~is_nan])) == len(np.unique(numbers[~is_nan]))
-    some = values[finite][:: max(1, finite.sum() // 60)]
-    for limit in (Limit(rtol=0.125), Limit(atol=0.25), Limit(rtol=0.25, atol=2.0), Limit(ulp=2)):
-        for value, low, high in zip(some, *limit.bounds(some), strict=True):
-            inside = (keys >= low) & (keys <= high) & finite
-            number = np.float64(value)
-            if limit.ulp is None:
-                far = limit.atol + limit.rtol * abs(number)
-                near = finite & (number - far <= numbers) & (numbers <= number + far)
-            else:
-                place = np.searchsorted(ordered := np.unique(numbers[finite]), number)
-                near = finite & np.isin(numbers, ordered[max(0, place - 2) : place + 3])
-            assert (inside == near).all()
-    special = values[~finite][:3]
-    low, high = Limit(rtol=0.5).bounds(special)
-    assert (low == high).all()
 
 
 def test_a_bound_of_sums_holds_for_any_order_and_is_no_larger_than_it_must() -> None:

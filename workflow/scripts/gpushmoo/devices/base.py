@@ -21,16 +21,18 @@ from ..core.dtypes import DType
 from ..core.errors import BuildError, DeviceLostError, LaunchRefusedError, TypedError
 from ..core.space import USUAL, Condition, Problem, Version
 from ..workloads.contract import Launch, LibraryCall, NullRef, SharedMemory
+from ..workloads.limits import Limit
 from ..workloads.loader import KernelFolder
 from .buffers import (
+    HOST_PART,
     POISON_BYTES,
     STRIDE,
     Deviation,
     Image,
-    KeyBounds,
     OutOfBoundsWrites,
     Output,
     ProofResult,
+    Tolerance,
     Witnesses,
     WordPairs,
     deviation,
@@ -220,18 +222,22 @@ class Device(ABC):
 
     def queue_comparison(self, words: Any, output: Output, found: Any) -> None:
         """Queue a kernel that writes to two words what `deviation` reads."""
-        if output.bounds is None:
+        if output.tolerance is None:
             self._queue_differing(words, output.expected, found)
         else:
-            self._queue_limits(words, output.bounds, found)
+            self._queue_limits(words, output, output.tolerance, found)
 
     @abstractmethod
     def _queue_differing(self, buffer: Any, expected: Any, found: Any) -> None:
         """Queue a kernel that adds to the two words of `found` what `deviation` reads."""
 
-    def _queue_limits(self, buffer: Any, bounds: KeyBounds, found: Any) -> None:
-        """Queue the kernel of `buffers.LIMITS` for this width; it writes to two words."""
-        raise LaunchRefusedError("This backend compares results bit by bit alone.")
+    def judges(self, limit: Limit) -> bool:
+        """Whether the device compares within such a limit; else `compare` does on the host."""
+        return False
+
+    def _queue_limits(self, words: Any, output: Output, within: Tolerance, found: Any) -> None:
+        """Queue the kernel of `buffers.LIMITS` on an output's words; it writes to two words."""
+        raise NotImplementedError
 
     @abstractmethod
     def queue_strays(self, buffer: Any, found: Any, stride: int = STRIDE) -> None:
@@ -264,16 +270,34 @@ class Device(ABC):
         return self.compare(Output(buffer, expected)).wrong
 
     def compare(self, output: Output) -> Deviation:
-        """How an output differs from what it must be, counted on the device."""
+        """How an output differs from what it must be, counted on the device if it can."""
+        if output.tolerance is not None and not self.judges(output.tolerance.limit):
+            return self._compared_on_host(output, output.tolerance)
         found = self._found(
             [self._linear(output.buffer)],
             lambda words, row: self.queue_comparison(words, output, row),
         )
         return deviation(output, found[0])
 
+    def _compared_on_host(self, output: Output, within: Tolerance) -> Deviation:
+        count, worst = 0, 0.0
+        for begin in range(0, within.n, HOST_PART):
+            size = min(HOST_PART, within.n - begin)
+            found = self.elements(output.buffer, within.scalar, begin, size)
+            expected = self.elements(output.expected, within.scalar, begin, size)
+            wrong, share = within.limit.judged(found, expected, begin)
+            count += int(wrong.sum())
+            worst = float(np.fmax(worst, np.fmax.reduce(share)))
+        return Deviation(count, worst)
+
     def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
         """`count` 32-bit words of `buffer` from the word `begin` on, on the host."""
         return self._read(self._linear(buffer), begin, count)
+
+    def elements(self, buffer: Any, scalar: np.dtype[Any], begin: int, count: int) -> Any:
+        """`count` elements of `buffer` from `begin` on, which begins a word, on the host."""
+        first, words = begin * scalar.itemsize // 4, -(-count * scalar.itemsize // 4)
+        return self.words(buffer, first, words).view(scalar)[:count]
 
     def poison(self, buffer: Any) -> None:
         """Overwrite `buffer` with all-ones words, which are NaN: no verified output holds it."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ..core.errors import LaunchFailedError
 from ..workloads.contract import Argument, BufferRef, SurfaceRef, TextureRef
-from ..workloads.limits import KeyFormat
+from ..workloads.limits import KeyFormat, Limit, key_format
 
 # Two words of 32 bits for each of several buffers.
 WordPairs = npt.NDArray[np.uint32]
@@ -137,10 +137,13 @@ KERNEL void compare(GLOBAL const WORD *a, GLOBAL const WORD *b, const LONG n, GL
 """
 )
 
-# Counts the ELEMs of `found` whose key (see `workloads.limits`) is not from `low` to `high`, and
-# keeps the largest error as a share of the limit, the bits of a float: both may be compared as
-# integers. `kind` 2 are floats of `mantissa` stored bits, `top` their largest magnitude but NaN.
-# Errors are differences of keys or, with `values`, of the REALs that floats' keys are of.
+# Counts the ELEMs of `found` that are further from what is expected than `workloads.limits` allows.
+# Keeps the largest error as a share of its limit, the bits of a float: bits of floats that are not
+# negative have the order of the floats. `kind` 2 are floats of `mantissa` stored bits. `top` is
+# their largest magnitude but NaN. Keys of finite values are `least` to `most`. A BOUND counts keys.
+# With VALUES it bounds differences of values, together with `rtol` of the expected size. There is
+# one for `each` element, or one for all. SUM and PRODUCT round one by one, because a fused
+# multiply-add would be another limit than NumPy's.
 LIMITS = """
 #define SIGN ((ELEM)1 << (8 * sizeof(ELEM) - 1))
 FUNCTION ELEM key_of(const ELEM bits, const int kind, const ELEM top)
@@ -153,45 +156,60 @@ FUNCTION ELEM key_of(const ELEM bits, const int kind, const ELEM top)
     return bits & SIGN ? SIGN - size : SIGN + size;
 }
 
-FUNCTION REAL value_of(const ELEM key, const int mantissa, const int bias, const ELEM top)
+#if VALUES
+FUNCTION double value_of(const ELEM key, const int kind, const int mantissa, const int bias)
 {
+    if (kind == 0)
+        return (double)key;
     const ELEM size = key < SIGN ? SIGN - key : key - SIGN;
-    const ELEM digits = size & (((ELEM)1 << mantissa) - 1);
-    const int power = (int)(size >> mantissa);
-    if (size == top && !digits)
-        return key < SIGN ? -INFINITY : INFINITY;
-    // The REAL's own bits: to compute a power takes ten times as long. Few values have no power.
-    const BITS_OF_REAL bits = (BITS_OF_REAL)(power + REAL_BIAS - bias) << REAL_MANTISSA
-                              | (BITS_OF_REAL)digits << (REAL_MANTISSA - mantissa);
-    const REAL value = power ? AS_REAL(bits) : ldexp((REAL)digits, 1 - bias - mantissa);
+    double value = (double)size;
+    if (kind == 2) {
+        const LONG digits = size & (((ELEM)1 << mantissa) - 1);
+        const int power = (int)(size >> mantissa);
+        // A double's own bits: to compute a power takes ten times as long. Few values have none.
+        const LONG bits = (LONG)(power + 1023 - bias) << 52 | digits << (52 - mantissa);
+        value = power ? AS_DOUBLE(bits) : ldexp((double)digits, 1 - bias - mantissa);
+    }
     return key < SIGN ? -value : value;
 }
+#endif
 
-KERNEL void limits(GLOBAL const ELEM *found, GLOBAL const ELEM *low, GLOBAL const ELEM *high,
-                   const LONG n, const int kind, const int values, const ELEM top,
+KERNEL void limits(GLOBAL const ELEM *found, GLOBAL const ELEM *expected,
+                   GLOBAL const BOUND *bounds, const int each, const BOUND rtol, const LONG n,
+                   const int kind, const ELEM top, const ELEM least, const ELEM most,
                    const int mantissa, const int bias, GLOBAL VOLATILE WORD *result)
 {
     WORD wrong = 0;
     float worst = 0;
     for (LONG i = FIRST(n); i < END(n); i += STEP) {
-        const ELEM key = key_of(found[i], kind, top), a = low[i], b = high[i];
-        const int outside = key < a || key > b;
-        wrong += outside;
-        REAL below, above, width;
-        if (values && kind == 2) {
-            const REAL value = value_of(key, mantissa, bias, top);
-            const REAL first = value_of(a, mantissa, bias, top);
-            const REAL last = value_of(b, mantissa, bias, top);
-            below = value - first, above = last - value, width = last - first;
-        } else {
-            below = key < a ? -(REAL)(a - key) : (REAL)(key - a);
-            above = key > b ? -(REAL)(key - b) : (REAL)(b - key);
-            width = (REAL)(b - a);
+        const ELEM key = key_of(found[i], kind, top), due = key_of(expected[i], kind, top);
+        if (key == due)
+            continue;
+        if (key < least || key > most || due < least || due > most) {
+            wrong += 1;
+            worst = INFINITY;
+            continue;
         }
-        if (a == b || key == (ELEM)~(ELEM)0)
-            worst = outside ? INFINITY : worst;
-        else
-            worst = fmax(worst, (float)(fabs(below - above) / width));
+        const LONG steps = key > due ? key - due : due - key;
+        BOUND bound = bounds[each ? i : 0];
+#if VALUES
+        const double centre = value_of(due, kind, mantissa, bias);
+        bound = SUM(bound, PRODUCT(rtol, fabs(centre)));
+        double off = (double)steps;
+        // A double has not each whole number of 64 bits, of which all differ by less than 2^64.
+        int right = bound >= 18446744073709551616.0 || steps <= (LONG)bound;
+        if (kind == 2) {
+            off = fabs(value_of(key, kind, mantissa, bias) - centre);
+            right = off <= bound;
+        }
+        const float share = (float)(off / bound);
+#else
+        const int right = steps <= bound;
+        const float share = (float)steps / (float)bound;
+#endif
+        wrong += !right;
+        // The quotient of equal numbers may be rounded to more than 1.
+        worst = fmax(worst, right ? fmin(share, 1.0f) : share);
     }
     if (wrong)
         ADD(result, wrong);
@@ -201,18 +219,12 @@ KERNEL void limits(GLOBAL const ELEM *found, GLOBAL const ELEM *low, GLOBAL cons
 """
 
 
-def limits_source(width: int) -> str:
-    """LIMITS for elements of so many bytes."""
+def limits_source(width: int, in_values: bool) -> str:
+    """LIMITS for elements of so many bytes; of values it needs a device with doubles."""
     element = {1: "unsigned char", 2: "unsigned short", 4: "WORD", 8: "LONG"}[width]
-    real = {
-        "ELEM": element,
-        "REAL": "double" if width == 8 else "float",
-        "AS_REAL": "AS_DOUBLE" if width == 8 else "AS_FLOAT",
-        "BITS_OF_REAL": "LONG" if width == 8 else "WORD",
-        "REAL_BIAS": 1023 if width == 8 else 127,
-        "REAL_MANTISSA": 52 if width == 8 else 23,
-    }
-    return "".join(f"#define {name} {text}\n" for name, text in real.items()) + LIMITS
+    bound = "double" if in_values else "LONG"
+    defined = {"ELEM": element, "VALUES": int(in_values), "BOUND": bound}
+    return "".join(f"#define {name} {text}\n" for name, text in defined.items()) + LIMITS
 
 
 def named(argument: BufferRef | TextureRef | SurfaceRef, buffers: Mapping[str, Any]) -> Any:
@@ -256,26 +268,35 @@ def check_sizes(entry: str, args: Sequence[Argument], taken: Sequence[int]) -> N
 
 
 @dataclass(frozen=True)
-class KeyBounds:
-    """The keys' bounds of an output's elements, in buffers; `in_values`: errors are of values."""
+class Tolerance:
+    """The `limit` of an output's `n` elements, as the kernel LIMITS takes it.
 
-    low: Any
-    high: Any
+    The buffer `bounds` has one bound of all elements, or one of each.
+    """
+
+    limit: Limit
     n: int
-    form: KeyFormat
-    in_values: bool
+    scalar: np.dtype[Any]
+    bounds: Any
+
+    @property
+    def form(self) -> KeyFormat:
+        """The keys of the elements."""
+        return key_format(self.scalar)
 
     @property
     def numbers(self) -> tuple[np.generic, ...]:
-        """The numbers that the kernel `buffers.LIMITS` takes after its three buffers, in order."""
-        form = self.form
-        return (
-            np.uint64(self.n),
-            *(np.int32(form.kind), np.int32(self.in_values), form.unsigned.type(form.top)),
-            *(np.int32(form.mantissa), np.int32(form.bias)),
-        )
+        """The numbers that the kernel takes after its three buffers, in order."""
+        form, key = self.form, self.form.unsigned.type
+        rtol = np.float64(self.limit.rtol) if self.limit.in_values else np.uint64(0)
+        ends = (key(end) for end in (form.top, *form.ends))
+        each, kind = np.int32(np.ndim(self.limit.atol)), np.int32(form.kind)
+        digits = np.int32(form.mantissa), np.int32(form.bias)
+        return (each, rtol, np.uint64(self.n), kind, *ends, *digits)
 
 
+# Elements of an output that the host reads at a time.
+HOST_PART = 2**20
 # The byte of poison, and another one for outputs that may hold the first.
 POISON_BYTES = (0xFF, 0xA5)
 
@@ -284,13 +305,14 @@ POISON_BYTES = (0xFF, 0xA5)
 class Output:
     """A buffer that launches write, and what they must leave there.
 
-    That are the words of `expected`, or elements within `bounds`. A launch finds the words of
-    `content` or poison. The last `padding` bytes are no part of the output, and remain 0xFF.
+    That are the words of `expected`, or elements within a `tolerance` of its elements. A launch
+    finds the words of `content` or poison. The last `padding` bytes are not part of the output, and
+    remain 0xFF.
     """
 
     buffer: Any
     expected: Any
-    bounds: KeyBounds | None = None
+    tolerance: Tolerance | None = None
     content: Any = None
     padding: int = 0
 
@@ -329,7 +351,7 @@ class ProofResult:
 
 def deviation(output: Output, found: npt.NDArray[np.uint32]) -> Deviation:
     """The deviation of an output from the two words of `Device.queue_comparison`."""
-    if output.bounds is None:
+    if output.tolerance is None:
         # Of 2³² different words the first number is 0 again, and the second one is not.
         return Deviation(int(found[0]) or int(found[1]))
     worst = float(found[1:].view(np.float32)[0])

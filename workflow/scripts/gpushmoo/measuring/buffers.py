@@ -22,7 +22,7 @@ from ..workloads.contract import ReducingWorkload, Workload, ceil_div
 from ..workloads.host_fed import HostFedWorkload, Pipeline, StreamSetup, cuts
 from .host_data import HostData
 from .host_pipeline import Feed, Pool
-from .outputs import READ_FIRST, CheckedOutput, Wrong
+from .outputs import READ_FIRST, CheckedOutput, Wrong, device_bounds
 
 Array = npt.NDArray[Any]
 
@@ -255,11 +255,9 @@ class Workspace(Space):
         pairs = []
         for output in self._outputs:
             array, own = expected[output.name], output.on_device
-            if own.bounds is None:
-                pairs.append((array, own.expected))
-            else:
-                bounds = own.bounds.low, own.bounds.high
-                pairs += zip(output.limit.bounds(array), bounds, strict=True)
+            pairs.append((array, own.expected))
+            if own.tolerance is not None:
+                pairs.append((device_bounds(output.limit), own.tolerance.bounds))
             if own.content is not None:
                 pairs.append((inputs[output.name], own.content))
         for array, buffer in pairs:
@@ -313,10 +311,9 @@ class Workspace(Space):
         """What is expected, or the content that launches find."""
         self._write(left, {name: self._free[name] for name in left})
         for output in self._outputs:
-            own, source = output.on_device, output.on_device.content
-            if source is None and output.expected is not None:
-                source = self._device.upload(output.expected)
-            self._device.bind_copy(own.expected if source is None else source, own.buffer).run()
+            own = output.on_device
+            source = own.expected if own.content is None else own.content
+            self._device.bind_copy(source, own.buffer).run()
 
     def verdict(self, cell: Cell, proof: PreparedLaunch) -> Verdict:
         """Compared on the device; after another poison once more, where the first may be right."""

@@ -10,14 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..devices.base import Device
-from ..devices.buffers import Deviation, KeyBounds, Output
+from ..devices.buffers import HOST_PART, POISON_BYTES, Deviation, Output, Tolerance
 from ..workloads.contract import ceil_div
 from ..workloads.limits import EXACT, FLOATING, KeyFormat, Limit, key_format, parts
 
 Array = npt.NDArray[Any]
-
-# Words that are read back at a time to find the first wrong one.
-CHUNK = 2**20
 
 
 @dataclass(frozen=True)
@@ -42,7 +39,6 @@ class CheckedOutput:
     """An output on the device, and how its elements are compared.
 
     `twice`: an element may be right with all bits of the poison, so another poison follows.
-    `expected` are the values of an output with a limit, of which the device has keys alone.
     """
 
     name: str
@@ -52,7 +48,6 @@ class CheckedOutput:
     scalar: np.dtype[Any]
     limit: Limit
     twice: bool
-    expected: Array | None = None
 
     @classmethod
     def upload(
@@ -60,24 +55,17 @@ class CheckedOutput:
     ) -> CheckedOutput:
         """The output in `buffer`, where a launch finds `content`, or poison for None."""
         form, flat = key_format(expected.dtype), np.ascontiguousarray(expected).reshape(-1)
-        bounds, padding = None, -expected.nbytes % 4
+        limit = limit.for_each(expected.shape)
+        # The poison is NaN in every type of floats.
+        twice = _has_nan(flat) if form.kind == FLOATING else _allows_ones(flat, limit, form)
+        within = None
         # NaN has many bits.
-        if not limit.exact or (form.kind == FLOATING and _has_nan(flat)):
-            low, high = limit.bounds(expected)
-            ones = form.keys(~np.zeros(1, form.unsigned))
-            twice = any(
-                ((low[part] <= ones) & (ones <= high[part])).any() for part in parts(flat.size)
-            )
-            first, last = device.upload(low), device.upload(high)
-            bounds = KeyBounds(first, last, flat.size, form, limit.in_values)
-            on_device = Output(buffer, first, bounds, content, padding)
-        else:
-            ones = ~form.unsigned.type(0)
-            twice = form.kind != FLOATING and bool(_has(flat.view(form.unsigned), ones))
-            on_device = Output(buffer, device.upload(flat), None, content, padding)
-        values = expected if bounds else None
+        if not limit.exact or (form.kind == FLOATING and twice):
+            bounds = device.upload(device_bounds(limit))
+            within = Tolerance(limit, flat.size, flat.dtype, bounds)
+        on_device = Output(buffer, device.upload(flat), within, content, -expected.nbytes % 4)
         twice = twice and content is None
-        return cls(name, on_device, expected.shape, form, flat.dtype, limit, twice, values)
+        return cls(name, on_device, expected.shape, form, flat.dtype, limit, twice)
 
     @property
     def words(self) -> int:
@@ -86,7 +74,7 @@ class CheckedOutput:
 
     def fault(self, found: Deviation, place: str) -> str:
         """A clause on a deviation; `place` says which of several outputs, and where."""
-        if self.on_device.bounds is None:
+        if self.on_device.tolerance is None:
             return f"{found.wrong} of {self.words} words{place} differ"
         worst, many = found.worst or 0.0, math.prod(self.shape)
         said = f"{found.wrong} of {many} elements{place} are off by more than {self.limit}"
@@ -99,52 +87,56 @@ class CheckedOutput:
 
     def bits(self, device: Device, place: int) -> int:
         """Read the element at index `place` from the device, as an integer of its bits."""
+        return self._bits_in(device, self.on_device.buffer, place)
+
+    def _bits_in(self, device: Device, buffer: Any, place: int) -> int:
         first = place * self.form.width // 4
-        words = device.words(self.on_device.buffer, first, ceil_div(self.form.width, 4))
+        words = device.words(buffer, first, ceil_div(self.form.width, 4))
         held = words.view(self.form.unsigned)
         return int(held[place - first * 4 // self.form.width])
 
     def first(self, device: Device) -> Wrong | None:
         """The first wrong element, if there is one."""
-        own, unsigned = self.on_device, self.form.unsigned
-        size, step = math.prod(self.shape), 4 * CHUNK // self.form.width
-        for begin in range(0, size, step):
-            count = min(step, size - begin)
-
-            def read(buffer: Any, begin: int = begin, count: int = count) -> Array:
-                first = begin * self.form.width // 4
-                words = device.words(buffer, first, ceil_div(count * self.form.width, 4))
-                return words.view(unsigned)[:count]
-
-            found = read(own.buffer)
-            if own.bounds is None:
-                wanted = read(own.expected)
-                wrong = found != wanted
+        own, size = self.on_device, math.prod(self.shape)
+        for begin in range(0, size, HOST_PART):
+            count = min(HOST_PART, size - begin)
+            found, expected = (
+                device.elements(one, self.scalar, begin, count)
+                for one in (own.buffer, own.expected)
+            )
+            if own.tolerance is None:
+                wrong = found.view(self.form.unsigned) != expected.view(self.form.unsigned)
             else:
-                keys = self.form.keys(found.view(self.scalar))
-                wrong = (keys < read(own.bounds.low)) | (keys > read(own.bounds.high))
-            if not wrong.any():
-                continue
-            place = int(np.argmax(wrong))
-            got = found.view(self.scalar)[place]
-            if self.expected is None:
-                due = wanted.view(self.scalar)[place]
-            else:
-                due = self.expected.reshape(-1)[begin + place]
-            if own.content is not None:
-                hint = " (not changed)" if found[place] == read(own.content)[place] else ""
-            elif found[place] == ~unsigned.type(0):
-                hint = " (never written)"
-            else:
-                hint = hint_of(got, due, self.limit)
-            index = [int(i) for i in np.unravel_index(begin + place, self.shape)]
-            said = f"the first at {index}: expected {due!s}, found {got!s}"
-            return Wrong(begin + place, int(found[place]), said, hint)
+                wrong, _ = self.limit.judged(found, expected, begin)
+            if wrong.any():
+                place = int(np.argmax(wrong))
+                return self._wrong(device, begin + place, found[place], expected[place])
         return None
+
+    def _wrong(self, device: Device, place: int, got: Any, due: Any) -> Wrong:
+        """An element that holds `got`."""
+        content = self.on_device.content
+        held = int(np.asarray(got).view(self.form.unsigned))
+        if content is not None:
+            is_left = held == self._bits_in(device, content, place)
+            hint = " (not changed)" if is_left else ""
+        elif self.is_poison(held, POISON_BYTES[0]):
+            hint = " (never written)"
+        else:
+            hint = hint_of(got, due, self.limit)
+        index = [int(i) for i in np.unravel_index(place, self.shape)]
+        return Wrong(place, held, f"the first at {index}: expected {due!s}, found {got!s}", hint)
 
     def is_poison(self, bits: int, byte: int) -> bool:
         """Whether an element's bits are all this byte."""
         return bits == int.from_bytes(bytes([byte]) * self.form.width)
+
+
+def device_bounds(limit: Limit) -> Array:
+    """The bounds of a flat limit as the device compares with them, see `Tolerance`."""
+    if limit.in_values:
+        return np.atleast_1d(np.asarray(limit.atol, np.float64))
+    return np.full(1, limit.steps, np.uint64)
 
 
 def hint_of(got: Any, due: Any, limit: Limit = EXACT) -> str:
@@ -166,8 +158,13 @@ def hint_of(got: Any, due: Any, limit: Limit = EXACT) -> str:
     return " (added to an output that nothing had cleared?)" if less == 1 else ""
 
 
-def _has(flat: Array, value: Any) -> bool:
-    return any((flat[part] == value).any() for part in parts(flat.size))
+def _allows_ones(flat: Array, limit: Limit, form: KeyFormat) -> bool:
+    """Whether an element of whole numbers is right if all of its bits are ones."""
+    ones, bits = ~np.zeros(1, form.unsigned), flat.view(form.unsigned)
+    if limit.exact:
+        return any((bits[part] == ones).any() for part in parts(flat.size))
+    held = ones.view(flat.dtype)
+    return not all(limit.judged(held, flat[p], p.start)[0].all() for p in parts(flat.size))
 
 
 def _has_nan(flat: Array) -> bool:

@@ -408,9 +408,9 @@ class CallWorkload(Workload):
         return ()
 
     def footprint(self, problem: Problem, dtype: str) -> int:
-        """Bytes of all arrays, contents that come back, and values that outputs must have."""
+        """Bytes of all arrays, contents that come back, and what outputs are compared with."""
         outputs = [a for a in self._arrays if a.limit is not None]
-        against = [a.nbytes * (1 if a.limit and a.limit.exact else 2) for a in outputs]
+        against = [a.nbytes + 8 * math.prod(a.shape) * a.bounded for a in outputs]
         kept = sum(a.nbytes for a in outputs if a.content)
         return sum(a.nbytes for a in self._arrays) + kept + sum(against)
 

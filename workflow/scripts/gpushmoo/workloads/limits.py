@@ -1,9 +1,11 @@
 """How far an element of an output may be from its expected value.
 
-The host turns expected values and limit into a lowest and a highest *key* for each element, rounded
-inwards. A key is an unsigned integer as wide as the element, in the order of the values: of a float
-sign and magnitude become one number, both zeros the same, NaN the largest. So the device compares
-integers, by one kernel for each width.
+An element has a *key*, an unsigned integer as wide as itself, in the order of the values: of a
+float sign and magnitude become one number, both zeros the same, NaN the largest. Elements of the
+same key are equal. `ulp` is a difference of keys. `rtol` and `atol` bound a difference of values,
+in doubles as `numpy.isclose` does: ``|found - expected| <= atol + rtol * |expected|``, each
+operation rounded. The device compares by `devices.buffers.LIMITS`. `Limit.judged` does the same on
+the host.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -116,8 +118,10 @@ def key_format(scalar: np.dtype[Any]) -> KeyFormat:
 class Limit:
     """By how much an element may differ: `ulp` values of its type, or atol + rtol · |expected|.
 
-    Without any it must be equal bit for bit. `atol` may be an array with a bound for each element.
-    Infinities and NaN must stand where they are expected, and nowhere else. Raises ValueError.
+    The second is computed in doubles, as `numpy.isclose` does, each operation rounded. A difference
+    of whole numbers is exact. Without any limit an element must be equal bit for bit. `atol` may be
+    an array with a bound for each element, also an infinite one. An infinity or NaN is right only
+    where the same is expected, whatever the limit. Raises ValueError.
     """
 
     ulp: int | None = None
@@ -139,7 +143,7 @@ class Limit:
         if self.ulp is not None and (rtol or atol.any()):
             raise ValueError("ulp counts values, rtol and atol bound differences; give one kind")
 
-    @property
+    @cached_property
     def exact(self) -> bool:
         """Whether elements must be equal."""
         return self.ulp is None and self.rtol == 0 and not np.any(self.atol)
@@ -158,46 +162,53 @@ class Limit:
         """Whether errors are differences of values, not of keys."""
         return self.ulp is None and not self.exact
 
-    def bounds(self, expected: Array) -> tuple[Array, Array]:
-        """The lowest and the highest key that each element of an output may have, flat."""
+    def for_each(self, shape: tuple[int, ...]) -> Limit:
+        """The same limit, an array of bounds flat and as long as an output of this shape."""
+        if not np.ndim(self.atol):
+            return self
+        return replace(self, atol=np.broadcast_to(self.atol, shape).reshape(-1))
+
+    def judged(self, found: Array, expected: Array, begin: int = 0) -> tuple[Array, Array]:
+        """Which elements are wrong, and the error of each as a share of its limit.
+
+        Both arrays are flat and of one type. If the limit has bounds for each element, they are
+        flat, and those of these elements begin at `begin`.
+        """
         form = key_format(expected.dtype)
-        low, high = (np.empty(expected.size, form.unsigned) for _ in range(2))
-        flat = np.ascontiguousarray(expected).reshape(-1)
-        atol = np.asarray(self.atol)
-        each = np.broadcast_to(atol, expected.shape).reshape(-1) if atol.ndim else None
+        keys, due = form.keys(found), form.keys(expected)
+        steps = np.where(keys > due, keys - due, due - keys).astype(np.uint64)
+        off: Array = steps.astype(np.float64)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            if not self.in_values:
+                bound: Array = np.full(1, self.steps, np.uint64)
+                right: Array = steps <= bound
+            else:
+                bound = self._bound(expected, begin)
+                # A double has not each whole number of 64 bits, of which all differ by less.
+                wide = bound >= 2.0**64
+                right = wide | (steps <= np.where(wide, 0, bound).astype(np.uint64))
+                if form.kind == FLOATING:
+                    off = np.abs(found.astype(np.float64) - expected.astype(np.float64))
+                    right = off <= bound
+            share = off / bound
+        least, most = form.ends
+        fixed = (keys < least) | (keys > most) | (due < least) | (due > most)
+        same = keys == due
+        share[fixed] = np.inf
+        share[same] = 0
+        return ~same & (fixed | ~right), share
 
-        def fill(some: slice) -> None:
-            for part in parts(some.stop, some.start):
-                own = atol if each is None else each[part]
-                low[part], high[part] = self._bounds(flat[part], own, form)
+    @property
+    def steps(self) -> int:
+        """The keys by which an element may differ if no difference of values is bounded."""
+        return min(self.ulp or 0, 2**64 - 1)
 
-        each_share(flat.size, fill)
-        return low, high
-
-    def _bounds(self, expected: Array, atol: Array, form: KeyFormat) -> tuple[Array, Array]:
-        centre = form.keys(expected)
-        least, most = (form.unsigned.type(end) for end in form.ends)
-        if not self.in_values:
-            steps = form.unsigned.type(min(self.ulp or 0, int(most) - int(least)))
-            inside = np.clip(centre, least, most)
-            low = np.maximum(inside, least + steps) - steps
-            high = np.minimum(inside, most - steps) + steps
-        else:
-            # Wider than the elements, so that a bound's own rounding decides nothing.
-            wide = np.longdouble if form.width == 8 else np.float64
-            with np.errstate(invalid="ignore", over="ignore"):
-                value = expected.astype(wide)
-                far = np.abs(value)
-                np.multiply(far, wide(self.rtol), out=far)
-                np.add(far, atol.astype(wide), out=far)
-                low = _key(value - far, expected.dtype, form, up=True)
-                high = _key(value + far, expected.dtype, form, up=False)
-            np.minimum(low, centre, out=low)
-            np.maximum(high, centre, out=high)
-        fixed = (centre < least) | (centre > most)
-        if fixed.any():
-            low[fixed] = high[fixed] = centre[fixed]
-        return low, high
+    def _bound(self, expected: Array, begin: int) -> Array:
+        """The bound of each difference of values, rounded after each operation."""
+        own = self.atol[begin : begin + expected.size] if np.ndim(self.atol) else self.atol  # type: ignore[index]
+        share = np.float64(self.rtol) * np.abs(expected.astype(np.float64))
+        bound: Array = np.asarray(own, np.float64) + share
+        return bound
 
 
 EXACT = Limit()
@@ -218,25 +229,6 @@ def each_share(size: int, fill: Callable[[slice], None]) -> None:
     with ThreadPoolExecutor(cores) as pool:
         for _ in pool.map(fill, shares):
             pass
-
-
-def _key(value: Array, scalar: np.dtype[Any], form: KeyFormat, up: bool) -> Array:
-    """The key of the nearest finite element not below (`up`) or not above `value`."""
-    if form.kind != FLOATING:
-        ends = np.iinfo(scalar) if scalar.kind != "b" else np.iinfo(np.uint8)
-        whole = np.ceil(value) if up else np.floor(value)
-        near = np.clip(np.nan_to_num(whole), ends.min, ends.max)
-        # The largest 64-bit integer is none of float64, but it is of a long double.
-        return form.keys(near.astype(scalar))
-    largest = np.full(1, form.finite, form.unsigned).view(scalar).astype(value.dtype)[0]
-    inside = np.clip(value, -largest, largest)
-    cast = inside.astype(scalar)
-    # A value that is NaN has its own key in any case.
-    keys: Array = form.ordered(cast.view(form.unsigned))
-    back = cast.astype(value.dtype)
-    if up:
-        return np.add(keys, back < inside, out=keys)
-    return np.subtract(keys, back > inside, out=keys)
 
 
 def sum_bound(sum_of_sizes: Array, terms: int, scalar: Any = np.float32) -> Array:

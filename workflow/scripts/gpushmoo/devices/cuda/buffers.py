@@ -12,12 +12,14 @@ import numpy.typing as npt
 from ...core.dtypes import DType
 from ...core.space import Problem
 from ...workloads.contract import TextureRef, ceil_div
+from ...workloads.limits import Limit
 from ..base import Device
 from ..buffers import (
     KERNELS,
     STRIDE,
     Image,
-    KeyBounds,
+    Output,
+    Tolerance,
     WordPairs,
     guard_word,
     limits_source,
@@ -53,8 +55,9 @@ _LIMITS = """
 #define INFINITY __int_as_float(0x7F800000)
 #define MAX atomicMax
 #define BITS __float_as_uint
-#define AS_FLOAT __uint_as_float
 #define AS_DOUBLE(bits) __longlong_as_double((long long)(bits))
+#define SUM __dadd_rn
+#define PRODUCT __dmul_rn
 """
 
 
@@ -76,7 +79,7 @@ class CudaBuffers(Device):
         self._compare, self._paint, self._strays_of, self._checksum = (
             module.get_function(name) for name in ("compare", "paint", "strays", "checksum")
         )
-        self._limits: dict[int, Any] = {}
+        self._limits: dict[tuple[int, bool], Any] = {}
 
     @abstractmethod
     def _own_module(self, source: str) -> Any:
@@ -126,13 +129,17 @@ class CudaBuffers(Device):
     def _queue_differing(self, buffer: Any, expected: Any, found: Any) -> None:
         self._launch(self._compare, (buffer, expected, np.uint64(buffer.size), found))
 
-    def _queue_limits(self, buffer: Any, bounds: KeyBounds, found: Any) -> None:
-        form = bounds.form
-        if form.width not in self._limits:
-            module = self._own_module(_WORDS + _LIMITS + limits_source(form.width))
-            self._limits[form.width] = module.get_function("limits")
-        args = (buffer, bounds.low, bounds.high, *bounds.numbers, found)
-        self._launch(self._limits[form.width], args)
+    def judges(self, limit: Limit) -> bool:
+        """See `Device`."""
+        return True
+
+    def _queue_limits(self, words: Any, output: Output, within: Tolerance, found: Any) -> None:
+        kind = (within.form.width, within.limit.in_values)
+        if kind not in self._limits:
+            module = self._own_module(_WORDS + _LIMITS + limits_source(*kind))
+            self._limits[kind] = module.get_function("limits")
+        args = (words, output.expected, within.bounds, *within.numbers, found)
+        self._launch(self._limits[kind], args)
 
     def queue_strays(self, buffer: Any, found: Any, stride: int = STRIDE) -> None:
         """See `Device`."""

@@ -11,12 +11,14 @@ import numpy.typing as npt
 from ...core.dtypes import DType
 from ...core.space import Problem
 from ...workloads.contract import ceil_div
+from ...workloads.limits import Limit
 from ..base import Device
 from ..buffers import (
     KERNELS,
     STRIDE,
     Image,
-    KeyBounds,
+    Output,
+    Tolerance,
     WordPairs,
     guard_word,
     limits_source,
@@ -48,8 +50,13 @@ _LIMITS = """
 #define VOLATILE volatile
 #define MAX atomic_max
 #define BITS as_uint
-#define AS_FLOAT as_float
 #define AS_DOUBLE as_double
+#define SUM(a, b) ((a) + (b))
+#define PRODUCT(a, b) ((a) * (b))
+#pragma OPENCL FP_CONTRACT OFF
+#if defined(cl_khr_fp64) && __OPENCL_VERSION__ < 120
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
 """
 
 
@@ -75,7 +82,8 @@ class OpenCLBuffers(Device):
         self._compare, self._strays_of, self._checksum = (
             cl.Kernel(program, name) for name in ("compare", "strays", "checksum")
         )
-        self._limits: dict[int, Any] = {}
+        self._limits: dict[tuple[int, bool], Any] = {}
+        self._has_doubles = "cl_khr_fp64" in device.extensions.split()
 
     def allocate(self, nbytes: int) -> Any:
         """A buffer of undefined content between painted zones. Raises OutOfDeviceMemoryError."""
@@ -122,14 +130,18 @@ class OpenCLBuffers(Device):
         words = np.uint64(buffer.size // 4)
         self._compare(self._queue, *self._sizes, buffer, expected, words, found)
 
-    def _queue_limits(self, buffer: Any, bounds: KeyBounds, found: Any) -> None:
-        form = bounds.form
-        if form.width not in self._limits:
-            source = self._order + _WORDS + _LIMITS + limits_source(form.width)
+    def judges(self, limit: Limit) -> bool:
+        """See `Device`: of values only with doubles."""
+        return not limit.in_values or self._has_doubles
+
+    def _queue_limits(self, words: Any, output: Output, within: Tolerance, found: Any) -> None:
+        kind = (within.form.width, within.limit.in_values)
+        if kind not in self._limits:
+            source = self._order + _WORDS + _LIMITS + limits_source(*kind)
             program = self._cl.Program(self._context, source).build()
-            self._limits[form.width] = self._cl.Kernel(program, "limits")
-        args = (buffer, bounds.low, bounds.high, *bounds.numbers, found)
-        self._limits[form.width](self._queue, *self._sizes, *args)
+            self._limits[kind] = self._cl.Kernel(program, "limits")
+        args = (words, output.expected, within.bounds, *within.numbers, found)
+        self._limits[kind](self._queue, *self._sizes, *args)
 
     def queue_strays(self, buffer: Any, found: Any, stride: int = STRIDE) -> None:
         """See `Device`."""

@@ -1,16 +1,20 @@
 """Large arrays in `tune`: passed in memory, compared to their last element, and not left behind."""
 
 import gc
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import gpushmoo
+import ml_dtypes
 import numpy as np
 import pytest
 from conftest import environment
@@ -22,7 +26,13 @@ from gpushmoo.measuring.buffers import open_space
 from gpushmoo.workloads import call, limits, unnamed
 from gpushmoo.workloads.limits import Limit
 from gpushmoo.workloads.loader import load_kernel, source_files
-from gpushmoo.workloads.unnamed import UnnamedFile, available_bytes, is_unnamed, unnamed_file
+from gpushmoo.workloads.unnamed import (
+    UnnamedFile,
+    available_bytes,
+    file_of,
+    is_unnamed,
+    unnamed_file,
+)
 
 N = 4099
 # A KIND but 0 is wrong at the last element alone, or leaves out what follows an index of 8 bits.
@@ -69,7 +79,8 @@ print(made.statuses)
 def tuned(**asked: Any) -> gpushmoo.Tuned:
     asked = {"expect": {"y": 2 * X}, "max_samples": 6, "min_samples": 6, "kind": [0], **asked}
     axes = {"block_x": [64], "KIND": asked.pop("kind")}
-    arguments = {"y": np.zeros(N, np.uint8), "x": X, "n": np.uint64(N)}
+    usual = {"y": np.zeros(N, np.uint8), "x": X, "n": np.uint64(N)}
+    arguments = asked.pop("arguments", usual)
     return gpushmoo.tune(
         SOURCE, "twice", arguments, N, axes, backend="opencl", progress=False, **asked
     )
@@ -285,6 +296,99 @@ def test_memory_of_a_problem_is_free_before_that_of_the_next_is_taken() -> None:
         assert len(live) == 1
     finally:
         gc.enable()
+
+
+class OnGpu:
+    """An array as CuPy's: `get` copies it to the host, into `out` if that has its form."""
+
+    def __init__(self, held: Any, takes_out: bool = True) -> None:
+        self._held, self._takes_out = held, takes_out
+        self.shape, self.dtype, self.nbytes = held.shape, held.dtype, held.nbytes
+        self.copies: list[Any] = []
+
+    def get(self, *asked: Any, **named: Any) -> Any:
+        """As `cupy.ndarray.get`, or without `out` as PyOpenCL's arrays."""
+        out = named.pop("out", None)
+        if asked or named or (out is not None and not self._takes_out):
+            raise TypeError("get() got an unexpected keyword argument")
+        if out is None:
+            out = np.empty(self.shape, self.dtype)
+        assert type(out) is np.ndarray
+        assert (out.shape, out.dtype, out.flags.c_contiguous) == (self.shape, self.dtype, True)
+        out[...] = self._held
+        self.copies.append(out)
+        return out
+
+
+def on_gpu(takes_out: bool = True) -> dict[str, OnGpu]:
+    made = {"y": np.zeros(N, np.uint8), "x": X, "expected": 2 * X}
+    return {name: OnGpu(array, takes_out) for name, array in made.items()}
+
+
+def tuned_on_gpu(arrays: Mapping[str, OnGpu], **asked: Any) -> gpushmoo.Tuned:
+    given = {"y": arrays["y"], "x": arrays["x"], "n": np.uint64(N)}
+    return tuned(arguments=given, expect={"y": arrays["expected"]}, **asked)
+
+
+def test_arrays_of_a_gpu_are_copied_once_into_the_memory_that_is_passed_on(
+    passed: list[UnnamedFile | None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    arrays = on_gpu()
+    monkeypatch.setattr(np, "save", Mock(side_effect=AssertionError))
+    result = tuned_on_gpu(arrays, kind=[0, 1])
+    assert sorted(result.cells["status"]) == ["ok", "wrong_result"]
+    assert all(len(one.copies) == 1 and file_of(one.copies[0]) for one in arrays.values())
+    folder = result.to_folder(tmp_path / "kernels")
+    assert np.array_equal(np.load(folder / "arrays" / "x.npy"), X)
+    assert np.array_equal(np.load(folder / "expected" / "y.npy"), 2 * X)
+
+
+def test_their_memory_goes_with_the_result(passed: list[UnnamedFile | None]) -> None:
+    arrays = on_gpu()
+    result = tuned_on_gpu(arrays)
+    ends = [getattr(file_of(one.copies[0]), "close", None) for one in arrays.values()]
+    arrays.clear()
+    gc.collect()
+    # Of `y` nobody reads the content.
+    assert [end and end.alive for end in ends] == [False, True, True]
+    del result
+    gc.collect()
+    assert not any(end and end.alive for end in ends)
+
+
+@pytest.mark.parametrize("lacking", ["out", "size", "memory", "room"])
+def test_arrays_of_a_gpu_are_copied_as_they_can(
+    lacking: str, passed: list[UnnamedFile | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if lacking == "size":
+        monkeypatch.setattr(call, "LARGE", 2**24)
+    elif lacking == "memory":
+        monkeypatch.setattr(unnamed, "_PROCESSES", "/none")
+    elif lacking == "room":
+        monkeypatch.setattr(os, "posix_fallocate", Mock(side_effect=OSError("no space")))
+    arrays = on_gpu(takes_out=lacking != "out")
+    assert set(tuned_on_gpu(arrays).statuses) == {"ok"}
+    assert not any(file_of(copy) for one in arrays.values() for copy in one.copies)
+
+
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16, np.int64, np.bool_])
+@pytest.mark.parametrize("shape", [(6,), (2, 3), ()])
+def test_an_array_to_pass_on_is_read_from_its_file(
+    kind: Any, shape: tuple[int, ...], passed: list[UnnamedFile | None]
+) -> None:
+    array = call.array_to_pass(shape, np.dtype(kind))
+    assert array is not None
+    array[...] = np.ones(shape, kind)
+    file = file_of(array.reshape(-1))
+    assert file is not None
+    # As the measuring process does.
+    read = np.load(file.path, mmap_mode="r").view(kind)
+    assert read.shape == shape
+    assert np.array_equal(read.astype(float), np.ones(shape))
+    # Of a part the file is another one's.
+    assert math.prod(shape) == 1 or file_of(array.reshape(-1)[1:]) is None
+    assert file_of(np.ones(3)) is None
+    assert call.array_to_pass((4,), np.dtype([("a", "i4"), ("b", "i4")])) is None
 
 
 COPY = """

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..core.dtypes import is_of_ml_dtypes
 from ..core.numbers import whole
 from ..planning.config_schema import ConfigError
-from ..workloads.call import ArrayArgument, Expression, compiled
+from ..workloads.call import ArrayArgument, Expression, array_to_pass, compiled
 from ..workloads.contract import SharedMemory
 from ..workloads.limits import EXACT, Limit, each_share, parts
 from .tune_source import KernelSource, Parameter, words_of
@@ -171,13 +171,34 @@ def place_of(key: Any, names: Sequence[str], what: str) -> str:
     return str(key)
 
 
+def _fetched(value: Any) -> Any:
+    """An array of a GPU on the host, a large one in the memory that is passed on if it can."""
+    if callable(getattr(value, "get", None)) and not isinstance(value, Mapping):  # CuPy's
+        return _got(value)
+    if callable(getattr(value, "cpu", None)):  # PyTorch's
+        return value.detach().cpu().numpy()
+    return value
+
+
+def _got(value: Any) -> Any:
+    """A copy of an array with `get`."""
+    shape, dtype = (getattr(value, name, None) for name in ("shape", "dtype"))
+    if not isinstance(shape, tuple) or not isinstance(dtype, np.dtype):
+        return value.get()
+    passed = array_to_pass(shape, dtype)
+    if passed is None:
+        return value.get()
+    try:
+        value.get(out=passed)
+    except TypeError:  # PyOpenCL's `get` has no `out`
+        return value.get()
+    return passed
+
+
 def _on_host(key: Any, value: Any, what: str = "arguments") -> Given:
     if isinstance(value, np.generic | SharedMemory):
         return value
-    if callable(getattr(value, "get", None)) and not isinstance(value, Mapping):  # CuPy's
-        value = value.get()
-    elif callable(getattr(value, "cpu", None)):  # PyTorch's
-        value = value.detach().cpu().numpy()
+    value = _fetched(value)
     if not isinstance(value, np.ndarray):
         example = "np.int32" if isinstance(value, int) else "np.float32"
         how = f"such as {example}({value!r})" if np.isscalar(value) else "such as np.int32(5)"
@@ -364,10 +385,7 @@ def expected_outputs(
 
 def _reference(what: str, value: Any) -> Array:
     """An expected output on the host, whatever its order in memory."""
-    if callable(getattr(value, "get", None)) and not isinstance(value, Mapping):
-        value = value.get()
-    elif callable(getattr(value, "cpu", None)):
-        value = value.detach().cpu().numpy()
+    value = _fetched(value)
     try:
         array = value if isinstance(value, np.ndarray) else np.asarray(value)
     except ValueError as err:

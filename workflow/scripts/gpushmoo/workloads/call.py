@@ -27,7 +27,7 @@ from ..core.numbers import whole
 from ..core.space import BLOCK_AXES, Cell, Problem, Version
 from .contract import Access, Array, BufferRef, Launch, Roofline, SharedMemory, Workload
 from .limits import Limit
-from .unnamed import UnnamedFile, unnamed_file
+from .unnamed import UnnamedFile, array_in_file, file_of, unnamed_file
 
 CLUSTER_AXES = ("cluster_x", "cluster_y", "cluster_z")
 # Axes that are attributes of a launch by their names.
@@ -231,10 +231,15 @@ class CallWorkload(Workload):
             (folder / kind).mkdir(exist_ok=True)
             for name, array in held.items():
                 path = folder / kind / f"{name}.npy"
-                file = unnamed_file(array.nbytes) if array.nbytes >= LARGE else None
+                filled = file_of(array)
+                file = filled
+                if file is None and array.nbytes >= LARGE:
+                    file = unnamed_file(array.nbytes)
                 if file is not None:
                     path.symlink_to(file.path)
                     kept.append(file)
+                if filled is not None:
+                    continue
                 # Through the link, by its owner.
                 with path.open("wb") as open_file:
                     np.save(open_file, array.view(_storage(array.dtype)))
@@ -444,6 +449,21 @@ def called(
     }
     made: CallWorkload = type("Called", (CallWorkload,), own)(call)
     return made
+
+
+def array_to_pass(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
+    """A large array of undefined content that `CallWorkload.save` does not copy.
+
+    None if it is not large, or if there is no such memory.
+    """
+    is_plain = dtype.names is None and not dtype.hasobject
+    if not is_plain or math.prod(shape) * dtype.itemsize < LARGE:
+        return None
+    try:
+        made = array_in_file(shape, _storage(dtype))
+    except OSError:  # then the copy says what is lacking
+        return None
+    return None if made is None else made.view(dtype)
 
 
 def _storage(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -6,11 +6,16 @@ files of its owner.
 
 from __future__ import annotations
 
+import mmap
 import os
 import tempfile
 import weakref
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from .. import __name__ as library
 
@@ -40,6 +45,41 @@ def unnamed_file(nbytes: int) -> UnnamedFile | None:
     if made is not None and _is_reached(made):
         return made
     return None
+
+
+class _Memory(mmap.mmap):
+    """The memory of an unnamed file."""
+
+    file: UnnamedFile
+
+
+def array_in_file(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any] | None:
+    """An array of undefined content whose memory is that of an unnamed file, as NumPy saves it.
+
+    None as of `unnamed_file`. Raises OSError, also if there is no room.
+    """
+    empty = np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, (0,) * len(shape))
+    file = unnamed_file(empty.nbytes)
+    if file is None:
+        return None
+    with open(file.path, "wb") as head:
+        header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False}
+        np.lib.format.write_array_header_1_0(head, {**header, "shape": shape})
+        begin = head.tell()
+    # To write where there is no room would end the process.
+    os.posix_fallocate(file.descriptor, begin, empty.nbytes)
+    memory = _Memory(file.descriptor, begin + empty.nbytes)
+    memory.file = file
+    return np.ndarray(shape, dtype, memory, begin)
+
+
+def file_of(array: npt.NDArray[Any]) -> UnnamedFile | None:
+    """The file behind an array of `array_in_file`, or behind a view of all its bytes."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        whole, base = base, base.base
+    is_whole = array.nbytes == whole.nbytes and array.ctypes.data == whole.ctypes.data
+    return base.file if isinstance(base, _Memory) and is_whole else None
 
 
 def is_unnamed(path: Path) -> bool:

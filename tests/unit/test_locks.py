@@ -20,8 +20,6 @@ from gpushmoo.measuring.locks import (
     HeldClocks,
     device_lock,
     lock_one,
-    quiet_host,
-    sharing_host,
 )
 from gpushmoo.storage.store import read_shard
 
@@ -72,29 +70,6 @@ def test_the_first_free_device_is_locked(lock_dir: Path, monkeypatch: pytest.Mon
     assert (third, waited) == (1, [1])
     for lock in (lock_a, lock_c):
         lock.release()
-
-
-def test_jobs_prepare_together_but_not_beside_cells_that_need_the_host(
-    lock_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with sharing_host() as one, sharing_host() as other:
-        assert one
-        assert other
-    with quiet_host(), sharing_host() as is_quiet:
-        assert not is_quiet
-    held: list[bool] = []
-    # A measurement begins as soon as the others have prepared, or without them after a while.
-    with sharing_host():
-        monkeypatch.setattr(locks, "_QUIET_S", 0.0)
-        with quiet_host():
-            held.append(True)
-    monkeypatch.setattr(locks, "_QUIET_S", 600.0)
-    sharing = sharing_host()
-    sharing.__enter__()
-    monkeypatch.setattr(locks.time, "sleep", lambda _: sharing.__exit__(None, None, None))
-    with quiet_host():
-        held.append(device_lock("host").acquire())
-    assert held == [True, False]
 
 
 def test_locks_are_for_all_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,14 +139,17 @@ def set_launches(steps: CellSteps, runs: Sequence[CellRun], launches: int) -> No
         return launches_of_group(seconds / SLOWER, run.cell.condition, True, factor)
 
     slower = [run for run in runs if needed(run, first_s(run)) < launches]
-    # Samples of two launches each.
-    timed = ((run, 2 * first_s(run)) for run in slower)
-    for some in chunked(timed, steps.together, TOGETHER_S):
-        for run, seconds in zip(some, steps.outcomes_at(some, 2), strict=True):
-            # The first sample ends a cell that fails.
-            if not isinstance(seconds, TypedError):
-                fewest = min(launches, needed(run, seconds))
-                run.launches = launches_of_cell(fewest, seconds)
+    for n, alike in (
+        (1, [run for run in slower if first_s(run) >= COLD * LONG_S]),
+        (2, [run for run in slower if first_s(run) < COLD * LONG_S]),
+    ):
+        timed = ((run, n * first_s(run)) for run in alike)
+        for some in chunked(timed, steps.together, TOGETHER_S):
+            for run, seconds in zip(some, steps.outcomes_at(some, n), strict=True):
+                # The first sample ends a cell that fails.
+                if not isinstance(seconds, TypedError):
+                    fewest = min(launches, needed(run, seconds))
+                    run.launches = launches_of_cell(fewest, seconds)
 
 
 def interval_of(steps: CellSteps, runs: Iterable[CellRun]) -> TimedInterval:

@@ -12,8 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,6 @@ from ..devices.base import ClocksNotLockedError, LockedClocks, functions_of
 
 log = logging.getLogger(__name__)
 
-# The name of the host's own lock.
-_HOST = "host"
-# Seconds that a cell which needs the host's cores waits for those that prepare others.
-_QUIET_S = 5.0
 # Seconds after which a job says that it waits. Jobs of one run wait for each other for a moment.
 _SAY_S = 10.0
 # Seconds between two attempts to lock a device.
@@ -47,11 +43,11 @@ class DeviceLock:
         self._path = path
         self.descriptor: int | None = None
 
-    def acquire(self, shared: bool = False) -> bool:
-        """Take the lock if it is free, or shared by others; whether it was. Raises OSError."""
+    def acquire(self) -> bool:
+        """Take the lock if it is free; whether it was. Raises OSError."""
         descriptor = self._open()
         try:
-            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):  # one or the other, by the file system
             os.close(descriptor)
             return False
@@ -89,24 +85,6 @@ def device_lock(uuid: str) -> DeviceLock:
     folder.mkdir(parents=True, exist_ok=True)
     name = re.sub(r"[^A-Za-z0-9._-]", "_", uuid)
     return DeviceLock(folder / f"gpushmoo-{name}.lock")
-
-
-@contextmanager
-def sharing_host() -> Iterator[bool]:
-    """Keep cells that need the host's cores from being measured; yield False if one is."""
-    lock = device_lock(_HOST)
-    with lock:
-        yield lock.acquire(shared=True)
-
-
-@contextmanager
-def quiet_host() -> Iterator[None]:
-    """Keep other jobs from using the host's cores, after those that do have had _QUIET_S."""
-    lock, until = device_lock(_HOST), time.monotonic() + _QUIET_S
-    with lock:
-        while not lock.acquire() and time.monotonic() < until:
-            time.sleep(_POLL_S)
-        yield
 
 
 def lock_one(

@@ -20,7 +20,7 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from multiprocessing.connection import Connection
@@ -62,7 +62,6 @@ from .events import (
     planned,
 )
 from .host_data import HostData
-from .locks import quiet_host, sharing_host
 from .paired import PairedRun, matched
 from .rounds import ShardRun
 from .settings import settings_of
@@ -238,22 +237,19 @@ class _Shard:
         folder, seed = load_kernel(ROOT / job.params["folder"]), settings_of(job.params).seed
         return cls(job, folder, HostData(folder.workload, job.params["dtype"], seed))
 
-    @property
-    def needs_host(self) -> bool:
-        """Whether the host's cores compute a part of what is timed."""
-        return isinstance(self.folder.workload, HostFedWorkload)
-
     def make_ahead(self, info: DeviceInfo) -> None:
-        """Make data before the device is free, unless a measurement needs the host's cores."""
-        if info.kind == "cpu" or self.needs_host:
+        """Make data before the device is free.
+
+        Not if the device is the host, nor of cells that need its cores: their job has all of them,
+        so that no other one runs.
+        """
+        if info.kind == "cpu" or isinstance(self.folder.workload, HostFedWorkload):
             return
         try:
             space = space_here(info, self.folder, self.job.params)
         except DeviceError:  # which the job reports on the locked device
             return
-        with sharing_host() as is_quiet:
-            if is_quiet:
-                self.data.make_ahead(sorted(space.problems), space.variants)
+        self.data.make_ahead(sorted(space.problems), space.variants)
 
 
 def _measure_shard(
@@ -279,8 +275,7 @@ def _measure_shard(
     settings = settings_of(job.params)
     steps = _steps(job, device, folder, builds, caller, do)
     asked = [cell for cell in cells if do.keys is None or cell.key in do.keys]
-    with quiet_host() if shard.needs_host else nullcontext():
-        ended = ShardRun(steps, shard.data).measure(asked)
+    ended = ShardRun(steps, shard.data).measure(asked)
     if settings.verifies_before:
         Trial(steps, job.params["kernel_digest"], do.tried).hold([*do.ended, *ended])
 

@@ -209,7 +209,7 @@ def test_a_call_of_very_many_cells_says_so_before_a_device_is_asked(
     def asked(*_: Any) -> None:
         raise DeviceError("asked")
 
-    monkeypatch.setattr("gpushmoo.interactive.measure.device_of", asked)
+    monkeypatch.setattr("gpushmoo.interactive.measure.devices_of", asked)
     many = {"block_x": {"from": 1, "to": cells}}
     with pytest.raises(DeviceError, match="asked"):
         sweep(make_kernel("many", USER_CUDA, USER_OPENCL), axes=many, sizes=64, repeats=1)
@@ -588,7 +588,7 @@ def test_without_a_device_the_shell_says_what_is_missing(
     def refuse(*_: Any) -> None:
         raise NoDeviceError("There is none.")
 
-    monkeypatch.setattr(measure, "device_of", refuse)
+    monkeypatch.setattr(measure, "devices_of", refuse)
     assert main(["sweep", str(folder)]) == 3
     assert capsys.readouterr().err == "gpushmoo: There is none.\n"
 

@@ -39,6 +39,8 @@ _MEASURE = (
 )
 # Schemas of the arguments that `sweep` does not have.
 SCHEMAS = {
+    # Pairs are compared, and so measured on one device.
+    "device": {"type": "integer", "minimum": 0, "default": 0},
     "pairs": {"type": "integer", "minimum": 1},
     "rounds": {"type": "integer", "minimum": LEAST_BLOCKS, "maximum": 10_000},
     "threshold": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},

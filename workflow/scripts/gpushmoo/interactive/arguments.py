@@ -46,19 +46,25 @@ class Request:
     asked: dict[str, Any]
     compile_timeout_s: float
 
-    def params(self, dtype: str, choice: DeviceChoice, repeat: int = 1) -> dict[str, Any]:
-        """Parameters of the job that measures an element type once."""
+    def params(
+        self, dtype: str, choice: DeviceChoice, repeat: int = 1, part: tuple[int, int] = (0, 1)
+    ) -> dict[str, Any]:
+        """Parameters of the job that measures an element type once, or a part of it.
+
+        The `part` is its index, from 0, and how many there are.
+        """
         where = {"device": choice.index, "opencl_runtime": choice.runtime}
         params = sweep_params(self.sweep, dtype, choice.backend, **where, **self.asked)
-        return SweepPlan(params, 1).shard_params(0, repeat)
+        index, count = part
+        return SweepPlan(params, count).shard_params(index, repeat)
 
 
 def checked(given: Mapping[str, Any], **more: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments by name as plain values, with defaults for those that are None.
 
     Defaults are those of a configuration, but for one repeat; arguments that default to the
-    kernel's own values are left out. `more` are schemas of arguments that `sweep` does not have.
-    Raises ConfigError.
+    kernel's own values are left out. `more` are schemas of arguments that `sweep` does not have, or
+    has with other values. Raises ConfigError.
     """
     values = {name: _plain(value) for name, value in given.items() if value is not None}
     for name in _LISTS:
@@ -133,7 +139,7 @@ def _schema() -> dict[str, Any]:
             "seed": whole["seed"],
             "thread_limit": whole["thread_limit"],
             "backend": whole["backend"],
-            "device": {**whole["device"]["anyOf"][1], "default": 0},
+            "device": {**whole["device"], "default": 0},
             "opencl_runtime": whole["opencl_runtime"],
         },
         "$defs": run["$defs"],

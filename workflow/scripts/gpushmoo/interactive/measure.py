@@ -14,12 +14,13 @@ import shutil
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, Literal, Self, TextIO
 
 import yaml
 
@@ -44,11 +45,25 @@ from ..storage.room import obstacle, output_folder, temporary_folder
 from ..storage.store import write_parquet
 from ..storage.temporary import OwnFolder
 from ..workloads.contract import Workload
+from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import copy_folder
 from ..workloads.sizes import Room
 from ..workloads.views import HeatMap
 from .arguments import Request, checked, loaded, read_request, refuse_no_flag
 from .opened_run import Run
+from .several_devices import (
+    ALL,
+    Lane,
+    Part,
+    SharedTerminal,
+    in_threads,
+    indices_of,
+    measure_parts,
+    parts_of,
+    refuse_mixture,
+)
+
+log = logging.getLogger(__name__)
 
 # Of what the measuring processes have printed, this many last characters go with an error.
 _LAST_WORDS = 4000
@@ -65,7 +80,7 @@ def sweep(
     cache: Any = None,
     timing_modes: Any = None,
     backend: str = AUTO,
-    device: int = 0,
+    device: int | Literal["all"] = 0,
     opencl_runtime: str = AUTO,
     repeats: int | None = None,
     budget: float | None = None,
@@ -87,7 +102,10 @@ def sweep(
         What is swept, as in a configuration; one value may stand for a list. By default the
         kernel's own. `axes` maps names to values: ``{"block_x": [32, 64]}``.
     backend, device, opencl_runtime
-        Where; ``auto`` is the first that answers, `device` an index from 0.
+        Where; ``auto`` is the first that answers, `device` an index from 0 or ``"all"``: every
+        CUDA device at once, which must be of one name. What is compared, the cells of a size, is
+        measured by one device in each repeat. With a `budget`, of OpenCL and of data that the host
+        feeds ``"all"`` is the first device.
     repeats : int
         How often all is measured, in processes of their own; 1 by default, 100 with a budget.
     budget : float
@@ -144,6 +162,8 @@ def measured(
     began = time.monotonic()
     WORKERS.prepare()
     values = checked(by_default | {name: v for name, v in asked.items() if v is not None})
+    if budget is not None:
+        values = _on_first(values)
     with blaming_the_host(temporary_folder()):
         place = OwnFolder()
     work = Path(place.name)
@@ -152,6 +172,9 @@ def measured(
         with blaming_the_host(work):
             kernel = folder(values, work, log_file)
         found = loaded(kernel)
+        if isinstance(found.workload, HostFedWorkload):
+            # The devices would share the host.
+            values = _on_first(values)
         text = f"{found.name}: still looking through the combinations"
         with heartbeat(terminal, text):
             request = read_request(found, values)
@@ -160,13 +183,20 @@ def measured(
             print(
                 f"{found.name}: looking through {n_cells:,} combinations", file=terminal, flush=True
             )
+        builds = _Builds(request.sweep, request.compile_timeout_s, work, terminal, log_file)
         # Opening a device takes seconds, too, and has its own line if it waits.
         with heartbeat(terminal, text) if has_many else nullcontext():
-            choice, info = device_of(values, log_file, request.sweep)
-            request = replace(request, sweep=on_this(request.sweep, choice, info))
+            lanes = devices_of(values, log_file, request.sweep, builds)
+            sweep = on_this(request.sweep, lanes[0].choice, lanes[0].info)
+            request = replace(request, sweep=sweep)
         until = None if budget is None else began + budget
-        _measure(request, choice, work, terminal, log_file, until)
+        _measure(_Call(request, lanes, replace(builds, sweep=sweep), until))
     return request, place
+
+
+def _on_first(values: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with the first device in place of all."""
+    return values | ({"device": 0} if values["device"] == ALL else {})
 
 
 # The measuring processes of this program, kept from one call to the next.
@@ -180,32 +210,97 @@ _FEW_VERSIONS = 8
 _COMPILED_THERE_S = 5.0
 # More cells than this take seconds before the first of them is measured.
 _MANY_CELLS = 20_000
-# The devices that have answered: a choice and facts by backend, index and runtime as asked.
-_ANSWERED: dict[tuple[str, int, str], tuple[DeviceChoice, DeviceInfo]] = {}
+# The devices that have answered: choices and facts by backend, device and runtime as asked.
+_ANSWERED: dict[tuple[str, int | str, str], list[tuple[DeviceChoice, DeviceInfo]]] = {}
+# The measuring processes of other devices than the first, by index, if all are asked for.
+_OTHERS: dict[int, Workers] = {}
 
 
-def device_of(
-    values: Mapping[str, Any], log_file: Path, sweep: SweepConfig | None = None
-) -> tuple[DeviceChoice, DeviceInfo]:
-    """The device that checked arguments name. Raises DeviceError where it cannot be used.
+def device_of(values: Mapping[str, Any], log_file: Path) -> tuple[DeviceChoice, DeviceInfo]:
+    """The device that checked arguments name, or the first one. Raises DeviceError without one."""
+    first = devices_of(values, log_file)[0]
+    return first.choice, first.info
 
-    A measuring process opens it, and compiles for `sweep` meanwhile.
+
+def devices_of(
+    values: Mapping[str, Any],
+    log_file: Path,
+    sweep: SweepConfig | None = None,
+    builds: _Builds | None = None,
+) -> list[Lane]:
+    """The devices that checked arguments name, open. Raises DeviceError where there is none.
+
+    A measuring process opens each, and compiles for `sweep` meanwhile. For several devices other
+    processes compile, as they do for the `builds` of a sweep. One of several that does not open is
+    left out.
     """
     asked = values["backend"], values["device"], values["opencl_runtime"]
-
     limit_s = values["compile_timeout_s"]
+    found = dict[DeviceChoice, DeviceInfo]()
 
     def opened(tried: DeviceChoice) -> DeviceInfo:
+        indices = indices_of(tried) if values["device"] == ALL else [tried.index]
+        compile_s = min(limit_s, _COMPILED_THERE_S)
+        if len(indices) > 1:
+            early = builds if sweep is not None and not sweep.asks_for_sizes else None
+            asks = [Open(replace(tried, index=i), (), log_file, compile_s) for i in indices]
+            found.update(_opened_at_once(asks, early))
+            return next(iter(found.values()))
         dtypes = () if sweep is None or not _is_compiled_there(sweep) else sweep.dtypes
         specs = [
             _build_params(sweep, dtype, tried, limit_s) for dtype in dtypes if sweep is not None
         ]
-        ask = Open(tried, specs, log_file, min(limit_s, _COMPILED_THERE_S))
-        return WORKERS.open(ask, _import_analysis)
+        found[tried] = WORKERS.open(Open(tried, specs, log_file, compile_s), _import_analysis)
+        return found[tried]
 
     if asked not in _ANSWERED:
-        _ANSWERED[asked] = resolve(DeviceChoice(*asked, kept_for_calls()), opened)
-    return _ANSWERED[asked]
+        index = 0 if values["device"] == ALL else values["device"]
+        resolve(DeviceChoice(values["backend"], index, asked[2], kept_for_calls()), opened)
+        _ANSWERED[asked] = list(found.items())
+    answered = _ANSWERED[asked]
+    if len(answered) == 1:
+        return [Lane(*answered[0], WORKERS)]
+    lanes = [Lane(choice, info, _workers_of(choice.index)) for choice, info in answered]
+    refuse_mixture(lanes)
+    return lanes
+
+
+def _workers_of(index: int) -> Workers:
+    """The processes of a device if all are asked for."""
+    return WORKERS if index == 0 else _OTHERS.setdefault(index, Workers(keep=True))
+
+
+def _opened_at_once(asks: Sequence[Open], builds: _Builds | None) -> dict[DeviceChoice, DeviceInfo]:
+    """The devices that open, while compilers run for `builds`. Raises NoDeviceError without one."""
+    answers: dict[int, DeviceInfo | Exception] = {}
+
+    def open_one(ask: Open) -> None:
+        try:
+            info = _workers_of(ask.choice.index).open(ask, lambda: None)
+        except Exception as err:
+            answers[ask.choice.index] = err
+        except KeyboardInterrupt:  # the processes were stopped
+            return
+        else:
+            answers[ask.choice.index] = info
+
+    def meanwhile() -> None:
+        if builds is not None:
+            builds.make(asks[0].choice)
+        _import_analysis()
+
+    workers = [_workers_of(ask.choice.index) for ask in asks]
+    in_threads(workers, [partial(open_one, ask) for ask in asks], meanwhile)
+    found = dict[DeviceChoice, DeviceInfo]()
+    for ask in asks:
+        answer = answers[ask.choice.index]
+        if isinstance(answer, DeviceInfo):
+            found[ask.choice] = answer
+        else:
+            log.error("device %d is left out: %s", ask.choice.index, answer)
+    if not found:
+        raise next(err for err in answers.values() if isinstance(err, Exception))
+    return found
 
 
 def _import_analysis() -> None:
@@ -252,42 +347,111 @@ def logged(path: Path) -> Iterator[Path]:
         handler.close()
 
 
-def _measure(
-    request: Request,
-    choice: DeviceChoice,
-    work: Path,
-    terminal: TextIO,
-    log_file: Path,
-    until: float | None,
-) -> None:
-    """Write the shards of all repeats, and the data set that they make.
+@dataclass(frozen=True)
+class _Builds:
+    """The build files of a sweep by element type; None where nothing runs on the device."""
+
+    sweep: SweepConfig
+    limit_s: float
+    work: Path
+    terminal: TextIO
+    log_file: Path
+    made: dict[str, Path | None] = field(default_factory=dict)
+
+    def make(self, choice: DeviceChoice) -> None:
+        """Make those that are not there. Raises DeviceError."""
+        for dtype in self.sweep.dtypes:
+            if dtype not in self.made:
+                self.made[dtype] = self._build(dtype, choice)
+
+    def _build(self, dtype: str, choice: DeviceChoice) -> Path | None:
+        folder = self.sweep.folder
+        if not folder.workload.device_code:
+            return None
+        out = self.work / "builds" / f"{dtype}.json"
+        params = _build_params(self.sweep, dtype, choice, self.limit_s)
+        news, label = News(self.terminal, in_place=True), f"{folder.name} {dtype}"
+        build_apart(params, choice.cache, out, self.log_file, news, label)
+        return out
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A sweep to measure on open devices. With `until` it has a budget, and one device."""
+
+    request: Request
+    lanes: Sequence[Lane]
+    builds: _Builds
+    until: float | None
+
+    @property
+    def sweep(self) -> SweepConfig:
+        """What is swept."""
+        return self.request.sweep
+
+    @property
+    def repeats(self) -> int:
+        """The number of repeats at most."""
+        return int(self.request.asked["measure"]["repeats"])
+
+    def file_of(self, part: Part) -> Path:
+        """The file of a shard."""
+        folder = self.builds.work / CELLS / self.sweep.folder.name / part.dtype
+        return folder / f"{shard_name(part.index, part.count, part.repeat)}.parquet"
+
+    def task(self, part: Part, number: int, total: int, lane: Lane) -> ShardTask:
+        """The job that measures a part, the `number`-th of so many, on a device."""
+        where = (part.index, part.count)
+        return ShardTask(
+            self.request.params(part.dtype, lane.choice, part.repeat, where),
+            (number, total),
+            lane.choice.cache,
+            None if part.repeat == 1 else self.file_of(replace(part, repeat=1)),
+            self.builds.made.get(part.dtype),
+            worker_log=self.builds.log_file,
+            workers=lane.workers,
+            folder=self.sweep.folder,
+        )
+
+
+def _measure(call: _Call) -> None:
+    """Write the shards of all repeats, and the data set that they make."""
+    from ..analysis.aggregate import aggregate
+
+    shards = _measured_by_one(call) if len(call.lanes) == 1 else _measured_by_all(call)
+    repeats = max(part.repeat for part in shards)
+    if repeats < call.repeats:
+        if repeats < TELLING_REPEATS:
+            # Two repeats alone would have to have more samples each.
+            for part in [part for part in shards if part.repeat > 1]:
+                call.file_of(part).unlink()
+                del shards[part]
+            repeats = 1
+        # What it would have been asked for to measure the same.
+        taken = {"repeats": repeats, "min_samples": FEWEST_OF_MANY * repeats}
+        for part, shard in shards.items():
+            shard.metadata["params"]["measure"] |= taken
+            write_parquet(shard.table, call.file_of(part), shard.metadata)
+    aggregate([*map(call.file_of, shards)], call.builds.work / DATASET)
+
+
+def _measured_by_one(call: _Call) -> dict[Part, MeasuredShard]:
+    """The shards of one device, one for each element type and repeat.
 
     After the first repeat two others follow, or none, and more as long as the next would end before
     `until` if it took as long as the last one.
     """
-    from ..analysis.aggregate import aggregate
-
-    sweep, shards = request.sweep, dict[Path, MeasuredShard]()
-    there_s = min(request.compile_timeout_s, _COMPILED_THERE_S)
-    builds: dict[str, Path | None] = dict.fromkeys(sweep.dtypes)
+    [lane], sweep, until = call.lanes, call.sweep, call.until
+    terminal, shards = call.builds.terminal, dict[Part, MeasuredShard]()
+    there_s = min(call.request.compile_timeout_s, _COMPILED_THERE_S)
     is_apart = not _is_compiled_there(sweep)
 
-    def build() -> None:
-        for dtype in sweep.dtypes:
-            builds[dtype] = _build(request, dtype, choice, work, terminal, log_file)
-
-    def measured(dtype: str, number: int, repeat: int) -> MeasuredShard:
+    def measured(part: Part, number: int) -> MeasuredShard:
         nonlocal is_apart
-        task = ShardTask(
-            request.params(dtype, choice, repeat),
-            (number, len(builds)),
-            choice.cache,
-            None if repeat == 1 else file_of(dtype, 1),
-            builds[dtype],
-            worker_log=log_file,
-            workers=WORKERS,
+        task = replace(
+            call.task(part, number, len(sweep.dtypes), lane),
             # The first repeat may take half of it.
-            seconds=until and max(0.0, until - time.monotonic()) / (2 if repeat == 1 else 1),
+            seconds=until and max(0.0, until - time.monotonic()) / (2 if part.repeat == 1 else 1),
             compile_s=None if is_apart else there_s,
             in_place=True,
         )
@@ -298,26 +462,25 @@ def _measure(
                 raise
             # A compiler that crashes or hangs costs its own version if each has a process.
             is_apart = True
-            build()
-            return measure_shard(replace(task, build=builds[dtype], compile_s=None), terminal)
-
-    def file_of(dtype: str, repeat: int) -> Path:
-        return work / CELLS / sweep.folder.name / dtype / f"{shard_name(0, 1, repeat)}.parquet"
+            call.builds.make(lane.choice)
+            build = call.builds.made[part.dtype]
+            return measure_shard(replace(task, build=build, compile_s=None), terminal)
 
     if is_apart:
-        build()
-    for repeat in range(1, request.asked["measure"]["repeats"] + 1):
-        began, made = time.monotonic(), dict[Path, MeasuredShard]()
+        call.builds.make(lane.choice)
+    for repeat in range(1, call.repeats + 1):
+        began, made = time.monotonic(), dict[Part, MeasuredShard]()
         try:
             for number, dtype in enumerate(sweep.dtypes, 1):
-                made[file_of(dtype, repeat)] = shard = measured(dtype, number, repeat)
-                write_parquet(shard.table, file_of(dtype, repeat), shard.metadata)
+                part = Part(dtype, 0, 1, repeat)
+                made[part] = shard = measured(part, number)
+                write_parquet(shard.table, call.file_of(part), shard.metadata)
         except KeyboardInterrupt:
             if repeat == 1:
                 raise
             # Each element type has the same repeats.
-            for file in made:
-                file.unlink(missing_ok=True)
+            for part in made:
+                call.file_of(part).unlink(missing_ok=True)
             break
         shards |= made
         if repeat > TELLING_REPEATS:
@@ -326,38 +489,31 @@ def _measure(
         now = time.monotonic()
         if until is not None and repeat != 2 and now + (now - began) > until:
             break
-    repeats = len(shards) // len(sweep.dtypes)
-    if repeats < request.asked["measure"]["repeats"]:
-        if repeats < TELLING_REPEATS:
-            # Two repeats alone would have to have more samples each.
-            first = [file_of(dtype, 1) for dtype in builds]
-            for file in shards.keys() - first:
-                file.unlink()
-            repeats, shards = 1, {file: shards[file] for file in first}
-        # What it would have been asked for to measure the same.
-        taken = {"repeats": repeats, "min_samples": FEWEST_OF_MANY * repeats}
-        for path, shard in shards.items():
-            shard.metadata["params"]["measure"] |= taken
-            write_parquet(shard.table, path, shard.metadata)
-    aggregate([*shards], work / DATASET)
+    return shards
 
 
-def _build(
-    request: Request,
-    dtype: str,
-    choice: DeviceChoice,
-    work: Path,
-    terminal: TextIO,
-    log_file: Path,
-) -> Path | None:
-    """The build file of an element type; None where nothing runs on the device."""
-    sweep, limit_s = request.sweep, request.compile_timeout_s
-    if not sweep.folder.workload.device_code:
-        return None
-    out = work / "builds" / f"{dtype}.json"
-    params, label = _build_params(sweep, dtype, choice, limit_s), f"{sweep.folder.name} {dtype}"
-    build_apart(params, choice.cache, out, log_file, News(terminal, in_place=True), label)
-    return out
+def _measured_by_all(call: _Call) -> dict[Part, MeasuredShard]:
+    """The shards of several devices, each of which measures whole groups."""
+    sweep, lanes = call.sweep, call.lanes
+    groups = len(set(sweep.sizes)) * len(sweep.met)
+    parts = parts_of(sweep.dtypes, groups, call.repeats, len(lanes))
+    total = len(parts) // call.repeats
+    terminal = SharedTerminal(call.builds.terminal)
+    name = lanes[0].info.name
+    terminal.write(f"{sweep.folder.name}: {len(lanes)} devices ({name}), {total} shards\n")
+    call.builds.make(lanes[0].choice)
+
+    def measured(lane: Lane, part: Part) -> MeasuredShard:
+        task = call.task(part, parts.index(part) % total + 1, total, lane)
+        shard = measure_shard(replace(task, brief=True), terminal)
+        write_parquet(shard.table, call.file_of(part), shard.metadata)
+        return shard
+
+    done = measure_parts(parts, lanes, measured, terminal)
+    for part in parts:
+        if part not in done:
+            call.file_of(part).unlink(missing_ok=True)
+    return done
 
 
 if TYPE_CHECKING:

@@ -69,7 +69,9 @@ class ShardTask:
     process prints into `worker_log`, or where this one prints. `live` is the file for watchers (see
     `progress`). `workers` start the measuring processes. After so many `seconds` of measuring no
     cell gets more than the fewest samples; None for no limit. `compile_s` is a `Job`'s. Progress
-    lines replace each other if this program alone writes to the terminal (`in_place`).
+    lines replace each other if this program alone writes to the terminal (`in_place`). A `brief`
+    job has no line that stays unless it takes long, as later repeats have none. `folder` is the
+    kernel's if it is loaded: loading changes the working directory, which threads share.
     """
 
     params: Mapping[str, Any]
@@ -85,6 +87,8 @@ class ShardTask:
     seconds: float | None = None
     compile_s: float | None = None
     in_place: bool = False
+    brief: bool = False
+    folder: KernelFolder | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,7 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
     """Measure a shard. Raises DeviceError when there is no device or a problem does not fit it."""
     params, earlier = task.params, task.earlier
     log.info("shard %s, repeat %d", params["shard"], params["repeat"])
-    folder = load_kernel(ROOT / params["folder"])
+    folder = task.folder or load_kernel(ROOT / params["folder"])
     before = None if task.first is None else read_first(task.first)
     label = _label(folder, params, task.place)
     began, log_file = time.monotonic(), task.worker_log
@@ -132,7 +136,8 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
         request = Measure(keys, TOGETHER, launches, until, mixed)
         worker.say(request)
         cells = [c for c in opened.cells if keys is None or c.key in keys]
-        progress = Progress(label, len(cells), terminal, task.in_place, before is not None)
+        brief = task.brief or before is not None
+        progress = Progress(label, len(cells), terminal, task.in_place, brief)
         progress.announce()
         if reused.keys:
             terminal.write(f"{label}: {len(reused.keys)} cells were measured before\n")
@@ -160,7 +165,7 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
         took_s = time.monotonic() - began
         log.info("measured")
     new = cell_table(result, folder.workload, opened.info, params["axes"])
-    metadata = _metadata(params, opened, result, reused, session.clocks)
+    metadata = _metadata(params, folder, opened, result, reused, session.clocks)
     metadata["measuring"] = {"seconds": took_s, "budget": task.seconds}
     shard = MeasuredShard(joined(new, reused.table), metadata)
     statuses = Counter(shard.table.column("status").to_pylist())
@@ -247,6 +252,7 @@ def _say_of_source(task: ShardTask, folder: KernelFolder, opened: Opened, termin
 
 def _metadata(
     params: Mapping[str, Any],
+    folder: KernelFolder,
     opened: Opened,
     result: ShardResult[CellRun],
     reused: ReusedCells,
@@ -257,7 +263,7 @@ def _metadata(
         **provenance(info, params["kernel_digest"], opened.options),
         "axes": sorted(params["axes"]),
         **_resolved_axes(params, opened),
-        **_resolved_sizes(params, opened),
+        **_resolved_sizes(params, folder, opened),
         **({} if clocks is None else {"clocks": clocks.provenance()}),
         "build_failures": opened.failures,
         "codes": opened.codes,
@@ -305,11 +311,12 @@ def _resolved_axes(params: Mapping[str, Any], opened: Opened) -> dict[str, Any]:
     return {"resolved_axes": values} if values else {}
 
 
-def _resolved_sizes(params: Mapping[str, Any], opened: Opened) -> dict[str, Any]:
+def _resolved_sizes(
+    params: Mapping[str, Any], folder: KernelFolder, opened: Opened
+) -> dict[str, Any]:
     """The sizes of all parts of the sweep, if one depends on the device."""
     if not space_of(params).asks_for_sizes:
         return {}
-    folder = load_kernel(ROOT / params["folder"])
     sizes = space_here(opened.info, folder, params).problems
     return {"resolved_sizes": [plain_size(problem) for problem in sizes]}
 

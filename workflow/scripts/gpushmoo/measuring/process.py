@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import subprocess
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -148,6 +149,15 @@ class WorkerProcess:
             if silent_s >= limit_s:
                 raise WorkerSilentError(f"the measuring process said nothing for {limit_s:g} s")
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended."""
+        return self._process.poll() is not None
+
+    def kill(self) -> None:
+        """End the process; who hears it gets a WorkerKilledError."""
+        self._process.kill()
+
     def stop(self) -> None:
         """End the process at once, whatever it does."""
         self._connection.close()
@@ -183,6 +193,9 @@ class Workers:
         # By the jobs' process_key.
         self._kept: dict[tuple[object, ...], WorkerProcess] = {}
         self._spare: WorkerProcess | None = None
+        # All that have not ended: another thread may stop them.
+        self._made: list[WorkerProcess] = []
+        self._is_stopped, self._making = False, threading.Lock()
 
     def by_turn(self, devices: Sequence[tuple[int, str]]) -> Sequence[tuple[int, str]]:
         """The devices in the order in which a job tries them."""
@@ -192,19 +205,42 @@ class Workers:
     def prepare(self) -> None:
         """Start a process for the first job, unless there is one: it imports meanwhile."""
         if os.getpid() != self._owner:  # after a fork the processes are the parent's
-            self._owner, self._kept, self._spare = os.getpid(), {}, None
+            self._owner, self._kept, self._spare, self._made = os.getpid(), {}, None, []
         if self._spare is None and not self._kept:
-            self._spare = WorkerProcess(early(PROGRAM))
+            self._spare = self._known(lambda: early(PROGRAM))
+
+    def _known(self, program: Callable[[], StartedProgram]) -> WorkerProcess:
+        """A new process. Raises KeyboardInterrupt after `stop`."""
+        with self._making:
+            if self._is_stopped:
+                raise KeyboardInterrupt
+            made = WorkerProcess(program())
+            self._made = [*(other for other in self._made if not other.has_ended), made]
+        return made
+
+    def stop(self) -> None:
+        """End all processes at once; the thread that uses them gets a KeyboardInterrupt."""
+        with self._making:
+            self._is_stopped = True
+            for process in self._made:
+                process.kill()
+
+    def restart(self) -> None:
+        """Be as new after `stop`, once no thread uses the processes."""
+        self._kept, self._spare, self._made, self._is_stopped = {}, None, [], False
 
     def take(self, job: Job | Open) -> WorkerProcess:
-        """The kept process for jobs like this, or a new one; at work on the job."""
+        """The kept process for jobs like this, or a new one; at work on the job.
+
+        Raises KeyboardInterrupt after `stop`.
+        """
         worker = self._kept.pop(job.process_key, None) or self._spare
         if worker is self._spare:
             self._spare = None
         if worker is not None and worker.environment != child_environment():
             worker.join()
             worker = None
-        made = worker or WorkerProcess(start(PROGRAM, job.log))
+        made = worker or self._known(lambda: start(PROGRAM, job.log))
         if self.keeps:
             made.keep = lambda: self._kept.update({job.process_key: made})
         made.say(job)

@@ -1,0 +1,273 @@
+"""Has the shards of a call measured on all devices, each device by a thread and its own processes.
+
+As in a run with ``device: all`` a shard is measured by one device, so that cells that are compared
+share it. Another repeat of the shard may be measured by another device of the same name.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TextIO
+
+import pyarrow.compute as pc
+
+from ..core.backends import BACKENDS
+from ..core.errors import DeviceError, HostError
+from ..core.news import News
+from ..core.run_plan import TELLING_REPEATS
+from ..core.schema import Status
+from ..devices.base import DeviceInfo, functions_of
+from ..devices.select import DeviceChoice
+from ..measuring.job import MeasuredShard
+from ..measuring.process import Workers
+from ..planning.config_schema import ConfigError
+
+log = logging.getLogger(__name__)
+
+# The argument `device` for all of them.
+ALL = "all"
+# A device gets about this number of shards of a repeat, if there are as many groups. The last ones
+# are small, so that devices end at about the same time.
+_SHARDS_A_DEVICE = 8
+# A shard whose devices fail is tried on so many of them: it may be to blame.
+_MOST_TRIES = 2
+
+
+@dataclass(frozen=True)
+class Lane:
+    """An open device and its measuring processes."""
+
+    choice: DeviceChoice
+    info: DeviceInfo
+    workers: Workers
+
+
+@dataclass(frozen=True)
+class Part:
+    """A measuring job: a repeat, from 1, of part `index` of `count` of an element type."""
+
+    dtype: str
+    index: int
+    count: int
+    repeat: int
+
+
+def indices_of(choice: DeviceChoice) -> list[int]:
+    """The devices of the backend that measure at once, of which the first is 0."""
+    backend = BACKENDS[choice.backend]
+    return [*range(max(1, functions_of(backend).count_devices() if backend.claims_gpu else 1))]
+
+
+def refuse_mixture(lanes: Sequence[Lane]) -> None:
+    """Raise ConfigError if the devices are not of one name: parts of two sweeps look like one."""
+    named = {lane.info.name: lane.choice.index for lane in reversed(lanes)}
+    if len(named) > 1:
+        found = ", ".join(f"{index} is '{name}'" for name, index in reversed(named.items()))
+        raise ConfigError(
+            f"device: 'all' needs devices of one name, but device {found}; name one of them by its "
+            f"index, such as device={lanes[0].choice.index}."
+        )
+
+
+def parts_of(dtypes: Sequence[str], groups: int, repeats: int, devices: int) -> list[Part]:
+    """All parts in the order in which they begin, the large ones of each repeat first.
+
+    Of each element type there are so many `groups` of cells that are measured in the same rounds.
+    """
+    count = max(1, min(groups, -(-_SHARDS_A_DEVICE * devices // len(dtypes))))
+    return [
+        Part(dtype, index, count, repeat)
+        for repeat in range(1, repeats + 1)
+        for index in range(count)
+        for dtype in dtypes
+    ]
+
+
+class SharedTerminal(io.TextIOBase, TextIO):
+    """A terminal for lines of several threads, below which one line is replaced by the next."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._news, self._writing = News(stream, in_place=True), threading.Lock()
+
+    def write(self, text: str) -> int:
+        """Write whole lines."""
+        with self._writing:
+            for line in text.splitlines():
+                self._news.write(line)
+        return len(text)
+
+    def show(self, text: str) -> None:
+        """Replace the last line by `text`, or write it now and then."""
+        with self._writing:
+            self._news.show(text)
+
+    def close(self) -> None:
+        """Remove the line that would be replaced."""
+        with self._writing:
+            self._news.clear()
+
+
+class _Schedule:
+    """Which parts wait, run and are done; used by all threads."""
+
+    def __init__(self, parts: Sequence[Part], lanes: int) -> None:
+        self._waiting, self._running = list(parts), list[Part]()
+        self._lanes, self._tries = lanes, Counter[Part]()
+        self.done: dict[Part, MeasuredShard] = {}
+        self.error: BaseException | None = None
+        self._changed = threading.Condition()
+
+    def take(self) -> Part | None:
+        """The next part; None if there will be none. Later repeats wait for the first one."""
+        with self._changed:
+            while self.error is None and (self._waiting or self._running):
+                for part in self._waiting:
+                    first = Part(part.dtype, part.index, part.count, 1)
+                    if part.repeat == 1 or first in self.done:
+                        self._waiting.remove(part)
+                        self._running.append(part)
+                        return part
+                self._changed.wait()
+        return None
+
+    def finish(self, part: Part, shard: MeasuredShard) -> None:
+        """A part is measured."""
+        with self._changed:
+            self._running.remove(part)
+            self.done[part] = shard
+            self._changed.notify_all()
+
+    def give_back(self, part: Part) -> bool:
+        """Whether another device measures the part. Then the one that has failed gets no more."""
+        with self._changed:
+            self._tries[part] += 1
+            if self._lanes == 1 or self._tries[part] == _MOST_TRIES:
+                return False
+            self._lanes -= 1
+            self._running.remove(part)
+            self._waiting.insert(0, part)
+            self._changed.notify_all()
+            return True
+
+    def fail(self, error: BaseException) -> None:
+        """Nothing more is measured; the first error counts."""
+        with self._changed:
+            self.error = self.error or error
+            self._changed.notify_all()
+
+    def is_over(self, repeat: int) -> bool:
+        """Whether all parts of a repeat are done."""
+        with self._changed:
+            return all(part.repeat != repeat for part in (*self._waiting, *self._running))
+
+
+def in_threads(
+    workers: Sequence[Workers],
+    tasks: Sequence[Callable[[], None]],
+    meanwhile: Callable[[], None] = lambda: None,
+) -> None:
+    """Do the tasks, which raise nothing, in a thread each, and something `meanwhile`.
+
+    An interrupt of this thread ends the processes of all `workers`, and with them the tasks.
+    """
+    threads = [threading.Thread(target=task, daemon=True) for task in tasks]
+    for thread in threads:
+        thread.start()
+    try:
+        meanwhile()
+        for thread in threads:
+            thread.join()
+    except BaseException:
+        for one in workers:
+            one.stop()
+        for thread in threads:
+            thread.join()
+        for one in workers:
+            one.restart()
+        raise
+
+
+def measure_parts(
+    parts: Sequence[Part],
+    lanes: Sequence[Lane],
+    measure: Callable[[Lane, Part], MeasuredShard],
+    terminal: SharedTerminal,
+) -> dict[Part, MeasuredShard]:
+    """Have `measure` do each part on one of the devices; the parts of all complete repeats.
+
+    If a device is lost, the others measure its part again and the rest. Raises the error of a part
+    that no device could measure, and KeyboardInterrupt unless a repeat is complete.
+    """
+    schedule = _Schedule(parts, len(lanes))
+    workers = [lane.workers for lane in lanes]
+
+    def show() -> None:
+        terminal.show(f"{len(lanes)} devices: {len(schedule.done)} of {len(parts)} shards done")
+
+    def fail(error: BaseException) -> None:
+        schedule.fail(error)
+        for one in workers:
+            one.stop()
+
+    def work(lane: Lane) -> None:
+        while (part := schedule.take()) is not None:
+            for repeat in range(TELLING_REPEATS + 1, part.repeat):
+                # Few calls have as many.
+                if schedule.is_over(repeat):
+                    lane.workers.end_repeat(repeat)
+            try:
+                shard = measure(lane, part)
+                lost = _lost(shard)
+                if lost is None or not schedule.give_back(part):
+                    schedule.finish(part, shard)
+                    show()
+                    continue
+            except HostError as err:
+                return fail(err)
+            except DeviceError as err:
+                if not schedule.give_back(part):
+                    return fail(err)
+                lost = str(err)
+            except BaseException as err:
+                return fail(err)
+            said = f"device {lane.choice.index} ({lane.info.uuid}) failed: {lost}"
+            log.error(said)
+            terminal.write(f"gpushmoo: {said} The other devices measure the rest.\n")
+            return None
+        return None
+
+    show()
+    try:
+        in_threads(workers, [lambda lane=lane: work(lane) for lane in lanes])  # type: ignore[misc]
+    except KeyboardInterrupt:
+        return _complete(parts, schedule.done)
+    finally:
+        terminal.close()
+    if schedule.error is not None:
+        for one in workers:
+            one.restart()
+        raise schedule.error
+    for lane in lanes:
+        for repeat in {part.repeat for part in parts if part.repeat > TELLING_REPEATS}:
+            lane.workers.end_repeat(repeat)
+    return schedule.done
+
+
+def _lost(shard: MeasuredShard) -> str | None:
+    """What is known of the loss of the device before or in a shard; None if it was not lost."""
+    statuses, messages = (shard.table.column(name) for name in ("status", "message"))
+    found = messages.filter(pc.equal(statuses, Status.LOST_DEVICE))
+    return (found[0].as_py() or "it was lost.") if len(found) else None
+
+
+def _complete(parts: Sequence[Part], done: dict[Part, MeasuredShard]) -> dict[Part, MeasuredShard]:
+    """The parts of the first repeats that are whole. Raises KeyboardInterrupt if none is."""
+    missing = min((part.repeat for part in parts if part not in done), default=None)
+    if missing == 1:
+        raise KeyboardInterrupt
+    return {part: s for part, s in done.items() if missing is None or part.repeat < missing}

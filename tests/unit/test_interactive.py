@@ -88,6 +88,19 @@ def test_a_new_kernel_is_swept_at_once_and_its_best_are_told(swept: Sweep) -> No
     assert "<p>Sweep of mine: 4 ok</p>" in swept._repr_html_()
 
 
+def test_all_devices_of_opencl_are_one_device(
+    swept: Sweep, folder: Path, device: dict[str, str]
+) -> None:
+    types = {"dtypes": "float", "sizes": 64}
+    asked = {**types, "axes": AXES, "progress": False, **SHORT, **device}
+    found = sweep(folder, **asked, device="all")
+    assert found.statuses == {"ok": 4}
+    assert found.devices == swept.devices
+    assert [shard["params"]["shard"] for shard in found.provenance] == [[0, 1]]
+    with pytest.raises(ConfigError, match=r"'device' is -1; allowed: all .* or the index"):
+        sweep(folder, **asked, device=-1)
+
+
 def test_one_process_serves_all_calls_but_sees_edited_sources_and_another_environment(
     folder: Path, device: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

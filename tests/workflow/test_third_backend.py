@@ -1,15 +1,14 @@
 """A third backend is one folder and one entry of the registry: a whole run on it, with faults."""
 
 import json
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from conftest import ROOT
 from gpushmoo.storage.dataset import read_cells
+from made_up import add_made_up
 from projects import Outcome, Project
 from workflow_fixtures import new_project
 
@@ -17,7 +16,6 @@ pytest_plugins = ("workflow_fixtures",)
 # A whole run for what no change of a kernel or a page can break.
 pytestmark = pytest.mark.fuzz
 
-ENTRY = '        Backend("madeup", ".np", "store", True, claims_gpu=True),\n'
 KERNEL = """
 REGISTERS = {"copy_heavy": 200}
 if "BROKEN" in globals():
@@ -86,11 +84,7 @@ class MadeUpRun:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> MadeUpRun:
     project = new_project(tmp_path_factory.mktemp("madeup") / "project")
-    library = project.root / "workflow/scripts/gpushmoo"
-    shutil.copytree(ROOT / "experiments/backends/madeup", library / "devices/madeup")
-    registry = library / "core/backends.py"
-    before, after = registry.read_text().split('        Backend(\n            *("opencl"')
-    registry.write_text(f'{before}{ENTRY}        Backend(\n            *("opencl"{after}')
+    add_made_up(project.root / "workflow/scripts/gpushmoo")
     folder = project.root / "own/persistent"
     folder.mkdir(parents=True)
     (folder / "kernel.np").write_text(KERNEL)

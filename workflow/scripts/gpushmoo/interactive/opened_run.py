@@ -40,6 +40,12 @@ class Run:
         """How many cells ended in which way."""
         return dict(Counter(self.cells["status"]))
 
+    @property
+    def devices(self) -> dict[str, str]:
+        """The name of each device that measured cells, by its UUID."""
+        found = (shard["device"] for shard in self.provenance)
+        return {device["uuid"]: device["name"] for device in found}
+
     @cached_property
     def best(self) -> pd.DataFrame:
         """The cells of each group that are statistically tied with its fastest, the fastest first.
@@ -113,7 +119,8 @@ class Run:
 
     def __repr__(self) -> str:
         counted = ", ".join(f"{n} {status}" for status, n in sorted(self.statuses.items()))
-        return f"<{type(self).__name__} of {self.name}: {counted}>"
+        many = f", on {n} devices" if (n := len(self.devices)) > 1 else ""
+        return f"<{type(self).__name__} of {self.name}: {counted}{many}>"
 
     def _repr_html_(self) -> str:
         """As a notebook shows it: how the cells ended, and the best of them.

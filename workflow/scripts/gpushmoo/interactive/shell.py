@@ -334,6 +334,11 @@ def _cores(text: str) -> str:
     return text if text == "all" else str(_whole(1)(text))
 
 
+def _device(text: str) -> int | str:
+    """``all``, or an index from 0. Raises ArgumentTypeError."""
+    return text if text == "all" else _whole(0)(text)
+
+
 def _real(text: str) -> float:
     """A finite number, at least 0. Raises ArgumentTypeError."""
     value = _finite(text)
@@ -373,6 +378,7 @@ _KINDS: dict[str, dict[str, Any]] = {
     "whole": {"type": _whole(0)},
     "count": {"type": _whole(1)},
     "cores": {"type": _cores},
+    "device": {"type": _device},
     "real": {"type": _real},
     "positive": {"type": _positive},
     "share": {"type": _share},

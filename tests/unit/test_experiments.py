@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import ROOT
+from gpushmoo.interactive.arguments import loaded
 from gpushmoo.interactive.shell import _parser
 
 
@@ -34,6 +35,18 @@ def test_what_instruments_import_from_the_library_is_there() -> None:
 def test_the_command_that_is_timed_is_one() -> None:
     timed = runpy.run_path(str(ROOT / "experiments/benchmarks/fixed_cost.py"))["SHELL"]
     assert _parser().parse_args(timed[3:]).sizes == [2048]
+
+
+def test_the_seconds_of_several_devices_add_up() -> None:
+    """Of a device: those of its shards, between them, and behind its last one."""
+    bench = runpy.run_path(str(ROOT / "experiments/benchmarks/several_devices.py"))
+    found = bench["of_device"]([(5.0, 8.0), (1.0, 4.0)], 10.0)
+    assert (found["shards"], found["busy_s"]) == (2, 6.0)
+    assert (found["between_s"], found["last_s"]) == (1.0, 2.0)
+    for kernel, asked in bench["kernels"]([64, 128], 4).items():
+        folder = loaded(ROOT / "kernels" / kernel)
+        assert {*asked["dtypes"]} <= {*folder.workload.dtypes}
+        assert {*asked["variants"]} <= {*folder.workload.variants}
 
 
 def test_the_table_of_repeated_runs_counts_pairs(tmp_path: Path) -> None:

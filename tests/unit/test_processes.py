@@ -24,7 +24,7 @@ from gpushmoo.core.errors import DeviceError
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring import client, locks, process, starting
 from gpushmoo.measuring.client import ADDRESS
-from gpushmoo.measuring.events import Began, Finished, Job, Message
+from gpushmoo.measuring.events import Began, Finished, Job, Message, Prepare
 from gpushmoo.measuring.process import (
     POLL_INTERVAL_S,
     WorkerGoneError,
@@ -571,3 +571,93 @@ def test_servers_of_a_run_begin_with_devices_of_their_own(
     one, other = (process.Session(job, "", io.StringIO(), workers) for _ in range(2))
     with one, other:
         assert [session._locked(devices)[0] for session in (one, other)] == order
+
+
+class NotedProcess:
+    """Stands for a measuring process; notes what it is asked."""
+
+    def __init__(self, program: Any) -> None:
+        self.environment = process.child_environment()
+        self.heard: list[Any] = []
+        self.has_ended = False
+        self.keep: Callable[[], None] | None = None
+
+    def say(self, message: object) -> None:
+        self.heard.append(message)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[NotedProcess]:
+    """All processes, in the order of their starts."""
+    noted: list[NotedProcess] = []
+
+    def start(program: Any) -> NotedProcess:
+        noted.append(NotedProcess(program))
+        return noted[-1]
+
+    monkeypatch.setattr(process, "WorkerProcess", start)
+    monkeypatch.setattr(process, "start", lambda *_: None)
+    monkeypatch.setattr(process, "early", lambda *_: None)
+    return noted
+
+
+def job_of(repeat: int, backend: str = "cuda") -> Job:
+    params = {"backend": backend, "device": "all", "opencl_runtime": "auto", "repeat": repeat}
+    return Job(params | {"measure": {"repeats": 3}}, Path(), 0.0)
+
+
+def test_the_process_of_the_next_repeat_imports_while_a_gpu_measures(
+    started: list[NotedProcess],
+) -> None:
+    workers, jobs = process.Workers(keep=True), [job_of(repeat) for repeat in (1, 2, 3)]
+    for job in jobs:
+        # The second job of the repeat finds the process, and the one that was prepared.
+        for _ in range(2):
+            taken: Any = workers.take(job)
+            assert taken is started[jobs.index(job)]
+            workers.prepare_next(job)
+            assert len(started) == min(jobs.index(job) + 2, 3)
+            taken.keep()
+    assert [one.heard for one in started] == [
+        [jobs[0]] * 2,
+        [Prepare("cuda"), *[jobs[1]] * 2],
+        [Prepare("cuda"), *[jobs[2]] * 2],
+    ]
+
+
+def test_no_process_imports_beside_a_measured_host_or_for_a_job_alone(
+    started: list[NotedProcess],
+) -> None:
+    for workers, job in (
+        (process.Workers(keep=True), job_of(1, "opencl")),
+        (process.Workers(keep=False), job_of(1)),
+    ):
+        before = len(started)
+        workers.take(job)
+        workers.prepare_next(job)
+        assert len(started) == before + 1
+
+
+def test_a_server_of_gpus_has_a_process_import_before_the_first_job(
+    started: list[NotedProcess],
+) -> None:
+    workers = process.Workers(keep=True)
+    workers.prepare("cuda")
+    [first] = started
+    assert first.heard == [Prepare("cuda")]
+    taken: Any = workers.take(job_of(1))
+    assert taken is first
+
+
+def test_stopped_processes_are_not_replaced(started: list[NotedProcess]) -> None:
+    workers = process.Workers(keep=True)
+    taken: Any = workers.take(job_of(1))
+    killed = []
+    taken.kill = lambda: killed.append(taken)
+    workers.stop()
+    assert killed == [taken]
+    with pytest.raises(KeyboardInterrupt):
+        workers.take(job_of(1))
+    workers.restart()
+    assert workers.take(job_of(1)) is started[-1]
+    assert len(started) == 2

@@ -211,6 +211,13 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Prepare:
+    """A request to import what a backend needs, before an Open or a Job; no device is opened."""
+
+    backend: str
+
+
+@dataclass(frozen=True)
 class Open:
     """A request to open a device before a Job, compile `builds` meanwhile, and print into `log`.
 

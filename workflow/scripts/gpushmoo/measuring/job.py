@@ -34,6 +34,7 @@ from ..devices.building import LOG_OF_A_CALL, failure_sentences
 from ..search.planner import SearchMode
 from ..storage.joblog import JobSignalledError, end_with_parent, job_log, raises_signals
 from ..storage.store import write_parquet
+from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder, load_kernel
 from .builds import first_printf, space_here
 from .events import (
@@ -135,6 +136,9 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
         mixed = frozenset(c.group for c in opened.cells if c.key in reused.keys)
         request = Measure(keys, TOGETHER, launches, until, mixed)
         worker.say(request)
+        if not isinstance(folder.workload, HostFedWorkload):
+            # There the host is measured, too.
+            task.workers.prepare_next(job)
         cells = [c for c in opened.cells if keys is None or c.key in keys]
         brief = task.brief or before is not None
         progress = Progress(label, len(cells), terminal, task.in_place, brief)
@@ -346,11 +350,14 @@ def measure(job: Mapping[str, Any], workers: Workers, end: Callable[[int], NoRet
 def serve(listening: socket.socket, jobs: Path, turn: int) -> None:
     """Do the jobs of all clients forever; the file `jobs` lists what they write, by repeat.
 
-    The `turn` is the number of this server among those of the run.
+    The `turn` is the number of this server among those of the run. If the file names a backend, a
+    process imports what that needs while the run compiles.
     """
     workers, began = Workers(keep=True, turn=turn), time.time()
-    outs = json.loads(jobs.read_text(encoding="utf-8"))
-    awaited = {int(repeat): list(map(Path, paths)) for repeat, paths in outs.items()}
+    listed = json.loads(jobs.read_text(encoding="utf-8"))
+    awaited = {int(repeat): list(map(Path, paths)) for repeat, paths in listed["outs"].items()}
+    if listed["backend"] is not None:
+        workers.prepare(listed["backend"])
     while True:
         client, _ = listening.accept()
         with client:

@@ -15,6 +15,7 @@ from multiprocessing.reduction import send_handle
 from pathlib import Path
 from typing import Any, TextIO
 
+from ..core.backends import BACKENDS
 from ..core.errors import DeviceError, DeviceLostError, HostError, NoDeviceError
 from ..core.news import heartbeat
 from ..core.paths import child_environment
@@ -23,7 +24,18 @@ from ..devices.select import PROBE_TIMEOUT_S
 from ..storage.room import obstacle
 from . import worker
 from .core_waits import core_waits_s, longest_wait_s
-from .events import Candidates, Job, Locked, Measure, Message, Open, Opened, PairsOpened, Ready
+from .events import (
+    Candidates,
+    Job,
+    Locked,
+    Measure,
+    Message,
+    Open,
+    Opened,
+    PairsOpened,
+    Prepare,
+    Ready,
+)
 from .locks import DeviceLock, HeldClocks, lock_one
 from .settings import settings_of
 from .starting import StartedProgram, early, start
@@ -202,12 +214,31 @@ class Workers:
         first = self._turn % len(devices)
         return [*devices[first:], *devices[:first]]
 
-    def prepare(self) -> None:
-        """Start a process for the first job, unless there is one: it imports meanwhile."""
+    def prepare(self, backend: str | None = None) -> None:
+        """Start a process for the first job, unless there is one: it imports meanwhile.
+
+        It imports what the `backend` needs as well, if that is known.
+        """
         if os.getpid() != self._owner:  # after a fork the processes are the parent's
             self._owner, self._kept, self._spare, self._made = os.getpid(), {}, None, []
         if self._spare is None and not self._kept:
             self._spare = self._known(lambda: early(PROGRAM))
+            if backend is not None:
+                self._spare.say(Prepare(backend))
+
+    def prepare_next(self, job: Job) -> None:
+        """Have another process import for the next repeat while a GPU measures this one.
+
+        Each repeat has a process of its own, for whose start the GPU would wait. A device that is
+        the host itself would be disturbed, and has none prepared.
+        """
+        backend, repeats = BACKENDS[job.params["backend"]], job.params["measure"]["repeats"]
+        *where, _ = job.process_key
+        is_last = job.params["repeat"] >= repeats
+        there = (*where, job.params["repeat"] + 1) in self._kept or self._spare is not None
+        if self._keeps and backend.claims_gpu and not (is_last or there):
+            self._spare = self._known(lambda: start(PROGRAM, job.log))
+            self._spare.say(Prepare(backend.name))
 
     def _known(self, program: Callable[[], StartedProgram]) -> WorkerProcess:
         """A new process. Raises KeyboardInterrupt after `stop`."""

@@ -2,8 +2,8 @@
 
 It is a process of its own, so that a kernel that faults, hangs or crashes the runtime costs one
 cell: the job (`process`, `supervise`) replaces the process. Messages are pickled dataclasses over
-the socket FD: an Open or none, a Job, then requests and answers; another Job of the same device may
-follow.
+the socket FD: a Prepare or none, an Open or none, a Job, then requests and answers; another Job of
+the same device may follow.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from typing import Any
 
 import numpy as np
 
+from ..core.backends import BACKENDS
 from ..core.display import MOST_SENTENCE, one_line
 from ..core.errors import DeviceError, DeviceLostError, TypedError
 from ..core.paths import ROOT
 from ..core.space import Cell, asks_the_device
-from ..devices.base import Device, DeviceInfo
+from ..devices.base import Device, DeviceInfo, functions_of
 from ..devices.building import compile_ahead
 from ..devices.builds import KernelBuild, read_build
 from ..devices.isolated import PATIENCE
@@ -56,6 +57,7 @@ from .events import (
     Open,
     Opened,
     PairsOpened,
+    Prepare,
     Ready,
     Worked,
     WorkerCrashedError,
@@ -90,6 +92,9 @@ def main(fd: int) -> None:
         while True:
             caller = Caller(connection)
             request = caller.receive()
+            if isinstance(request, Prepare):
+                _prepare(request)
+                continue
             if isinstance(request, Open):
                 device = _open(request, caller)
                 continue
@@ -153,6 +158,13 @@ def _print_into(log_file: Path) -> None:
     with log_file.open("ab") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
+
+
+def _prepare(request: Prepare) -> None:
+    """Import the backend's modules and begin its runtime."""
+    # The job that follows does the same, and says what is missing.
+    with suppress(Exception):
+        functions_of(BACKENDS[request.backend]).list_devices(None)
 
 
 def _open(request: Open, caller: Caller) -> Device:

@@ -30,7 +30,7 @@ from snakemake.script import PythonScript
 from snakemake.settings.types import DeploymentMethod, Quietness
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from ..core.backends import AUTO, BACKENDS
+from ..core.backends import AUTO, BACKENDS, Backend
 from ..core.errors import HostError, NoDeviceError
 from ..core.news import heartbeat
 from ..core.paths import PACKAGE, child_environment
@@ -225,7 +225,7 @@ def start_run(flow: Flow, workflow: Any, jobs: Sequence[Any]) -> None:
             repeat = int(job.wildcards_dict.get("repeat", 1))
             outs.setdefault(repeat, []).append(os.path.abspath(job.output[0]))
     if outs and workflow.local_exec and not _in_environments(workflow):
-        start_measuring_servers(_jobs_at_once(flow), outs)
+        start_measuring_servers(_jobs_at_once(flow), outs, flow.gpu_backend)
     served = [job for job in jobs if job.rule.params.get("call") and not job.resources.get("gpu")]
     # A single stage imports all the same.
     if len(served) > 1 and not _in_environments(workflow):
@@ -283,17 +283,21 @@ def _in_environments(workflow: Any) -> bool:
 
 
 def start_measuring_servers(
-    number: int, outs: Mapping[int, Sequence[str]]
+    number: int, outs: Mapping[int, Sequence[str]], backend: Backend | None = None
 ) -> list[subprocess.Popen[bytes]]:
-    """Start so many measuring servers. `outs` are the files that jobs will write, by repeat."""
-    return start_servers(number, MEASURING, ADDRESS, outs)
+    """Start so many measuring servers. `outs` are the files that jobs will write, by repeat.
+
+    The `backend` is that of GPUs, whose libraries a process of each server imports at once.
+    """
+    jobs = {"backend": None if backend is None else backend.name, "outs": outs}
+    return start_servers(number, MEASURING, ADDRESS, jobs)
 
 
 def start_servers(
     number: int,
     program: str,
     address_name: str,
-    jobs: Mapping[int, Sequence[str]] | None = None,
+    jobs: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> list[subprocess.Popen[bytes]]:
     """Start so many servers for all clients of this process, with which they end.

@@ -17,11 +17,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 from conftest import ROOT
-from gpushmoo import sweep
+from gpushmoo import sweep, tune
 from gpushmoo.core.errors import DeviceError, HostError
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive import measure, several_devices
@@ -34,6 +35,7 @@ from gpushmoo.interactive.several_devices import (
     parts_of,
     refuse_mixture,
 )
+from gpushmoo.interactive.tune import Tuned
 from gpushmoo.measuring.job import MeasuredShard
 from gpushmoo.measuring.process import Workers
 from gpushmoo.planning.config_schema import ConfigError
@@ -411,3 +413,64 @@ def test_a_budget_and_what_the_host_feeds_take_the_first_device(
     with pytest.raises(DeviceError, match="asked"):
         sweep(ROOT / "kernels" / kernel, device="all", progress=False, **more)
     assert asked == [device]
+
+
+@pytest.fixture
+def pocl(opencl_choice: DeviceChoice, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Has calls on all devices open two of PoCL's, by the names of its drivers."""
+    if opencl_choice.runtime != "pocl":
+        pytest.skip("only PoCL shows a processor as several devices")
+
+    def show(drivers: str) -> None:
+        monkeypatch.setenv("POCL_DEVICES", drivers)
+        monkeypatch.setattr(measure, "indices_of", lambda choice: [0, 1])
+        monkeypatch.setattr(measure, "_ANSWERED", {})
+        monkeypatch.setattr(measure, "_OTHERS", {})
+        monkeypatch.setattr(measure, "WORKERS", Workers(keep=True))
+
+    return show
+
+
+def tuned() -> Tuned:
+    source = "kernel void twice(global float *c, global const float *a) { %s }"
+    a = np.arange(1024, dtype=np.float32)
+    return tune(
+        source % "int i = get_global_id(0); c[i] = 2 * a[i];",
+        "twice",
+        {"c": np.zeros_like(a), "a": a},
+        1024,
+        {"block_x": [32, 64]},
+        expect={"c": 2 * a},
+        backend="opencl",
+        opencl_runtime="pocl",
+        device="all",
+        repeats=3,
+        min_samples=6,
+        max_samples=6,
+    )
+
+
+def test_repeats_of_a_tuned_kernel_are_spread(pocl: Callable[[str], None]) -> None:
+    pocl("pthread pthread")
+    found = tuned()
+    assert found.statuses == {"ok": 2}
+    assert found.winner["block_x"] in (32, 64)
+    jobs = sorted((p["params"]["repeat"], p["params"]["device"]) for p in found.provenance)
+    assert [repeat for repeat, _ in jobs] == [1, 2, 3]
+    assert {device for _, device in jobs} == {0, 1}
+
+
+def test_a_device_that_does_not_open_is_left_out(
+    pocl: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pocl("pthread")
+    found = tuned()
+    assert found.statuses == {"ok": 2}
+    assert {p["params"]["device"] for p in found.provenance} == {0}
+    assert "device 1 is left out" in capsys.readouterr().err
+
+
+def test_a_call_on_devices_of_different_names_is_refused(pocl: Callable[[str], None]) -> None:
+    pocl("basic pthread")
+    with pytest.raises(ConfigError, match=r"'all' needs devices of one name.*device=0"):
+        tuned()

@@ -15,7 +15,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
@@ -26,6 +26,7 @@ import yaml
 
 from .. import __name__ as library
 from ..core.backends import AUTO, BACKENDS
+from ..core.errors import DeviceError
 from ..core.news import News, heartbeat
 from ..core.paths import KERNELS
 from ..core.run_plan import FEWEST_OF_MANY, SAVED, TELLING_REPEATS
@@ -186,7 +187,7 @@ def measured(
         builds = _Builds(request.sweep, request.compile_timeout_s, work, terminal, log_file)
         # Opening a device takes seconds, too, and has its own line if it waits.
         with heartbeat(terminal, text) if has_many else nullcontext():
-            lanes = devices_of(values, log_file, request.sweep, builds)
+            lanes = devices_of(values, log_file, builds)
             sweep = on_this(request.sweep, lanes[0].choice, lanes[0].info)
             request = replace(request, sweep=sweep)
         until = None if budget is None else began + budget
@@ -225,14 +226,13 @@ def device_of(values: Mapping[str, Any], log_file: Path) -> tuple[DeviceChoice, 
 def devices_of(
     values: Mapping[str, Any],
     log_file: Path,
-    sweep: SweepConfig | None = None,
     builds: _Builds | None = None,
 ) -> list[Lane]:
     """The devices that checked arguments name, open. Raises DeviceError where there is none.
 
-    A measuring process opens each, and compiles for `sweep` meanwhile. For several devices other
-    processes compile, as they do for the `builds` of a sweep. One of several that does not open is
-    left out.
+    A measuring process opens each, and compiles the sweep of `builds` meanwhile, if that is not to
+    be compiled apart. For several devices other processes make the `builds` meanwhile. One of
+    several that does not open is left out.
     """
     asked = values["backend"], values["device"], values["opencl_runtime"]
     limit_s = values["compile_timeout_s"]
@@ -242,14 +242,13 @@ def devices_of(
         indices = indices_of(tried) if values["device"] == ALL else [tried.index]
         compile_s = min(limit_s, _COMPILED_THERE_S)
         if len(indices) > 1:
-            early = builds if sweep is not None and not sweep.asks_for_sizes else None
             asks = [Open(replace(tried, index=i), (), log_file, compile_s) for i in indices]
-            found.update(_opened_at_once(asks, early))
+            found.update(_opened_at_once(asks, builds))
             return next(iter(found.values()))
-        dtypes = () if sweep is None or not _is_compiled_there(sweep) else sweep.dtypes
-        specs = [
-            _build_params(sweep, dtype, tried, limit_s) for dtype in dtypes if sweep is not None
-        ]
+        specs = []
+        if builds is not None and _is_compiled_there(builds.sweep):
+            sweep = builds.sweep
+            specs = [_build_params(sweep, dtype, tried, limit_s) for dtype in sweep.dtypes]
         found[tried] = WORKERS.open(Open(tried, specs, log_file, compile_s), _import_analysis)
         return found[tried]
 
@@ -285,8 +284,11 @@ def _opened_at_once(asks: Sequence[Open], builds: _Builds | None) -> dict[Device
             answers[ask.choice.index] = info
 
     def meanwhile() -> None:
-        if builds is not None:
-            builds.make(asks[0].choice)
+        # The versions of sizes that follow the device are not known yet.
+        if builds is not None and not builds.sweep.asks_for_sizes:
+            # What fails is tried again, and said, once a device has answered.
+            with suppress(DeviceError):
+                builds.make(asks[0].choice)
         _import_analysis()
 
     workers = [_workers_of(ask.choice.index) for ask in asks]
@@ -297,7 +299,10 @@ def _opened_at_once(asks: Sequence[Open], builds: _Builds | None) -> dict[Device
         if isinstance(answer, DeviceInfo):
             found[ask.choice] = answer
         else:
-            log.error("device %d is left out: %s", ask.choice.index, answer)
+            said = f"device {ask.choice.index} is left out: {answer}"
+            log.error(said)
+            if builds is not None:
+                print(f"{library}: {said}", file=builds.terminal, flush=True)
     if not found:
         raise next(err for err in answers.values() if isinstance(err, Exception))
     return found

@@ -106,7 +106,7 @@ class SharedTerminal(io.TextIOBase, TextIO):
         with self._writing:
             self._news.show(text)
 
-    def close(self) -> None:
+    def clear(self) -> None:
         """Remove the line that would be replaced."""
         with self._writing:
             self._news.clear()
@@ -247,7 +247,7 @@ def measure_parts(
     except KeyboardInterrupt:
         return _complete(parts, schedule.done)
     finally:
-        terminal.close()
+        terminal.clear()
     if schedule.error is not None:
         for one in workers:
             one.restart()

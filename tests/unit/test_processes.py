@@ -107,6 +107,41 @@ def test_a_process_that_is_struck_or_hangs_is_found(start: Callable[..., WorkerP
         start(hangs=True).hear(2 * POLL_INTERVAL_S)
 
 
+# Stays until it is asked twice, and not longer than what has started it.
+LASTING = """
+import sys
+from multiprocessing.connection import Connection
+from gpushmoo.storage.joblog import end_with_parent
+
+end_with_parent()
+connection = Connection(int(sys.argv[1]))
+for _ in range(2):
+    connection.send(connection.recv())
+"""
+
+
+def test_a_process_outlives_the_thread_that_has_asked_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lasting.py").write_text(LASTING)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found: list[WorkerProcess] = []
+
+    def ask() -> None:
+        found.append(WorkerProcess(starting.start("lasting", None)))
+        found[0].say(Finished())
+        assert found[0].hear(DEADLINE_S) == Finished()
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    asking.join()
+    # The thread itself may end a moment later than that.
+    wait_until(lambda: not Path(f"/proc/self/task/{asking.native_id}").exists())
+    found[0].say(Finished())
+    assert found[0].hear(DEADLINE_S) == Finished()
+    found[0].stop()
+
+
 class SilentConnection:
     """Says nothing for so many beats."""
 

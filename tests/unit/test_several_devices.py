@@ -99,6 +99,7 @@ for name, result in {"one": one, "both": both, "left": left}.items():
     found[name] = {
         "devices": result.devices,
         "text": repr(result),
+        "log": result.log,
         "winners": sorted(winners[["variant", "height", "threads", "grid"]].values.tolist()),
     }
 print(json.dumps(found))
@@ -168,6 +169,8 @@ def test_both_devices_measure_and_what_is_compared_is_measured_by_one(
     assert "2 devices" in swept["both"]["text"]
     assert "2 devices" not in swept["one"]["text"]
     assert "2 devices (Made-up device), 4 shards" in swept["err"]
+    # Processes outlive the threads that have opened their devices.
+    assert "another one is started" not in swept["both"]["log"]
     # Each repeat of each shard is a file.
     files = sorted((swept["place"] / "both/cells").rglob("*.parquet"))
     assert len(files) == 2 * 4

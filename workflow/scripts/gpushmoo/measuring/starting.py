@@ -10,10 +10,16 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..core.paths import child_environment
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 NOWHERE = Path(os.devnull)
 
@@ -28,7 +34,25 @@ class StartedProgram:
 
 
 def start(module: str, log_file: Path | None) -> StartedProgram:
-    """Run `module`, with a socket; it prints into `log_file`, or where this process prints."""
+    """Run `module`, with a socket; it prints into `log_file`, or where this process prints.
+
+    The kernel ends it together with the thread that has started it (`joblog.end_with_parent`). A
+    thread that measures ends before, so that another one starts the program for it.
+    """
+    if threading.current_thread() is threading.main_thread():
+        return _started(module, log_file)
+    return _lasting_thread(os.getpid()).submit(_started, module, log_file).result()
+
+
+@cache
+def _lasting_thread(process: int) -> Executor:
+    """A thread that ends with this process; a fork has its own."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(1)
+
+
+def _started(module: str, log_file: Path | None) -> StartedProgram:
     own, theirs = socket.socketpair()
     environment = child_environment()
     with theirs, open(log_file or NOWHERE, "ab") as output:

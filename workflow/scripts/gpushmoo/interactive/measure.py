@@ -104,9 +104,9 @@ def sweep(
         kernel's own. `axes` maps names to values: ``{"block_x": [32, 64]}``.
     backend, device, opencl_runtime
         Where; ``auto`` is the first that answers, `device` an index from 0 or ``"all"``: every
-        CUDA device at once, which must be of one name. What is compared, the cells of a size, is
-        measured by one device in each repeat. With a `budget`, of OpenCL and of data that the host
-        feeds ``"all"`` is the first device.
+        CUDA device at once, which must be of one name. One device measures all cells of a type and
+        size in a repeat. With a `budget`, of OpenCL and of data that the host feeds ``"all"`` is
+        the first device.
     repeats : int
         How often all is measured, in processes of their own; 1 by default, 100 with a budget.
     budget : float
@@ -405,7 +405,7 @@ class _Call:
         return folder / f"{shard_name(part.index, part.count, part.repeat)}.parquet"
 
     def task(self, part: Part, number: int, total: int, lane: Lane) -> ShardTask:
-        """The job that measures a part, the `number`-th of so many, on a device."""
+        """The job that measures a part on a device; `number` and `total` are for messages."""
         where = (part.index, part.count)
         return ShardTask(
             self.request.params(part.dtype, lane.choice, part.repeat, where),

@@ -34,7 +34,7 @@ ALL = "all"
 # A device gets about this number of shards of a repeat, if there are as many groups. The last ones
 # are small, so that devices end at about the same time.
 _SHARDS_A_DEVICE = 8
-# A shard whose devices fail is tried on so many of them: it may be to blame.
+# A shard is tried on two devices at most: it may be to blame for their failures.
 _MOST_TRIES = 2
 
 
@@ -77,7 +77,7 @@ def refuse_mixture(lanes: Sequence[Lane]) -> None:
 def parts_of(dtypes: Sequence[str], groups: int, repeats: int, devices: int) -> list[Part]:
     """All parts in the order in which they begin, the large ones of each repeat first.
 
-    Of each element type there are so many `groups` of cells that are measured in the same rounds.
+    `groups` is how many sets of cells of each element type are measured in the same rounds.
     """
     count = max(1, min(groups, -(-_SHARDS_A_DEVICE * devices // len(dtypes))))
     return [

@@ -595,6 +595,22 @@ def test_axes_are_read_as_they_are_written(
     assert asked == [axes]
 
 
+@pytest.mark.parametrize(("word", "device"), [("all", "all"), ("1", 1)])
+def test_the_shell_takes_all_devices_or_an_index(
+    word: str, device: int | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(shell, "sweep", lambda _, **given: sys.exit(asked.append(given["device"])))
+    with pytest.raises(SystemExit):
+        main(["sweep", "kernel", "--device", word])
+    assert asked == [device]
+
+
+def test_pairs_are_measured_on_one_device(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ab", str(folder), "--variant-a", "good", "--device", "all"]) == 2
+    assert "'device' is 'all'; it must be a whole number" in capsys.readouterr().err
+
+
 def test_without_a_device_the_shell_says_what_is_missing(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

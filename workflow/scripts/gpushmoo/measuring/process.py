@@ -236,7 +236,7 @@ class Workers:
         *where, _ = job.process_key
         is_last = job.params["repeat"] >= repeats
         there = (*where, job.params["repeat"] + 1) in self._kept or self._spare is not None
-        if self._keeps and backend.claims_gpu and not (is_last or there):
+        if self.keeps and backend.claims_gpu and not (is_last or there):
             self._spare = self._known(lambda: start(PROGRAM, job.log))
             self._spare.say(Prepare(backend.name))
 

@@ -31,7 +31,7 @@ from gpushmoo.core.errors import DeviceLostError
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import USUAL, Cell, Problem, ShardSpace
 from gpushmoo.devices.base import Reading
-from gpushmoo.measuring.builds import plan_cells
+from gpushmoo.measuring.builds import axis_values, plan_cells
 from gpushmoo.measuring.events import (
     Began,
     Copied,
@@ -489,7 +489,8 @@ def plan(device: FakeDevice, shard: tuple[int, int]) -> list[Cell]:
     builds = built(device)
     axes = {"threads": 1, "chunks": {"to_resident": 2.0, "points": 1}}
     space = ShardSpace("float", variants, problems, ["warm"], axes, *shard)
-    return plan_cells(device, FOLDER, builds, versions_of(FOLDER.workload, space), space)
+    values = axis_values(device, FOLDER, builds, versions_of(FOLDER.workload, space), space)
+    return plan_cells(FOLDER, space, values)[0]
 
 
 def test_an_axis_stops_at_its_largest_value(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,8 +28,16 @@ from ..core.display import one_line
 from ..core.errors import WorkloadError
 from ..core.paths import ROOT
 from ..core.run_plan import PLAN_FILE, RunPlan, fully_sampled
-from ..core.schema import cell_schema
-from ..core.space import TYPICAL, asks_the_device, expand_axis, first_repeat_of, space_of
+from ..core.schema import UNLISTED, cell_schema
+from ..core.space import (
+    TYPICAL,
+    Cell,
+    Problem,
+    asks_the_device,
+    expand_axis,
+    first_repeat_of,
+    space_of,
+)
 from ..storage.dataset import PARTITION, PROVENANCE, finished_dataset, with_axes_noted
 from ..storage.store import BadParquetError, Shard, open_shard, read_shard, unpacked
 from ..storage.wholefile import DamagedFileError, UnusableFilesError, read_json, replaced_folder
@@ -310,9 +318,41 @@ def _fault_of_cells(table: pa.Table, metadata: Mapping[str, Any]) -> str | None:
     # All repeats of a shard have the same.
     alike = {name: value for name, value in params.items() if name != "repeat"}
     alike["sizes"] = metadata.get("resolved_sizes", params["sizes"])
+    if UNLISTED in metadata:
+        is_counted = params["repeat"] == 1 and not resolved
+        return _fault_of_some(table, alike, values, metadata[UNLISTED] if is_counted else None)
     planned = _planned_keys(json.dumps([alike, values], sort_keys=True))
     keys = set(table.column("cell_key").to_pylist())
     return _fault_of_keys(planned if params["repeat"] == 1 else planned & keys, keys)
+
+
+def _fault_of_some(
+    table: pa.Table,
+    params: Mapping[str, Any],
+    values: Mapping[str, list[int]],
+    unlisted: int | None,
+) -> str | None:
+    """Whether the rows are cells of a space in which `unlisted` others have no row.
+
+    None if the number of all cells is not known.
+    """
+    space, kernel = space_of(params), Path(params["folder"]).name
+    groups = {base.group for base in space.bases(kernel)}
+    allowed = {axis: frozenset(of_axis) for axis, of_axis in values.items()}
+    for row in table.drop_columns(["samples_s", "sampled_at_s"]).to_pylist():
+        chosen = tuple((axis, row[axis]) for axis in sorted(allowed))
+        problem, met = (
+            Problem(row["height"], row["width"]),
+            (row["cache_state"], row["timing_mode"]),
+        )
+        cell = Cell(kernel, space.dtype, row["variant"], problem, chosen, *met)
+        is_inside = cell.group in groups and all(at in allowed[axis] for axis, at in chosen)
+        if not is_inside or cell.key != row["cell_key"]:
+            return f"holds cells that were not to be measured, {row['cell_key']} for one"
+    expected = math.prod(map(len, values.values()), start=len(groups)) - (unlisted or 0)
+    if unlisted is not None and len(table) != expected:
+        return f"has {len(table)} of {expected} cells"
+    return None
 
 
 @lru_cache(maxsize=1)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .schema import Status
-from .space import shard_name
+from .space import shard_name, space_of
 
 # Lies in the run's folder from the moment at which its first job starts.
 PLAN_FILE = "plan.json"
@@ -29,10 +29,20 @@ _NAME = re.compile(r"(\d+)-of-(\d+)(?:\.repeat-(\d+))?")
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """What the jobs of one sweep and dtype share: `params` without part and repeat, `parts`."""
+    """What the jobs of one sweep and dtype share: `params` without part and repeat, `parts`.
+
+    `rows` are about how many rows a repeat of all parts has, if that is not each combination.
+    """
 
     params: Mapping[str, Any]
     parts: int
+    rows: int | None = None
+
+    @property
+    def planned_cells(self) -> float:
+        """About how many rows each part has in a repeat."""
+        rows = self.rows or space_of(self.shard_params(0, 1)).planned_cells
+        return rows / self.parts
 
     def shard_params(self, index: int, repeat: int) -> dict[str, Any]:
         """Parameters of the job that measures part `index`, from 0, in `repeat`, from 1; sorted."""

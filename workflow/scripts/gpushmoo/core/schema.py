@@ -48,6 +48,9 @@ class Status(StrEnum):
 LIMITS = frozenset({Status.TOO_MANY_THREADS, Status.RESOURCES, Status.INVALID})
 FAULTS = frozenset(Status) - LIMITS - {Status.OK, Status.UNPROPOSED}
 
+# In a shard's provenance, the number of invalid combinations that have no row, if there are any.
+UNLISTED = "unlisted"
+
 Text = str
 Whole = int
 Small = int

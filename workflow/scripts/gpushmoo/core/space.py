@@ -195,10 +195,11 @@ class Cell:
 
     def __getitem__(self, name: str) -> int:
         """Value of the launch parameter `name`; KeyError when the cell has no such axis."""
-        values = dict(self.params)
-        if name not in values:
-            raise KeyError(f"no axis '{name}'; there are: {', '.join(sorted(values))}")
-        return values[name]
+        # Asked of each of a million combinations, for which a dictionary takes too long.
+        for axis, value in self.params:
+            if axis == name:
+                return value
+        raise KeyError(f"no axis '{name}'; there are: {', '.join(sorted(dict(self.params)))}")
 
 
 @dataclass(frozen=True, order=True)
@@ -301,14 +302,29 @@ def enumerate_cells(
     timing_modes: Sequence[str] = TIMING_MODES[:1],
 ) -> list[Cell]:
     """Every point of the grid of one kernel and dtype, in a fixed order."""
-    names = sorted(axes)
-    return [
-        Cell(kernel, dtype, variant, problem, tuple(zip(names, point, strict=True)), *met)
-        for problem in problems
-        for met in conditions(cache_states, timing_modes)
+    rounds = itertools.product(problems, conditions(cache_states, timing_modes))
+    bases = [
+        Cell(kernel, dtype, variant, problem, (), *met)
+        for problem, met in rounds
         for variant in variants
-        for point in itertools.product(*(axes[n] for n in names))
     ]
+    return list(_points_of(bases, axes))
+
+
+def _points_of(bases: Iterable[Cell], axes: Mapping[str, Sequence[int]]) -> Iterator[Cell]:
+    """Of each of the `bases`, cells without parameters, a cell for each combination of the axes."""
+    names = sorted(axes)
+    for base in bases:
+        for point in itertools.product(*(axes[name] for name in names)):
+            yield at_point(base, tuple(zip(names, point, strict=True)))
+
+
+def at_point(base: Cell, params: tuple[tuple[str, int], ...]) -> Cell:
+    """The cell with these parameters and all else of `base`."""
+    # Its own __init__ takes twice as long, which counts with a million combinations.
+    cell = object.__new__(Cell)
+    vars(cell).update(vars(base), params=params)
+    return cell
 
 
 def shard_count(cells: int, cells_per_shard: int, rounds: int) -> int:
@@ -382,14 +398,35 @@ class ShardSpace:
         others = (self.sizes, self.variants, self.cache_states, self.timing_modes)
         return math.prod(map(len, (*axes, *others)))
 
-    def cells(self, kernel: str, values: Mapping[str, Sequence[int]]) -> list[Cell]:
+    def each_cell(self, kernel: str, values: Mapping[str, Sequence[int]]) -> Iterator[Cell]:
         """The cells of `kernel` in this part, where the axes have these values."""
+        return _points_of(self.bases(kernel), values)
+
+    def cells(self, kernel: str, values: Mapping[str, Sequence[int]]) -> list[Cell]:
+        """All of `each_cell`."""
+        return list(self.each_cell(kernel, values))
+
+    def cells_at(
+        self, kernel: str, values: Mapping[str, Sequence[int]], places: Iterable[int]
+    ) -> list[Cell]:
+        """The cells at these places of `each_cell`, from 0."""
+        bases, names = self.bases(kernel), sorted(values)
+        found = []
+        for place in places:
+            params = []
+            # The last axis changes fastest.
+            for name in reversed(names):
+                place, at = divmod(place, len(values[name]))
+                params.append((name, values[name][at]))
+            found.append(at_point(bases[place], tuple(reversed(params))))
+        return found
+
+    def bases(self, kernel: str) -> list[Cell]:
+        """A cell without parameters for each problem, condition and variant of this part."""
         return [
-            cell
-            for problem, (state, kind) in self.rounds
-            for cell in enumerate_cells(
-                kernel, self.dtype, self.variants, [problem], values, [state], [kind]
-            )
+            Cell(kernel, self.dtype, variant, problem, (), *met)
+            for problem, met in self.rounds
+            for variant in self.variants
         ]
 
 

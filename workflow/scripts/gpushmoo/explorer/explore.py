@@ -27,7 +27,7 @@ from ..core.display import one_line
 from ..core.errors import UserError
 from ..core.merit import merit_of
 from ..core.schema import GROUP, PARAMS, Status
-from ..core.space import asks_the_device, space_of
+from ..core.space import asks_the_device
 from ..model.stage import DEVICE_MODEL_SCHEMA
 from ..storage.dataset import partitions, place_of_products, read_cells
 from ..storage.room import output
@@ -485,13 +485,9 @@ def _progress(found: OpenedSet) -> Unfinished | None:
     plan = found.plan
     if plan is None:
         return None
-    spaces = [
-        space_of(planned.shard_params(0, 1))
-        for dtypes in plan.sweeps.values()
-        for planned in dtypes.values()
-    ]
-    about = any(asks_the_device(spec) for space in spaces for spec in space.axes.values())
-    cells = sum(space.planned_cells for space in spaces)
+    plans = [planned for dtypes in plan.sweeps.values() for planned in dtypes.values()]
+    about = any(asks_the_device(spec) for one in plans for spec in one.params["axes"].values())
+    cells = round(sum(one.planned_cells * one.parts for one in plans))
     return Unfinished(found.shards, count_planned(plan), cells, about)
 
 

@@ -19,6 +19,7 @@ from ..comparing.compare import change
 from ..comparing.verdicts import LEAST_BLOCKS, block_changes, judged, paired_change
 from ..core.backends import AUTO
 from ..core.display import number_of, one_line, seconds
+from ..core.news import News
 from ..core.schema import Flag, Number, Small, Status, Table, Text, Whole
 from ..core.space import TYPICAL, asks_the_device, most_values
 from ..devices.base import DeviceInfo
@@ -27,8 +28,16 @@ from ..measuring.events import NAMES, Against, Job
 from ..measuring.job import MeasuredPairs, measure_pairs
 from ..planning.config_schema import ConfigError, refuse_unknown
 from ..storage.temporary import OwnFolder
+from ..workloads.combinations import Tell
 from ..workloads.loader import KernelFolder, late_imports, shared_code
-from .arguments import Request, checked, loaded, read_request, refuse_no_flag
+from .arguments import (
+    Request,
+    checked,
+    loaded,
+    look_through_all,
+    read_request,
+    refuse_no_flag,
+)
 from .measure import LOG, WORKERS, device_of, logged, on_this
 from .tune_arguments import options_of
 
@@ -112,19 +121,29 @@ def ab(
     values = checked({**what, **where, **own, **measure}, **SCHEMAS)
     options = options_of(options_a, "options_a"), options_of(options_b, "options_b")
     folders = _load(a, a if b is None else b)
-    requests = _requests(folders, _variants(folders, variant_a, variant_b), values)
     measured, terminal = {}, sys.stderr if progress else io.StringIO()
+    news = News(terminal, in_place=True)
+    chosen = _variants(folders, variant_a, variant_b)
+    requests = _requests(folders, chosen, values, news.show)
     with OwnFolder() as place:
         with logged(Path(place) / LOG) as log_file:
             choice, info = device_of(values, log_file)
             requests = _on_one_device(requests, choice, info)
+            for request in requests:
+                look_through_all(request.sweep, news.show)
+            news.clear()
             limit_s = values["compile_timeout_s"]
             for dtype in requests[0].sweep.dtypes:
                 first, second = (request.params(dtype, choice) for request in requests)
-                against = Against(second, options, rounds, pairs)
+                found = [request.sweep.unlisted(dtype) for request in requests]
+                against = Against(second, options, rounds, pairs, found[1])
                 many = sum(len(request.sweep.versions[dtype]) for request in requests)
                 began, most_s = time.monotonic(), many * limit_s
-                job = Job(first, choice.cache, began, None, against, log_file, compile_s=most_s)
+                job = Job(
+                    *(first, choice.cache, began, None, against, log_file),
+                    compile_s=most_s,
+                    found=found[0],
+                )
                 label = f"{folders[0].name} {dtype}, A and B"
                 measured[dtype] = measure_pairs(job, label, terminal, WORKERS, in_place=True)
         log = log_file.read_text(encoding="utf-8", errors="replace")
@@ -176,14 +195,23 @@ def _requests(
     folders: tuple[KernelFolder, KernelFolder],
     variants: tuple[list[str], list[str]],
     values: Mapping[str, Any],
+    tell: Tell,
 ) -> list[Request]:
-    """The sweeps of A and of B, with the values that both have. Raises ConfigError."""
+    """The sweeps of A and of B, with the values that both have. Raises ConfigError.
+
+    `tell` is called with how many combinations were looked through.
+    """
     axes, known = values.get("axes", {}), [set(folder.workload.axes) for folder in folders]
     refuse_unknown("axes", axes, sorted(known[0] | known[1]))
-    requests = []
+    requests: list[Request] = []
     for folder, names, own in zip(folders, variants, known, strict=True):
         mine = {name: spec for name, spec in axes.items() if name in own}
-        requests.append(read_request(folder, {**values, "axes": mine, "variants": names}))
+        own_values = {**values, "axes": mine, "variants": names}
+        if requests and folders[0] is folders[1] and names == variants[0]:
+            # One kernel's combinations are looked through once.
+            requests.append(requests[0])
+        else:
+            requests.append(read_request(folder, own_values, tell))
     a, b = (request.sweep for request in requests)
     for sweep, other, who in ((a, b, "A"), (b, a, "B")):
         for name, spec in sweep.axes.items():
@@ -199,7 +227,7 @@ def _requests(
         "cache_states": _common("cache", a.cache_states, b.cache_states),
         "timing_modes": _common("timing_modes", a.timing_modes, b.timing_modes),
     }
-    return [replace(request, sweep=replace(request.sweep, **shared)) for request in requests]
+    return [replace(request, sweep=request.sweep.changed(**shared)) for request in requests]
 
 
 def _on_one_device(
@@ -208,7 +236,7 @@ def _on_one_device(
     """Both with the sizes that A has on the device. Raises ConfigError."""
     a, b = (request.sweep for request in requests)
     here = on_this(a, choice, info)
-    there = on_this(replace(b, sizes=here.sizes), choice, info)
+    there = on_this(b.changed(sizes=here.sizes), choice, info)
     return [
         replace(request, sweep=sweep)
         for request, sweep in zip(requests, (here, there), strict=True)

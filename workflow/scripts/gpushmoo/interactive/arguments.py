@@ -27,6 +27,7 @@ from ..planning.sweeps import (
     refuse_impossible,
     refuse_large,
 )
+from ..workloads.combinations import Tell
 from ..workloads.loader import KernelFolder, KernelFolderError, is_folder, load_kernel
 
 # Arguments that take one value in place of a list of it.
@@ -95,8 +96,13 @@ def loaded(kernel: str | os.PathLike[str]) -> KernelFolder:
         raise ConfigError(str(err)) from err
 
 
-def read_request(folder: KernelFolder, values: Mapping[str, Any]) -> Request:
-    """The request that `checked` arguments make of the kernel in `folder`. Raises ConfigError."""
+def read_request(
+    folder: KernelFolder, values: Mapping[str, Any], tell: Tell | None = None
+) -> Request:
+    """The request that `checked` arguments make of the kernel in `folder`. Raises ConfigError.
+
+    `tell` is called with how many combinations were looked through.
+    """
     of_measure = config_schema()["properties"]["measure"]["properties"]
     with of_a_call():
         sweep = read_sweep("", values, folder)
@@ -106,9 +112,20 @@ def read_request(folder: KernelFolder, values: Mapping[str, Any]) -> Request:
             "measure": measure_params("", {n: values[n] for n in of_measure if n in values}),
         }
         named = {folder.name: sweep}
+        look_through_all(sweep, tell)
         refuse_large(named, values["backend"], values["max_cells"], values["max_builds"])
-        refuse_impossible(named)
     return Request(sweep, asked, values["compile_timeout_s"])
+
+
+def look_through_all(sweep: SweepConfig, tell: Tell | None = None) -> None:
+    """Look through the combinations of each element type, if a rule says which are valid.
+
+    Raises ConfigError if none is.
+    """
+    with of_a_call():
+        for dtype in sweep.dtypes if sweep.is_looked_through else ():
+            sweep.combinations(dtype, tell)
+        refuse_impossible({sweep.folder.name: sweep})
 
 
 def refuse_no_flag(**flags: Any) -> None:

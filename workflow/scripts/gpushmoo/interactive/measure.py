@@ -26,6 +26,7 @@ import yaml
 
 from .. import __name__ as library
 from ..core.backends import AUTO, BACKENDS
+from ..core.display import number_of
 from ..core.errors import DeviceError
 from ..core.news import News, heartbeat
 from ..core.paths import KERNELS
@@ -50,7 +51,14 @@ from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import copy_folder
 from ..workloads.sizes import Room
 from ..workloads.views import HeatMap
-from .arguments import Request, checked, loaded, read_request, refuse_no_flag
+from .arguments import (
+    Request,
+    checked,
+    loaded,
+    look_through_all,
+    read_request,
+    refuse_no_flag,
+)
 from .opened_run import Run
 from .several_devices import (
     ALL,
@@ -176,20 +184,20 @@ def measured(
         if isinstance(found.workload, HostFedWorkload):
             # The devices would share the host.
             values = _on_first(values)
-        text = f"{found.name}: still looking through the combinations"
-        with heartbeat(terminal, text):
-            request = read_request(found, values)
-        n_cells = request.sweep.n_cells
-        if has_many := n_cells > _MANY_CELLS:
-            print(
-                f"{found.name}: looking through {n_cells:,} combinations", file=terminal, flush=True
-            )
+        news = News(terminal, in_place=True)
+        request = read_request(found, values, news.show)
+        has_many = request.sweep.n_combinations > _MANY_CELLS
+        if has_many:
+            news.write(f"{found.name}: {_size_of(request.sweep)}")
         builds = _Builds(request.sweep, request.compile_timeout_s, work, terminal, log_file)
         # Opening a device takes seconds, too, and has its own line if it waits.
+        text = f"{found.name}: still looking through the combinations"
         with heartbeat(terminal, text) if has_many else nullcontext():
             lanes = devices_of(values, log_file, builds)
             sweep = on_this(request.sweep, lanes[0].choice, lanes[0].info)
             request = replace(request, sweep=sweep)
+        look_through_all(sweep, news.show)
+        news.clear()
         until = None if budget is None else began + budget
         _measure(_Call(request, lanes, replace(builds, sweep=sweep), until))
     return request, place
@@ -198,6 +206,15 @@ def measured(
 def _on_first(values: dict[str, Any]) -> dict[str, Any]:
     """The arguments with the first device in place of all."""
     return values | ({"device": 0} if values["device"] == ALL else {})
+
+
+def _size_of(sweep: SweepConfig) -> str:
+    """How much a sweep with very many combinations has to measure, as far as that is known."""
+    n, everything = sweep.n_cells, sweep.n_combinations
+    if not sweep.is_looked_through:
+        return f"looking through {everything:,} combinations"
+    builds = number_of(sweep.n_builds, "version")
+    return f"{n:,} of {everything:,} combinations are valid, {builds} to compile"
 
 
 # The measuring processes of this program, kept from one call to the next.
@@ -416,6 +433,8 @@ class _Call:
             worker_log=self.builds.log_file,
             workers=lane.workers,
             folder=self.sweep.folder,
+            # Of a part, its own process looks through the combinations.
+            found=self.sweep.unlisted(part.dtype) if part.count == 1 else None,
         )
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.schema import GROUP, is_axis
+from ..core.schema import GROUP, UNLISTED, Status, is_axis
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,8 +37,12 @@ class Run:
 
     @property
     def statuses(self) -> dict[str, int]:
-        """How many cells ended in which way."""
-        return dict(Counter(self.cells["status"]))
+        """How many cells ended in which way; invalid ones also if they have no row."""
+        counts = Counter(self.cells["status"])
+        for shard in self.provenance:
+            if shard.get(UNLISTED) and shard["params"]["repeat"] == 1:
+                counts[Status.INVALID.value] += shard[UNLISTED]
+        return dict(counts)
 
     @property
     def devices(self) -> dict[str, str]:

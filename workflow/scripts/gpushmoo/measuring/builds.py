@@ -21,8 +21,9 @@ from ..core.errors import (
 )
 from ..core.space import Cell, Residency, ShardSpace, Version, expand_axis, space_of
 from ..devices.base import Device, DeviceInfo, Program, completed, steady_room
-from ..devices.building import compile_here
+from ..devices.building import compile_here, compiling
 from ..devices.builds import EntryFacts, KernelBuild, VersionBuild
+from ..workloads.combinations import MOST_ROWS, Combinations, Tell, look_through
 from ..workloads.contract import Launch
 from ..workloads.loader import KernelFolder
 from ..workloads.sizes import Room, SizeError, resolved
@@ -71,19 +72,23 @@ def programs_for(
     build: KernelBuild | None = None,
     kernel_digest: str = "",
     options: tuple[str, ...] = (),
+    tell: Tell | None = None,
 ) -> Builds:
     """The programs of these versions, loaded from `build` or compiled here.
 
-    `options` are additional ones for the compiler. Raises DeviceError if `build` was made of
-    sources with another digest, or lacks code that cannot be compiled here.
+    `options` are additional ones for the compiler. `tell` is called with how far it is. Raises
+    DeviceError if `build` was made of sources with another digest, or lacks code that cannot be
+    compiled here.
     """
     workload = folder.workload
     if not workload.device_code:
         return Builds({version.name: HostProgram() for version in versions})
     reason = None if build is None else _misfit(build, device, versions, kernel_digest)
     builds, made = Builds(), dict[str, VersionBuild]()
-    for version in versions:
+    for done, version in enumerate(versions):
         name = version.name
+        if tell is not None and (build is None or reason is not None):
+            tell(compiling(f"{folder.name} {dtype}", done, len(versions)))
         if build is not None and reason is None:
             made[name] = build.targets[device.target][name]
         else:
@@ -184,14 +189,14 @@ def space_here(info: DeviceInfo, folder: KernelFolder, params: Mapping[str, Any]
         raise DeviceError(f"kernels.{folder.name}.sizes: {err}.") from err
 
 
-def plan_cells(
+def axis_values(
     device: Device,
     folder: KernelFolder,
     builds: Builds,
     versions: Sequence[Version],
     space: ShardSpace,
-) -> list[Cell]:
-    """The shard's cells; axes by the occupancy of the first version that can be launched."""
+) -> dict[str, list[int]]:
+    """The values of axes, by the occupancy of the first version that can be launched."""
     lone = Residency(device.info.multiprocessors, 1)
     first = {name: expand_axis(spec, lone)[0] for name, spec in space.axes.items()}
     resident_blocks = 1
@@ -208,8 +213,28 @@ def plan_cells(
     residency = Residency(device.info.multiprocessors, resident_blocks)
     most = folder.workload.most
     # The configuration's own values were checked before.
-    values = {
+    return {
         name: [v for v in expand_axis(spec, residency) if v <= most.get(name, v)]
         for name, spec in space.axes.items()
     }
-    return space.cells(folder.name, values)
+
+
+def plan_cells(
+    folder: KernelFolder,
+    space: ShardSpace,
+    values: Mapping[str, Sequence[int]],
+    found: Combinations | None = None,
+    tell: Tell | None = None,
+) -> tuple[list[Cell], Combinations | None]:
+    """The shard's cells that have rows, and its combinations if a rule says which are valid.
+
+    The axes have these `values`. `found` are the combinations, if these were looked through before.
+    `tell` is called with how far that is.
+    """
+    workload, name = folder.workload, folder.name
+    if not workload.is_restricted:
+        return space.cells(name, values), None
+    found = found or look_through(workload, space, values, tell)
+    if found.failed > MOST_ROWS:
+        raise DeviceError(f"{found.fault(workload.valid_is)}.")
+    return space.cells_at(name, values, found.places_of_rows), found

@@ -21,6 +21,7 @@ from ..core.space import Cell, CellGroup, Condition, Problem
 from ..devices.base import DeviceInfo, PreparedLaunch, Reading, Sample
 from ..devices.select import DeviceChoice
 from ..search.planner import SearchVerdict
+from ..workloads.combinations import Combinations, refusal_of
 from ..workloads.contract import Launch, Workload
 
 
@@ -155,7 +156,7 @@ def planned(workload: Workload, cell: Cell) -> CellRun:
     try:
         workload.bytes_moved(cell)
         workload.result_of(cell.variant)
-        reason = workload.valid(cell)
+        reason = refusal_of(workload, cell)
         if reason is not None:
             message = one_line(reason, MOST_SENTENCE)
             return CellRun(cell, NoLaunch(), status=Status.INVALID, message=message)
@@ -179,12 +180,14 @@ class Against:
 
     `params` are those of a Job. `options` are additional options for the compilers of A and of B.
     Each pair of cells gets `blocks` blocks of samples. Of more than `most` pairs so many are drawn.
+    `found` is that of a Job.
     """
 
     params: Mapping[str, Any]
     options: tuple[tuple[str, ...], tuple[str, ...]]
     blocks: int
     most: int | None = None
+    found: Combinations | None = None
 
 
 @dataclass(frozen=True)
@@ -192,7 +195,8 @@ class Job:
     """A shard's parameters (run_plan.RunPlan), the runtimes' cache, the moment of the beginning.
 
     `build` is the kernel's build file, if there is one. The measuring process prints into `log`, or
-    where the job prints. It gives up compiling after `compile_s` seconds of a processor.
+    where the job prints. It gives up compiling after `compile_s` seconds of a processor. `found`
+    are the combinations, if these were looked through before.
     """
 
     params: Mapping[str, Any]
@@ -202,6 +206,7 @@ class Job:
     against: Against | None = None
     log: Path | None = None
     compile_s: float | None = None
+    found: Combinations | None = None
 
     @property
     def process_key(self) -> tuple[object, ...]:
@@ -292,7 +297,8 @@ class Opened:
 
     By variant or version: the compiler's `options`, `failures` to build, `machine_code`
     (`EntryCode`; None if there is none), `compiled_here` (why a version was compiled in spite of a
-    build file) and `codes` (digests of the machine code, "" if it is unknown).
+    build file) and `codes` (digests of the machine code, "" if it is unknown). `found` are the
+    combinations, if so many are invalid that these are not among the `cells`.
     """
 
     info: DeviceInfo
@@ -302,6 +308,7 @@ class Opened:
     compiled_here: dict[str, str]
     cells: Sequence[Cell]
     codes: dict[str, str] = field(default_factory=dict)
+    found: Combinations | None = None
 
 
 @dataclass(frozen=True)
@@ -315,6 +322,13 @@ class PairsOpened:
     pairs: Sequence[tuple[Cell, Cell]]
     alone: tuple[int, int]
     codes: tuple[dict[str, str], dict[str, str]]
+
+
+@dataclass(frozen=True)
+class Doing:
+    """A clause on the work before Opened or PairsOpened, and how far it is."""
+
+    what: str
 
 
 @dataclass(frozen=True)
@@ -427,7 +441,7 @@ Event = (
     Preparing | Began | Ended | Grouped | Copied | Read | Shared | Timed | Tried | Searched | Worked
 )
 # An error is sent as itself: DeviceLostError, another DeviceError, or WorkerCrashedError.
-Message = Event | Candidates | Ready | Opened | PairsOpened | Finished
+Message = Event | Doing | Candidates | Ready | Opened | PairsOpened | Finished
 
 # A cell, or a pair of cells.
 Run = TypeVar("Run", CellRun, PairRun)

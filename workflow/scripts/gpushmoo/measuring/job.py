@@ -28,12 +28,13 @@ import pyarrow as pa
 from ..core.backends import BACKENDS
 from ..core.errors import UserError
 from ..core.paths import ROOT
-from ..core.schema import FAULTS, Status
+from ..core.schema import FAULTS, UNLISTED, Status
 from ..core.space import asks_the_device, plain_size, space_of
 from ..devices.building import LOG_OF_A_CALL, failure_sentences
 from ..search.planner import SearchMode
 from ..storage.joblog import JobSignalledError, end_with_parent, job_log, raises_signals
 from ..storage.store import write_parquet
+from ..workloads.combinations import Combinations
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder, load_kernel
 from .builds import first_printf, space_here
@@ -72,7 +73,8 @@ class ShardTask:
     cell gets more than the fewest samples; None for no limit. `compile_s` is a `Job`'s. Progress
     lines replace each other if this program alone writes to the terminal (`in_place`). A `brief`
     job has no line that stays unless it takes long, as later repeats have none. `folder` is the
-    kernel's if it is loaded: loading changes the working directory, which threads share.
+    kernel's if it is loaded: loading changes the working directory, which threads share. `found` is
+    that of a Job.
     """
 
     params: Mapping[str, Any]
@@ -90,6 +92,7 @@ class ShardTask:
     in_place: bool = False
     brief: bool = False
     folder: KernelFolder | None = None
+    found: Combinations | None = None
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,12 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
     before = None if task.first is None else read_first(task.first)
     label = _label(folder, params, task.place)
     began, log_file = time.monotonic(), task.worker_log
-    job = Job(params, task.cache, began, task.build, log=log_file, compile_s=task.compile_s)
+    job = Job(
+        *(params, task.cache, began, task.build),
+        log=log_file,
+        compile_s=task.compile_s,
+        found=task.found,
+    )
     preferred = frozenset() if earlier is None else earlier.uuids
     with Session(job, label, terminal, task.workers, preferred) as session:
         worker, opened = session.begin()
@@ -140,8 +148,11 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
             # There the host is measured, too.
             task.workers.prepare_next(job)
         cells = [c for c in opened.cells if keys is None or c.key in keys]
+        runs = [planned(folder.workload, cell) for cell in cells]
+        # Nothing is to be done for invalid ones.
+        valid = sum(run.status is not Status.INVALID for run in runs)
         brief = task.brief or before is not None
-        progress = Progress(label, len(cells), terminal, task.in_place, brief)
+        progress = Progress(label, valid, terminal, task.in_place, brief)
         progress.announce()
         if reused.keys:
             terminal.write(f"{label}: {len(reused.keys)} cells were measured before\n")
@@ -153,7 +164,6 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
             progress.update(share)
             live.tell(supervisor.result.runs, supervisor.result.timed_s, share)
 
-        runs = [planned(folder.workload, cell) for cell in cells]
         supervisor = Supervisor(
             runs,
             session.start,
@@ -173,6 +183,8 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
     metadata["measuring"] = {"seconds": took_s, "budget": task.seconds}
     shard = MeasuredShard(joined(new, reused.table), metadata)
     statuses = Counter(shard.table.column("status").to_pylist())
+    if unlisted := metadata.get(UNLISTED):
+        statuses[Status.INVALID] += unlisted
     if not statuses.keys().isdisjoint(FAULTS):
         # A faulty kernel may have left traces in the process.
         session.drop()
@@ -268,6 +280,7 @@ def _metadata(
         "axes": sorted(params["axes"]),
         **_resolved_axes(params, opened),
         **_resolved_sizes(params, folder, opened),
+        **({UNLISTED: opened.found.unlisted} if opened.found is not None else {}),
         **({} if clocks is None else {"clocks": clocks.provenance()}),
         "build_failures": opened.failures,
         "codes": opened.codes,

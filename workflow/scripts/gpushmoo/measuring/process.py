@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, TextIO
 
 from ..core.backends import BACKENDS
 from ..core.errors import DeviceError, DeviceLostError, HostError, NoDeviceError
-from ..core.news import heartbeat
+from ..core.news import News, heartbeat
 from ..core.paths import child_environment
 from ..devices.base import DeviceInfo
 from ..devices.select import PROBE_TIMEOUT_S
@@ -26,6 +27,7 @@ from . import worker
 from .core_waits import core_waits_s, longest_wait_s
 from .events import (
     Candidates,
+    Doing,
     Job,
     Locked,
     Measure,
@@ -348,6 +350,9 @@ class Session:
             process, opened = self._opened(self._taken())
             assert isinstance(opened, Opened | PairsOpened)
             self._has_gpu = opened.info.kind == "gpu"
+            if isinstance(opened, Opened) and opened.found is not None:
+                # Other processes need not look through all combinations again.
+                self._job = replace(self._job, found=opened.found)
             return process, opened
         except (WorkerGoneError, WorkerSilentError) as err:
             if (why := obstacle(self._job.cache)) is not None:
@@ -384,9 +389,14 @@ class Session:
                 offered = process.hear(IDLE_LIMIT_S)
                 assert isinstance(offered, Candidates)
                 process.lend(*self._locked(offered.devices))
-                text = f"{self._label}: opening the device, looking through the combinations"
+                text = f"{self._label}: opening the device"
                 with heartbeat(self._terminal, text, _OPENING_S):
-                    return process, process.hear(IDLE_LIMIT_S)
+                    message = process.hear(IDLE_LIMIT_S)
+                news = News(self._terminal, in_place=False)
+                while isinstance(message, Doing):
+                    news.show(message.what)
+                    message = process.hear(IDLE_LIMIT_S)
+                return process, message
             except WorkerGoneError as err:
                 process.stop()
                 struck = isinstance(err, WorkerKilledError)

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
@@ -34,7 +35,7 @@ from ..core.backends import BACKENDS
 from ..core.display import MOST_SENTENCE, one_line
 from ..core.errors import DeviceError, DeviceLostError, TypedError
 from ..core.paths import ROOT
-from ..core.space import Cell, asks_the_device
+from ..core.space import Cell, ShardSpace, Version, asks_the_device
 from ..devices.base import Device, DeviceInfo, functions_of
 from ..devices.building import compile_ahead
 from ..devices.builds import KernelBuild, read_build
@@ -42,13 +43,15 @@ from ..devices.isolated import PATIENCE
 from ..devices.select import open_device, open_for_job
 from ..storage.joblog import end_with_parent
 from ..storage.wholefile import DamagedFileError
+from ..workloads.combinations import Combinations
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder, load_kernel, versions_of
-from .builds import Builds, plan_cells, programs_for, space_here
+from .builds import Builds, axis_values, plan_cells, programs_for, space_here
 from .events import (
     Against,
     Candidates,
     CompilerSlowError,
+    Doing,
     Finished,
     Job,
     Locked,
@@ -121,8 +124,8 @@ class Caller:
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection
         self._lock: int | None = None
-        # The first one is sent at once.
-        self._told_s = -math.inf
+        # By the kind of a message. The first one is sent at once.
+        self._told_s: dict[type, float] = {}
 
     def receive(self) -> Any:
         """A message; with a locked device also its lock, which this process then holds."""
@@ -132,11 +135,12 @@ class Caller:
         return message
 
     def send(self, message: Message | CompilerSlowError) -> None:
-        """Send a message; progress only every half second."""
-        if isinstance(message, Worked):
-            if time.monotonic() - self._told_s < _TELL_EVERY_S:
+        """Send a message; progress and news only every half second."""
+        if isinstance(message, Worked | Doing):
+            kind, now = type(message), time.monotonic()
+            if now - self._told_s.get(kind, -math.inf) < _TELL_EVERY_S:
                 return
-            self._told_s = time.monotonic()
+            self._told_s[kind] = now
         self._connection.send(message)
 
     def lock_one(self, devices: Sequence[tuple[int, str]]) -> int:
@@ -268,8 +272,9 @@ def _measure_shard(
     shard: _Shard, device: Device, build: KernelBuild | None, caller: Caller
 ) -> None:
     job, folder = shard.job, shard.folder
+    kernel = _Kernel(device, folder, job.params, job.found, caller)
     with _compiling(job.compile_s, caller):
-        builds, cells = _built(device, folder, job.params, build)
+        builds, cells, found = kernel.built(build)
     programs, failures = builds.programs, builds.failures
     log.info("%d cells, built: %s", len(cells), ", ".join(programs) or "nothing")
     caller.send(
@@ -281,6 +286,7 @@ def _measure_shard(
             builds.compiled_here,
             cells,
             builds.codes,
+            found if found is not None and found.unlisted else None,
         )
     )
     do: Measure = caller.receive()
@@ -297,8 +303,14 @@ def _measure_pairs(job: Job, against: Against, device: Device, caller: Caller) -
     # One folder is loaded once, so that a common workload is one object.
     loaded = {params["folder"]: load_kernel(ROOT / params["folder"]) for params in sides}
     folders = [loaded[params["folder"]] for params in sides]
-    asked = list(zip(folders, sides, against.options, strict=True))
-    cells_a, cells_b = (_cells(device, *told) for told in asked)
+    found = job.found, against.found
+    kernels = [
+        _Kernel(device, folder, params, of_side, caller, options)
+        for folder, params, of_side, options in zip(
+            folders, sides, found, against.options, strict=True
+        )
+    ]
+    cells_a, cells_b = (kernel.cells() for kernel in kernels)
     variants = list(zip(*(params["variants"] for params in sides), strict=True))
     pairs = matched((cells_a, cells_b), variants)
     alone = len(cells_a) - len(pairs), len(cells_b) - len(pairs)
@@ -311,10 +323,8 @@ def _measure_pairs(job: Job, against: Against, device: Device, caller: Caller) -
 
     def built(who: int) -> Builds:
         """The programs of the pairs, and no others."""
-        folder, params, options = asked[who]
-        versions = [*dict.fromkeys(folder.workload.version(pair[who]) for pair in pairs)]
-        digest = params["kernel_digest"]
-        return programs_for(device, folder, params["dtype"], versions, None, digest, options)
+        versions = [*dict.fromkeys(folders[who].workload.version(pair[who]) for pair in pairs)]
+        return kernels[who].programs(versions)
 
     with _compiling(job.compile_s, caller):
         builds_a, builds_b = built(0), built(1)
@@ -324,16 +334,6 @@ def _measure_pairs(job: Job, against: Against, device: Device, caller: Caller) -
     b = replace(a, folder=folders[1], builds=builds_b)
     run = PairedRun((a, b), against.blocks)
     run.measure([pair for pair in pairs if do.keys is None or pair[0].key in do.keys])
-
-
-def _cells(
-    device: Device, folder: KernelFolder, params: Mapping[str, Any], options: tuple[str, ...]
-) -> list[Cell]:
-    """A kernel's cells; it is compiled where its code decides which these are."""
-    space = space_here(device.info, folder, params)
-    if any(map(asks_the_device, space.axes.values())):
-        return _built(device, folder, params, None, options)[1]
-    return plan_cells(device, folder, Builds(), (), space)
 
 
 def _is_launchable(steps: CellSteps, cell: Cell) -> bool:
@@ -363,19 +363,59 @@ def _steps(
     )
 
 
-def _built(
-    device: Device,
-    folder: KernelFolder,
-    params: Mapping[str, Any],
-    build: KernelBuild | None,
-    options: tuple[str, ...] = (),
-) -> tuple[Builds, list[Cell]]:
-    """A kernel's programs and its cells."""
-    space = space_here(device.info, folder, params)
-    versions = versions_of(folder.workload, space)
-    digest = params["kernel_digest"]
-    builds = programs_for(device, folder, space.dtype, versions, build, digest, options)
-    return builds, plan_cells(device, folder, builds, versions, space)
+@dataclass(frozen=True)
+class _Kernel:
+    """What a job measures of a kernel; `found` is that of a Job."""
+
+    device: Device
+    folder: KernelFolder
+    params: Mapping[str, Any]
+    found: Combinations | None
+    caller: Caller
+    options: tuple[str, ...] = ()
+
+    @cached_property
+    def space(self) -> ShardSpace:
+        """What is measured, with the sizes that it has here."""
+        return space_here(self.device.info, self.folder, self.params)
+
+    def built(
+        self, build: KernelBuild | None = None
+    ) -> tuple[Builds, list[Cell], Combinations | None]:
+        """The programs, the cells that have rows, and the combinations if there is a rule.
+
+        The kernel's code decides how many values some axes have; then it is compiled first.
+        """
+        planned = None if self._asks_the_device else self._planned(Builds(), ())
+        found = None if planned is None else planned[1]
+        versions = versions_of(self.folder.workload, self.space, found)
+        builds = self.programs(versions, build)
+        return builds, *(planned or self._planned(builds, versions))
+
+    def cells(self) -> list[Cell]:
+        """The cells that have rows."""
+        return self.built()[1] if self._asks_the_device else self._planned(Builds(), ())[0]
+
+    def programs(self, versions: Sequence[Version], build: KernelBuild | None = None) -> Builds:
+        """The programs of these versions."""
+        dtype, digest = self.params["dtype"], self.params["kernel_digest"]
+        return programs_for(
+            *(self.device, self.folder, dtype, versions, build, digest, self.options),
+            tell=self._tell,
+        )
+
+    @property
+    def _asks_the_device(self) -> bool:
+        return any(map(asks_the_device, self.space.axes.values()))
+
+    def _planned(
+        self, builds: Builds, versions: Sequence[Version]
+    ) -> tuple[list[Cell], Combinations | None]:
+        values = axis_values(self.device, self.folder, builds, versions, self.space)
+        return plan_cells(self.folder, self.space, values, self.found, self._tell)
+
+    def _tell(self, what: str) -> None:
+        self.caller.send(Doing(what))
 
 
 if __name__ == "__main__":

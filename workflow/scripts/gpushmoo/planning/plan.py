@@ -86,7 +86,9 @@ def _shards(sweep: SweepConfig, config: RunConfig) -> int:
     may be empty.
     """
     axes = (expand_axis(spec, TYPICAL) for spec in sweep.axes.values())
-    cells = math.prod(map(len, (*axes, sweep.sizes, sweep.variants, sweep.met)))
+    cells: float = math.prod(map(len, (*axes, sweep.sizes, sweep.variants, sweep.met)))
+    if sweep.is_looked_through and cells > config["measure"]["cells_per_shard"]:
+        cells = sweep.n_cells / len(sweep.dtypes)
     cells = math.ceil(cells * MEASURED.get(config.measure["search"]["mode"], 1.0))
     rounds = len(sweep.sizes) * len(sweep.met)
     return shard_count(cells, config["measure"]["cells_per_shard"], rounds)
@@ -126,8 +128,10 @@ def run_plan(config: RunConfig, backend: str, opencl_runtime: str) -> RunPlan:
     sweeps: dict[str, dict[str, SweepPlan]] = {}
     for s in plan_shards(config):
         if (s.index, s.repeat) == (0, 1):
-            params = sweep_params(config.sweeps[s.sweep], s.dtype, backend, **asked)
-            sweeps.setdefault(s.sweep, {})[s.dtype] = SweepPlan(params, s.count)
+            sweep = config.sweeps[s.sweep]
+            params = sweep_params(sweep, s.dtype, backend, **asked)
+            rows = sweep.rows(s.dtype, s.count)
+            sweeps.setdefault(s.sweep, {})[s.dtype] = SweepPlan(params, s.count, rows)
     return RunPlan(sweeps)
 
 

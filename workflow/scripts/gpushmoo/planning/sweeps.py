@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -30,11 +30,23 @@ from ..core.space import (
     most_values,
     plain_size,
 )
+from ..workloads.combinations import MOST_ROWS, Combinations, Tell, look_through
 from ..workloads.contract import Workload
 from ..workloads.host_fed import HostFedWorkload
-from ..workloads.loader import KernelFolder, load_kernel, misfit, refusal, versions_of
+from ..workloads.loader import (
+    KernelFolder,
+    depends_on_the_device,
+    load_kernel,
+    misfit,
+    refusal,
+    values_of,
+    versions_of,
+)
 from ..workloads.sizes import Room, SizeError, deciding_dtype, resolved
 from .config_schema import MANY_NAMES, ConfigError, did_you_mean, named, refuse_unknown, within
+
+# Combinations of a sweep that are looked through for valid ones, some microseconds each.
+MOST_COMBINATIONS = 50_000_000
 
 
 @dataclass(frozen=True)
@@ -48,6 +60,10 @@ class SweepConfig:
     cache_states: tuple[str, ...]
     axes: dict[str, Any]
     timing_modes: tuple[str, ...] = TIMING_MODES[:1]
+    # What was looked through, by dtype.
+    _found: dict[str, Combinations] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def met(self) -> list[Condition]:
@@ -71,26 +87,98 @@ class SweepConfig:
         return {name: frozenset(expand_axis(spec, TYPICAL)) for name, spec in specs.items()}
 
     @cached_property
-    def n_cells(self) -> int:
-        """Cells of all dtypes, at most: values that two parts of an axis share count twice."""
+    def n_combinations(self) -> int:
+        """Combinations of all dtypes, at most: values that two parts of an axis share count twice.
+
+        Valid or not.
+        """
         others = (self.dtypes, self.variants, self.sizes, self.met)
         return math.prod(self._lengths(self.axes)) * math.prod(map(len, others))
 
     @cached_property
-    def n_builds(self) -> int:
-        """Versions of all dtypes that must be compiled, at most: as many as if all were valid."""
+    def n_cells(self) -> int:
+        """Valid combinations; all of them if the device decides which there are."""
+        if not self.is_looked_through:
+            return self.n_combinations
+        return sum(len(self.combinations(dtype).places) for dtype in self.dtypes)
+
+    @property
+    def n_invalid(self) -> int:
+        """Invalid combinations, as far as they are known without a device."""
+        if not self.is_looked_through:
+            return 0
+        return sum(self.combinations(dtype).invalid for dtype in self.dtypes)
+
+    @cached_property
+    def most_builds(self) -> int:
+        """Versions of all dtypes that must be compiled if all combinations are valid."""
         if not self.folder.workload.device_code:
             return 0
         of_axes = math.prod(self._lengths(self.folder.workload.compile_axes))
         return of_axes * len(self.variants) * len(self.dtypes)
 
+    @cached_property
+    def n_builds(self) -> int:
+        """Versions of all dtypes that must be compiled; at most, if the device decides."""
+        w = self.folder.workload
+        if not (w.device_code and w.compile_axes and self.is_looked_through):
+            return self.most_builds
+        return sum(map(len, self.versions.values()))
+
     def _lengths(self, axes: Iterable[str]) -> Iterator[int]:
         return (most_values(self.axes[axis], TYPICAL) for axis in axes)
+
+    @property
+    def is_looked_through(self) -> bool:
+        """Whether there is a rule of which combinations are valid, and these are known."""
+        known = not depends_on_the_device(self.space(self.dtypes[0]))
+        return known and self.folder.workload.is_restricted
+
+    def combinations(self, dtype: str, tell: Tell | None = None) -> Combinations:
+        """Which combinations are valid; they are looked through once. Raises ConfigError.
+
+        `tell` is called with how far that is.
+        """
+        if dtype not in self._found:
+            total = self.n_combinations // len(self.dtypes)
+            if total > MOST_COMBINATIONS:
+                said = (
+                    f"{_number(total)} combinations are too many to look through for valid ones; "
+                    f"a sweep may have {_number(MOST_COMBINATIONS)}: list fewer values"
+                )
+                raise ConfigError(f"{within(f'kernels.{self.folder.name}: ', said)}.")
+            space = self.space(dtype)
+            w = self.folder.workload
+            self._found[dtype] = look_through(w, space, values_of(space), tell)
+        return self._found[dtype]
+
+    def unlisted(self, dtype: str) -> Combinations | None:
+        """The combinations, if so many are invalid that these have no rows in one job."""
+        if not self.is_looked_through or self.n_combinations <= MOST_ROWS:
+            return None
+        found = self.combinations(dtype)
+        return found if found.unlisted else None
+
+    def rows(self, dtype: str, jobs: int) -> int | None:
+        """About how many rows so many jobs write; None if each combination is one."""
+        found = self.unlisted(dtype)
+        return len(found.places) if found and found.invalid > jobs * MOST_ROWS else None
+
+    def refusal(self, dtype: str) -> str | None:
+        """Why nothing of a dtype is valid, as a clause; None if something is, or may be."""
+        w = self.folder.workload
+        found = self._found.get(dtype)
+        return found.fault(w.valid_is) if found else refusal(w, self.space(dtype))
 
     @cached_property
     def versions(self) -> dict[str, list[Version]]:
         """What is to be compiled, by dtype."""
-        return {d: versions_of(self.folder.workload, self.space(d)) for d in self.dtypes}
+        w = self.folder.workload
+        looks = bool(w.compile_axes) and self.is_looked_through
+        return {
+            d: versions_of(w, self.space(d), self.combinations(d) if looks else None)
+            for d in self.dtypes
+        }
 
     @property
     def asks_for_sizes(self) -> bool:
@@ -107,12 +195,17 @@ class SweepConfig:
                 problems = resolved(self.space(dtype), self.folder.workload, room).problems
         except SizeError as err:
             raise ConfigError(f"{key}: {err}.") from err
-        return replace(self, sizes=tuple(problems))
+        return self.changed(sizes=tuple(problems))
+
+    def changed(self, **values: Any) -> SweepConfig:
+        """The sweep with these values; itself if it has them, with what was looked through."""
+        same = all(getattr(self, name) == value for name, value in values.items())
+        return self if same else replace(self, **values)
 
     def space(self, dtype: str) -> ShardSpace:
-        """All cells of a dtype in one state of the cache."""
-        kinds = self.variants, self.sizes, self.cache_states[:1], self.axes
-        return ShardSpace(dtype, *kinds, index=0, count=1)
+        """All cells of a dtype."""
+        kinds = self.variants, self.sizes, self.cache_states, self.axes
+        return ShardSpace(dtype, *kinds, index=0, count=1, timing_modes=self.timing_modes)
 
 
 def named_sweep(name: str, spec: Any, paths: Mapping[str, Path]) -> SweepConfig:
@@ -306,8 +399,12 @@ def _marks(sizes: Iterable[Size]) -> set[Problem | float]:
 def refuse_large(
     sweeps: Mapping[str, SweepConfig], backend: str, max_cells: int, max_builds: int
 ) -> None:
-    """Count before any axis is expanded. Raises ConfigError with the time that it would take."""
-    counts = {name: sweep.n_cells for name, sweep in sweeps.items()}
+    """Raise ConfigError if there are too many cells or versions, with the time that these take.
+
+    Valid ones count. Axes are expanded only if it depends on the rule of what is valid.
+    """
+    everything = {name: sweep.n_combinations for name, sweep in sweeps.items()}
+    counts = _counted(everything, max_cells, lambda name: sweeps[name].n_cells)
     total, name = sum(counts.values()), max(counts, key=lambda name: counts[name])
     if total > max_cells:
         cells = within(f"kernels.{name}: ", _among(counts[name], total, "cells"))
@@ -315,7 +412,8 @@ def refuse_large(
             f"{cells}{_time_words(total, backend)}; a run may have {_number(max_cells)}: sweep "
             f"fewer values or sizes, or raise {within('measure.', 'max_cells')}."
         )
-    counts = {name: sweep.n_builds for name, sweep in sweeps.items()}
+    everything = {name: sweep.most_builds for name, sweep in sweeps.items()}
+    counts = _counted(everything, max_builds, lambda name: sweeps[name].n_builds)
     total, name = sum(counts.values()), max(counts, key=lambda name: counts[name])
     if total > max_builds:
         versions = within(f"kernels.{name}: ", _among(counts[name], total, "versions"))
@@ -327,11 +425,15 @@ def refuse_large(
         )
 
 
+def _counted(most: Mapping[str, int], limit: int, count: Callable[[str], int]) -> Mapping[str, int]:
+    """The numbers of sweeps, by name: `most`, unless these exceed the limit, then by `count`."""
+    return most if sum(most.values()) <= limit else {name: count(name) for name in most}
+
+
 def refuse_impossible(sweeps: Mapping[str, SweepConfig]) -> None:
     """Raise ConfigError where a kernel's `Workload.valid` has something against all its cells."""
     for name, sweep in sweeps.items():
-        reasons = (refusal(sweep.folder.workload, sweep.space(d)) for d in sweep.dtypes)
-        if reason := next(filter(None, reasons), None):
+        if reason := next(filter(None, map(sweep.refusal, sweep.dtypes)), None):
             raise ConfigError(f"{within(f'kernels.{name}: ', reason)}.")
 
 
@@ -372,7 +474,10 @@ def size_sentence(sweeps: Mapping[str, SweepConfig], backend: str) -> str:
         sweep.asks_for_sizes or any(map(asks_the_device, sweep.axes.values()))
         for sweep in sweeps.values()
     )
-    counted = f"{'about ' * asks}{_number(cells)} cells, {_number(builds)} versions to compile in "
+    invalid = sum(sweep.n_invalid for sweep in sweeps.values())
+    besides = f" ({_number(invalid)} combinations are invalid)" if invalid else ""
+    counted = f"{'about ' * asks}{_number(cells)} cells{besides}, "
+    counted += f"{_number(builds)} versions to compile in "
     counted += f"{_number(jobs)} job{'s' * (jobs != 1)}"
     if backend not in BACKENDS:
         return f"{counted}."

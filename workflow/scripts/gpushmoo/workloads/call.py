@@ -247,31 +247,51 @@ class CallWorkload(Workload):
 
     def values(self, cell: Cell) -> dict[str, Any]:
         """The values that expressions of `cell` may name."""
-        return self.call.values({axis: self.label(axis, value) for axis, value in cell.params})
+        return self.call.values({axis: self.label_of(axis, value) for axis, value in cell.params})
 
-    def label(self, axis: str, value: int) -> Any:
+    def label_of(self, axis: str, value: int) -> Any:
         """The value of an axis that a cell has, or has the place of."""
         return self.call.labels[axis][value] if axis in self.call.labels else value
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether there is a condition."""
+        return bool(self.call.valid)
 
     def valid(self, cell: Cell) -> str | None:
         """The first condition that does not hold."""
         values = self.values(cell)
         for one in self.call.valid:
-            found = evaluated("valid", one, values)
+            what = f"valid: '{one}'" if isinstance(one, str) else "valid"
+            found = evaluated(what, one, values)
             if found is None:
-                raise WorkloadError("valid: it gives None; it must give True or False")
+                raise WorkloadError(f"{what}: it gives None; it must give True or False")
             if not found:
                 return one if isinstance(one, str) else "its caller's condition"
         return None
 
+    def quick_rule(self, axes: Sequence[str]) -> Callable[..., Any] | None:
+        """All conditions, if they are texts, as one function."""
+        if not all(isinstance(one, str) for one in self.call.valid):
+            return None
+        # The line's end is for a comment.
+        whole = " and ".join(f"({one}\n)" for one in self.call.valid)
+        scope = {**_FUNCTIONS, **size_values(self.call.size)}
+        try:
+            # As in `evaluated`.
+            found: Callable[..., Any] = eval(f"lambda {', '.join(axes)}: {whole}", scope)  # noqa: S307
+        except SyntaxError:  # such as an axis 'if'
+            return None
+        return found
+
     def macros(self, dtype: str, version: Version) -> dict[str, str]:
         """The axes that the source names."""
-        named = {axis: str(self.label(axis, value)) for axis, value in version.values}
+        named = {axis: str(self.label_of(axis, value)) for axis, value in version.values}
         return {axis: text for axis, text in named.items() if axis not in self.call.instanced}
 
     def name_expressions(self, version: Version) -> tuple[str, ...]:
         """The kernel's name."""
-        named = {axis: self.label(axis, value) for axis, value in version.values}
+        named = {axis: self.label_of(axis, value) for axis, value in version.values}
         return (self.call.instance(named),)
 
     def signature(self, dtype: str, version: Version) -> tuple[str, ...]:

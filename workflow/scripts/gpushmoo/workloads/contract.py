@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
@@ -324,7 +324,25 @@ class Workload(ABC):
     def valid(self, cell: Cell) -> str | None:
         """Why `cell` is impossible, in a few words; None, the default, if it is possible.
 
-        An impossible cell is neither built nor launched: it becomes a row with that reason.
+        An impossible cell is neither built nor launched. It becomes a row with that reason, unless
+        there are very many: see `combinations`.
+        """
+        return None
+
+    def label_of(self, axis: str, value: int) -> Any:
+        """The value of an axis as its user wrote it."""
+        return value
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether `valid` may refuse a cell."""
+        return type(self).valid is not Workload.valid
+
+    def quick_rule(self, axes: Sequence[str]) -> Callable[..., Any] | None:
+        """A function of the values of `axes`, in their order, whose result is true for valid cells.
+
+        None without one. If it fails or gives None, `valid` says why. It saves asking `valid` about
+        each of very many cells.
         """
         return None
 

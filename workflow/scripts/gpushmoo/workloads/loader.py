@@ -31,7 +31,6 @@ from ..core.space import (
     CACHE_STATES,
     MOST_OF_CACHE,
     TYPICAL,
-    Cell,
     Problem,
     RelativeSize,
     ShardSpace,
@@ -40,6 +39,7 @@ from ..core.space import (
     expand_axis,
     indexed,
 )
+from .combinations import Combinations, look_through
 from .contract import Workload
 from .unnamed import is_unnamed
 from .user_code import blamed, loading
@@ -509,11 +509,14 @@ def _views_fault(workload: Workload) -> str | None:
 _USUAL_SIDE = 1024
 
 
-def versions_of(workload: Workload, space: ShardSpace) -> list[Version]:
+def versions_of(
+    workload: Workload, space: ShardSpace, found: Combinations | None = None
+) -> list[Version]:
     """The versions for the cells of `space`, in a fixed order; asks no device.
 
     For a kernel with compile-time axes only versions with a valid cell, unless a size or the values
-    of another axis depend on the device.
+    of another axis depend on the device. `found` are the combinations of the space, if they were
+    looked through before.
     """
     values = [expand_axis(space.axes[axis], TYPICAL) for axis in workload.compile_axes]
     # A job compiles by itself if a size that depends on the device turns out larger than these.
@@ -522,58 +525,35 @@ def versions_of(workload: Workload, space: ShardSpace) -> list[Version]:
         for size in space.sizes
     ]
     widths = sorted({workload.index_bits(problem) for problem in sizes})
-    versions = [
+    if workload.compile_axes and workload.is_restricted and not depends_on_the_device(space):
+        found = found or look_through(workload, space, values_of(space))
+        # As in the product below.
+        order = {variant: place for place, variant in enumerate(space.variants)}
+        return sorted(found.versions, key=lambda v: (order[v.variant], v.values))
+    return [
         indexed(Version(variant, tuple(zip(workload.compile_axes, point, strict=True))), bits)
         for variant in space.variants
         for point in itertools.product(*values)
         for bits in widths
     ]
-    if not workload.compile_axes or _depends_on_the_device(space):
-        return versions
-    return [v for v in versions if any(_is_valid(workload, c) for c in _cells(v, workload, space))]
 
 
-def _depends_on_the_device(space: ShardSpace) -> bool:
+def values_of(space: ShardSpace) -> dict[str, list[int]]:
+    """The values of each axis, as if the device were a typical one."""
+    return {axis: expand_axis(spec, TYPICAL) for axis, spec in space.axes.items()}
+
+
+def depends_on_the_device(space: ShardSpace) -> bool:
+    """Whether the device decides which cells there are."""
     return space.asks_for_sizes or any(map(asks_the_device, space.axes.values()))
 
 
 def refusal(workload: Workload, space: ShardSpace) -> str | None:
     """Why a kernel's `valid` refuses all cells, as a clause; None if it does not, or may not."""
-    if _depends_on_the_device(space):
+    if depends_on_the_device(space) or not workload.is_restricted:
         return None
-    first = None
-    for variant in space.variants:
-        for cell in _cells(Version(variant), workload, space):
-            try:
-                reason = workload.valid(cell)
-            except WorkloadError as err:
-                first = first or str(err)
-                continue
-            if reason is None:
-                return None
-            first = first or (
-                f"{workload.valid_is} refuses every cell (the first: {one_line(reason)}); sweep "
-                "other values, or repair it"
-            )
-    return first
-
-
-def _is_valid(workload: Workload, cell: Cell) -> bool:
-    try:
-        return workload.valid(cell) is None
-    except WorkloadError:  # the cell's row will show it
-        return False
-
-
-def _cells(version: Version, workload: Workload, space: ShardSpace) -> Iterator[Cell]:
-    """The cells of `version`."""
-    fixed = {axis: [value] for axis, value in version.values}
-    names = sorted(space.axes)
-    values = [fixed.get(a) or expand_axis(space.axes[a], TYPICAL) for a in names]
-    for problem, met in space.rounds:
-        for point in itertools.product(*values):
-            params = tuple(zip(names, point, strict=True))
-            yield Cell(workload.name, space.dtype, version.variant, problem, params, *met)
+    found = look_through(workload, space, values_of(space), until_valid=True)
+    return found.fault(workload.valid_is)
 
 
 def misfit(

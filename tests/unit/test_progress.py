@@ -91,13 +91,32 @@ def test_the_time_left_is_told_by_samples_and_not_by_the_verification_before(
     assert all(abs(left - 20 * (1 - share) / 0.95) < 2 for share, left in told)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.01, 0.09, 1.0])
+@pytest.mark.parametrize(
+    ("share", "seconds"), [(0.0, 60.0), (0.01, 60.0), (0.09, 60.0), (1.0, 60.0), (0.11, 1.9)]
+)
 def test_no_time_left_is_told_before_it_is_known(
-    share: float, progress: Progress, clock: FakeClock
+    share: float, seconds: float, clock: FakeClock
 ) -> None:
-    clock.now += 60.0
+    terminal = Terminal()
+    progress = Progress("a", 12, terminal, in_place=True, clock=clock)
+    clock.now += seconds
     progress.update(share)
-    assert "left" not in lines_of(progress)[-1]
+    assert "12 cells" in terminal.lines[-1]
+    assert "left" not in terminal.lines[-1]
+
+
+def test_a_slow_begin_makes_no_long_time_of_a_short_rest(clock: FakeClock) -> None:
+    """A compiler or a first launch may take as long as all samples."""
+    terminal = Terminal()
+    progress = Progress("a", 12, terminal, in_place=True, clock=clock)
+    told = []
+    for seconds, share in steps((0.02, 30.0), (1.0, 7.0)):
+        clock.now += seconds
+        progress.update(share)
+        if "left" in terminal.lines[-1]:
+            told.append(int(terminal.lines[-1].split("about ")[1].split()[0]))
+    assert told
+    assert max(told) <= 8
 
 
 def test_on_a_terminal_of_its_own_one_line_is_replaced(clock: FakeClock) -> None:

@@ -24,7 +24,6 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from .core.backends import BACKENDS
 from .core.display import gbs, kind_words, seconds
 from .core.errors import UserError
 from .core.paths import RESULTS
@@ -218,7 +217,7 @@ class Watched:
                     here.latest = live.known[-1] if live.known else here.latest
                     here.begun += [cell for cell in live.known if cell.status is None]
                 else:
-                    here.planned += space.planned_cells / sweep.parts
+                    here.planned += sweep.planned_cells
                     works[-1][min(repeat, 2) - 1] += (0.0, 0.0, 1.0)
                     continue
                 works[-1][min(repeat, 2) - 1] += work
@@ -229,7 +228,7 @@ class Watched:
                 state.quiet_s = min(state.quiet_s, now - heard)
             state.statuses.update(str(cell.status) for cell in here.cells)
         state.begun_at = min(begun_at, default=None)
-        state.left_s = _left_s(state, plan, np.array(works), now)
+        state.left_s = _left_s(state, np.array(works), now)
         return state
 
     def _finished(self, path: Path) -> _Finished | None:
@@ -274,10 +273,8 @@ def _planned_sweeps(plan: RunPlan) -> Iterator[tuple[str, str, SweepPlan]]:
             yield name, dtype, sweep
 
 
-def _left_s(
-    state: RunState, plan: RunPlan, works: npt.NDArray[np.float64], now: float
-) -> float | None:
-    """Seconds for the rest, by what shards of each sweep took, before by the backend's usual.
+def _left_s(state: RunState, works: npt.NDArray[np.float64], now: float) -> float | None:
+    """Seconds for the rest, by what shards of each sweep took; None as long as that is unknown.
 
     `works` (sweeps, 2, 3) are of the first and of later repeats the shards that this start has
     done, their seconds, and the shards that are left. What little of a sweep took is drawn towards
@@ -294,10 +291,7 @@ def _left_s(
         later = (spent[:, 1] + share * first) / (done[:, 1] + 1)
         left_s = first @ left[:, 0] + later @ left[:, 1]
         return float(left_s * (now - state.begun_at) / spent.sum())
-    backend = next((str(sweep.params["backend"]) for _, _, sweep in _planned_sweeps(plan)), "")
-    if not state.labels or backend not in BACKENDS:
-        return None
-    return (state.planned - state.done) * BACKENDS[backend].cell_s
+    return None
 
 
 _EVERY_S = 2.0

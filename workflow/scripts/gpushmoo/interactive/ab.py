@@ -135,7 +135,7 @@ def ab(
             limit_s = values["compile_timeout_s"]
             for dtype in requests[0].sweep.dtypes:
                 first, second = (request.params(dtype, choice) for request in requests)
-                found = [request.sweep.unlisted(dtype) for request in requests]
+                found = [request.sweep.known_combinations(dtype) for request in requests]
                 against = Against(second, options, rounds, pairs, found[1])
                 many = sum(len(request.sweep.versions[dtype]) for request in requests)
                 began, most_s = time.monotonic(), many * limit_s

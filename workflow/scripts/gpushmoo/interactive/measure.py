@@ -434,7 +434,7 @@ class _Call:
             workers=lane.workers,
             folder=self.sweep.folder,
             # Of a part, its own process looks through the combinations.
-            found=self.sweep.unlisted(part.dtype) if part.count == 1 else None,
+            found=self.sweep.known_combinations(part.dtype) if part.count == 1 else None,
         )
 
 

@@ -89,7 +89,7 @@ def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
         Path(told).write_text(str(flow.results.resolve()), encoding="utf-8")
     if workflow.is_main_process and flow.measures:
         # Before the graph of jobs is made, which takes minutes where there are very many.
-        with heartbeat(sys.stderr, "gpushmoo: still counting the cells"):
+        with heartbeat(sys.stderr, "gpushmoo: still counting the cells", first_s=3.0):
             size = size_sentence(flow.sweeps_here, flow.choice.backend)
         for text in filter(None, (size, flow.sizes_here)):
             print(f"gpushmoo: {text}", file=sys.stderr)

@@ -152,16 +152,14 @@ class SweepConfig:
             self._found[dtype] = look_through(w, space, values_of(space), tell)
         return self._found[dtype]
 
-    def unlisted(self, dtype: str) -> Combinations | None:
-        """The combinations, if so many are invalid that these have no rows in one job."""
-        if not self.is_looked_through or self.n_combinations <= MOST_ROWS:
-            return None
-        found = self.combinations(dtype)
-        return found if found.unlisted else None
+    def known_combinations(self, dtype: str) -> Combinations | None:
+        """The combinations; None if there is no rule of which are valid, or the device decides."""
+        return self.combinations(dtype) if self.is_looked_through else None
 
     def rows(self, dtype: str, jobs: int) -> int | None:
         """About how many rows so many jobs write; None if each combination is one."""
-        found = self.unlisted(dtype)
+        # Few need not be looked through.
+        found = self.known_combinations(dtype) if self.n_combinations > jobs * MOST_ROWS else None
         return len(found.places) if found and found.invalid > jobs * MOST_ROWS else None
 
     def refusal(self, dtype: str) -> str | None:

@@ -298,7 +298,7 @@ class Opened:
     By variant or version: the compiler's `options`, `failures` to build, `machine_code`
     (`EntryCode`; None if there is none), `compiled_here` (why a version was compiled in spite of a
     build file) and `codes` (digests of the machine code, "" if it is unknown). `found` are the
-    combinations, if so many are invalid that these are not among the `cells`.
+    combinations, if very many are invalid and these are not among the `cells`.
     """
 
     info: DeviceInfo

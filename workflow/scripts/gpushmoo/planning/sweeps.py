@@ -157,7 +157,7 @@ class SweepConfig:
         return self.combinations(dtype) if self.is_looked_through else None
 
     def rows(self, dtype: str, jobs: int) -> int | None:
-        """About how many rows so many jobs write; None if each combination is one."""
+        """About how many rows this number of jobs writes; None if each combination is one."""
         # Few need not be looked through.
         found = self.known_combinations(dtype) if self.n_combinations > jobs * MOST_ROWS else None
         return len(found.places) if found and found.invalid > jobs * MOST_ROWS else None
@@ -196,7 +196,7 @@ class SweepConfig:
         return self.changed(sizes=tuple(problems))
 
     def changed(self, **values: Any) -> SweepConfig:
-        """The sweep with these values; itself if it has them, with what was looked through."""
+        """The sweep with these values; itself, which may know its combinations, if it has them."""
         same = all(getattr(self, name) == value for name, value in values.items())
         return self if same else replace(self, **values)
 
@@ -399,7 +399,7 @@ def refuse_large(
 ) -> None:
     """Raise ConfigError if there are too many cells or versions, with the time that these take.
 
-    Valid ones count. Axes are expanded only if it depends on the rule of what is valid.
+    Valid ones count. Axes are expanded only if the rule `valid` decides.
     """
     everything = {name: sweep.n_combinations for name, sweep in sweeps.items()}
     counts = _counted(everything, max_cells, lambda name: sweeps[name].n_cells)

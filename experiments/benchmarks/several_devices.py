@@ -59,12 +59,22 @@ def main() -> None:
         for device in given.devices:
             found[f"{way}, {device}"] = told = timed(way, device, given)
             print(f"{way}, device {device}: {told['wall_s']:.1f} s", file=sys.stderr)
-    ratios = {
-        way: found[f"{way}, {given.devices[0]}"]["wall_s"] / found[f"{way}, {device}"]["wall_s"]
-        for way in given.ways
-        for device in given.devices[1:]
-    }
-    whole = {
+            # A later way may not end in time.
+            text = json.dumps(_record(given, found), indent=1) + "\n"
+            if given.out:
+                given.out.write_text(text, encoding="utf-8")
+    print(text, end="")
+
+
+def _record(given: argparse.Namespace, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """What was found, and the ratios of wall seconds to those of the first device asked for."""
+    ratios = {}
+    for way in given.ways:
+        first, *others = (found.get(f"{way}, {device}") for device in given.devices)
+        for device, other in zip(given.devices[1:], others, strict=True):
+            if first is not None and other is not None:
+                ratios[f"{way}, {device}"] = first["wall_s"] / other["wall_s"]
+    return {
         "date": datetime.now(UTC).isoformat("T", "seconds"),
         "cores": os.cpu_count(),
         "machine": platform.machine(),
@@ -72,10 +82,6 @@ def main() -> None:
         "ratio": ratios,
         "found": found,
     }
-    text = json.dumps(whole, indent=1) + "\n"
-    print(text, end="")
-    if given.out:
-        given.out.write_text(text, encoding="utf-8")
 
 
 def kernels(sizes: Sequence[int], step: int) -> dict[str, dict[str, Any]]:
@@ -155,7 +161,7 @@ def figures(files: Iterable[Path], began: float, ended: float) -> dict[str, Any]
             cells += len(table)
             for status in table.column("status").to_pylist():
                 statuses[status] = statuses.get(status, 0) + 1
-    every = [span for of_device in spans.values() for span in of_device]
+    every = [span for mine in spans.values() for span in mine]
     last = max(end for _, end in every)
     return {
         "wall_s": ended - began,

@@ -6,11 +6,12 @@ only compared within a round, in which each of them has its turn, in an order of
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -96,9 +97,10 @@ EIGHTHS = (8, 9, 10, 12, 14, 15, 16)
 LEAST_S, MOST_CALLS = 2e-4, 20
 # Arrays up to BRIEF are computed by one thread anyway.
 BRIEF = 2**12
-# Threads rest when the process uses less than a quarter of one core for a STEP_S, which is longer
-# than some systems take to count it; OpenBLAS's threads look for work for 2^26 cycles after a call.
-STEP_S, MOST_STEPS = 0.01, 50
+# Threads rest when the process uses less than a quarter of one core for a step, which is longer
+# than the system takes to count it: SHORT_STEP_S, or STEP_S where that is not counted at once.
+# OpenBLAS's threads look for work for 2^26 cycles after a call.
+STEP_S, SHORT_STEP_S, MOST_S = 0.01, 0.002, 0.5
 
 
 @dataclass(frozen=True)
@@ -286,12 +288,38 @@ def run_rivals(device: Device, folders: Mapping[str, KernelFolder], rivals: Riva
     return pa.Table.from_pylist(rows, schema=RIVALS_SCHEMA)
 
 
+@cache
+def step_s() -> float:
+    """The shortest step in which the system shows that another thread of this process computes."""
+    over = threading.Event()
+
+    def compute() -> None:
+        while not over.is_set():
+            sum(range(1000))
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    try:
+        # The first step begins with the thread.
+        counted = [_used_s(SHORT_STEP_S) >= SHORT_STEP_S / 4 for _ in range(6)]
+    finally:
+        over.set()
+        thread.join()
+    return SHORT_STEP_S if all(counted[1:]) else STEP_S
+
+
+def _used_s(seconds: float) -> float:
+    """Seconds of a processor that this process uses while this thread sleeps."""
+    used = time.process_time()
+    time.sleep(seconds)
+    return time.process_time() - used
+
+
 def at_rest() -> None:
     """Wait until no thread of this process computes, half a second at most."""
-    for _ in range(MOST_STEPS):
-        used = time.process_time()
-        time.sleep(STEP_S)
-        if time.process_time() - used < STEP_S / 4:
+    step = step_s()
+    for _ in range(int(MOST_S / step)):
+        if _used_s(step) < step / 4:
             return
 
 

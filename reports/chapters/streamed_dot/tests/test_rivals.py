@@ -15,6 +15,7 @@ from gpushmoo.core.errors import LaunchRefusedError
 from gpushmoo.devices.base import Device
 from gpushmoo.workloads.loader import load_kernel
 from matplotlib.figure import Figure
+from streamed_dot import rivals as rivals_module
 from streamed_dot import verdicts
 from streamed_dot.figure_studies import rivals
 from streamed_dot.rivals import (
@@ -26,11 +27,14 @@ from streamed_dot.rivals import (
     ON_DEVICE,
     PARAMETER,
     SHARE,
+    SHORT_STEP_S,
+    STEP_S,
     Call,
     Rivals,
     at_rest,
     in_rounds,
     run_rivals,
+    step_s,
 )
 from streamed_dot.today import captured
 from test_figures import assert_readable, note_of
@@ -178,7 +182,18 @@ def test_every_way_has_its_turn_in_every_round_after_threads_came_to_rest() -> N
     assert "." not in log
 
 
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_step_is_short_only_if_the_system_counts_it(
+    counted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step_s.cache_clear()
+    monkeypatch.setattr(rivals_module, "_used_s", lambda seconds: seconds if counted else 0.0)
+    assert step_s() == (SHORT_STEP_S if counted else STEP_S)
+    step_s.cache_clear()
+
+
 def test_threads_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rivals_module, "step_s", lambda: STEP_S)
     used, slept = itertools.chain([0.0, 0.03, 0.03, 0.05, 0.05], itertools.repeat(0.05)), []
     monkeypatch.setattr("time.process_time", lambda: next(used))
     monkeypatch.setattr("time.sleep", slept.append)

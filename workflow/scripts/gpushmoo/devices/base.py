@@ -283,8 +283,8 @@ class Device(ABC):
         count, worst = 0, 0.0
         for begin in range(0, within.n, HOST_PART):
             size = min(HOST_PART, within.n - begin)
-            found = self.elements(output.buffer, within.scalar, begin, size)
-            expected = self.elements(output.expected, within.scalar, begin, size)
+            found = elements_of(self, output.buffer, within.scalar, begin, size)
+            expected = elements_of(self, output.expected, within.scalar, begin, size)
             wrong, share = within.limit.judged(found, expected, begin)
             count += int(wrong.sum())
             worst = float(np.fmax(worst, np.fmax.reduce(share)))
@@ -293,11 +293,6 @@ class Device(ABC):
     def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
         """`count` 32-bit words of `buffer` from the word `begin` on, on the host."""
         return self._read(self._linear(buffer), begin, count)
-
-    def elements(self, buffer: Any, scalar: np.dtype[Any], begin: int, count: int) -> Any:
-        """`count` elements of `buffer` from `begin` on, which begins a word, on the host."""
-        first, words = begin * scalar.itemsize // 4, -(-count * scalar.itemsize // 4)
-        return self.words(buffer, first, words).view(scalar)[:count]
 
     def poison(self, buffer: Any) -> None:
         """Overwrite `buffer` with all-ones words, which are NaN: no verified output holds it."""
@@ -472,6 +467,14 @@ class Device(ABC):
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+def elements_of(
+    device: Device, buffer: Any, scalar: np.dtype[Any], begin: int, count: int
+) -> npt.NDArray[Any]:
+    """`count` elements of `buffer` from `begin` on, which begins a word, on the host."""
+    first, words = begin * scalar.itemsize // 4, -(-count * scalar.itemsize // 4)
+    return device.words(buffer, first, words).view(scalar)[:count]
 
 
 def each_or_error(act: Callable[[T], R], items: Iterable[T]) -> list[R | TypedError]:

@@ -24,7 +24,7 @@ class HostData:
     """
 
     def __init__(self, workload: Workload, dtype: str, seed: int) -> None:
-        self._workload, self._dtype, self._seed = workload, dtype, seed
+        self._workload, self._dtype, self.seed = workload, dtype, seed
         self._inputs: dict[Problem, Mapping[str, npt.NDArray[Any]]] = {}
         # By problem and result: expected outputs, or facts of the inputs.
         self._results: dict[tuple[Problem, str], Any] = {}
@@ -59,7 +59,7 @@ class HostData:
         return self._results.pop(self._key(problem, variant), None)
 
     def _made(self, problem: Problem) -> Mapping[str, npt.NDArray[Any]]:
-        rng = np.random.default_rng([self._seed, problem.height, problem.width])
+        rng = np.random.default_rng([self.seed, problem.height, problem.width])
         return self._workload.inputs(problem, self._dtype, rng)
 
     def _key(self, problem: Problem, variant: str) -> tuple[Problem, str]:

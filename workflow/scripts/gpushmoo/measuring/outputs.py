@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..devices.base import Device
+from ..devices.base import Device, elements_of
 from ..devices.buffers import HOST_PART, POISON_BYTES, Deviation, Output, Tolerance
 from ..workloads.contract import ceil_div
 from ..workloads.limits import EXACT, FLOATING, KeyFormat, Limit, key_format, parts
@@ -101,7 +101,7 @@ class CheckedOutput:
         for begin in range(0, size, HOST_PART):
             count = min(HOST_PART, size - begin)
             found, expected = (
-                device.elements(one, self.scalar, begin, count)
+                elements_of(device, one, self.scalar, begin, count)
                 for one in (own.buffer, own.expected)
             )
             if own.tolerance is None:

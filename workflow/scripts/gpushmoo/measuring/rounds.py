@@ -277,8 +277,10 @@ class ShardRun:
     def _prepare(self, runs: Sequence[CellRun]) -> None:
         """Choose the launches in a sample of these verified cells, and warm them up.
 
-        The verification has launched each once. A CPU needs no more, nor a sample of one launch.
+        The verification has launched each once. A CPU needs no more, nor a sample of one launch,
+        nor a slow cell, whose launches were chosen by a look at it.
         """
+        cold: list[CellRun] = []
         groups: dict[CellGroup, list[CellRun]] = {}
         for run in runs:
             groups.setdefault(run.cell.group, []).append(run)
@@ -286,13 +288,14 @@ class ShardRun:
             launches = choose_launches(self._steps, group, members)
             self._steps.emit(Grouped(group, launches))
             set_launches(self._steps, members, launches)
+            cold += [run for run in members if run.launches == launches]
             if group not in self._overheads:
                 found = group_overhead(self._steps, members, launches, self._rng)
                 self._overheads[group] = found
             set_overheads(members, self._overheads[group])
         is_cpu, warmup = self._steps.device.info.kind == "cpu", self._steps.settings.warmup
         for done in range(0 if is_cpu else warmup):
-            self._warm_up([run for run in runs if done or run.launches != 1])
+            self._warm_up([run for run in cold if done or run.launches != 1])
 
     def _warm_up(self, runs: Sequence[CellRun]) -> None:
         """Take a sample of each open cell, and discard it."""

@@ -20,6 +20,7 @@ from ..devices.base import PreparedLaunch
 from ..workloads.host_fed import HostFedWorkload
 from .buffers import Space, open_space
 from .events import Began, CellRun, Preparing, Tried, status_of
+from .host_data import HostData
 from .verify import CellSteps
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,11 @@ TELLING_S = 100e-6
 DOUBTS, PAIRS, ALIKE = 2, 12, 2
 
 
+def first_seed(digest: str, seed: int) -> int:
+    """The seed of the first inputs that a kernel of this `digest` is tried on."""
+    return 1 + int.from_bytes(hashlib.sha256(f"{digest} {seed}".encode()).digest()[:6])
+
+
 class Trial:
     """Tries cells that have ended, and ends those of a version at fault once more.
 
@@ -42,11 +48,18 @@ class Trial:
     earlier process has tried.
     """
 
-    def __init__(self, steps: CellSteps, digest: str, tried: Iterable[str] = ()) -> None:
-        self._steps, self._workload = steps, steps.folder.workload
+    def __init__(
+        self,
+        steps: CellSteps,
+        digest: str,
+        tried: Iterable[str] = (),
+        data: HostData | None = None,
+    ) -> None:
+        """The `data` on the host are those of the `first_seed`, if some were made ahead."""
+        self._steps, self._workload, self._data = steps, steps.folder.workload, data
         self._device, self._earlier = steps.device, frozenset(tried)
-        seed = f"{digest} {steps.settings.seed}".encode()
-        self._seed = int.from_bytes(hashlib.sha256(seed).digest()[:6])
+        # Of the data that were last tried.
+        self._seed = first_seed(digest, steps.settings.seed) - 1
 
     def hold(self, runs: Sequence[CellRun]) -> None:
         """Try some of these cells. Raises DeviceLostError."""
@@ -120,7 +133,8 @@ class Trial:
         cell = run.cell
         self._steps.emit(Preparing(cell.problem))
         arguments = self._device, self._workload, cell.problem, cell.dtype, cell.variant
-        return open_space(*arguments, self._seed)
+        is_ahead = self._data is not None and self._data.seed == self._seed
+        return open_space(*arguments, self._seed, self._data if is_ahead else None)
 
     def _bound(self, run: CellRun, space: Space) -> PreparedLaunch:
         self._steps.emit(Began((run.cell.key,)))

@@ -70,7 +70,7 @@ from .host_data import HostData
 from .paired import PairedRun, matched
 from .rounds import ShardRun
 from .settings import settings_of
-from .trial import Trial
+from .trial import Trial, first_seed
 from .verify import CellSteps
 
 log = logging.getLogger(__name__)
@@ -242,16 +242,24 @@ def _serve(job: Job, caller: Caller, kept: Device | None) -> Device:
 
 @dataclass(frozen=True)
 class _Shard:
-    """A job that measures a shard, its kernel, and the data on the host."""
+    """A job that measures a shard, its kernel, and the data on the host.
+
+    The `trial_data` are those of the kernel's trial, if it has one.
+    """
 
     job: Job
     folder: KernelFolder
     data: HostData
+    trial_data: HostData | None = None
 
     @classmethod
     def of(cls, job: Job) -> _Shard:
-        folder, seed = load_kernel(ROOT / job.params["folder"]), settings_of(job.params).seed
-        return cls(job, folder, HostData(folder.workload, job.params["dtype"], seed))
+        folder, settings = load_kernel(ROOT / job.params["folder"]), settings_of(job.params)
+        dtype, on_trial = job.params["dtype"], None
+        if settings.verifies_before:
+            seed = first_seed(job.params["kernel_digest"], settings.seed)
+            on_trial = HostData(folder.workload, dtype, seed)
+        return cls(job, folder, HostData(folder.workload, dtype, settings.seed), on_trial)
 
     def make_ahead(self, info: DeviceInfo) -> None:
         """Make data before the device is free.
@@ -265,7 +273,11 @@ class _Shard:
             space = space_here(info, self.folder, self.job.params)
         except DeviceError:  # which the job reports on the locked device
             return
-        self.data.make_ahead(sorted(space.problems), space.variants)
+        problems = sorted(space.problems)
+        self.data.make_ahead(problems, space.variants)
+        if self.trial_data is not None:
+            # The largest one is tried, unless launches of several are long.
+            self.trial_data.make_ahead(problems[-1:], space.variants)
 
 
 def _measure_shard(
@@ -295,7 +307,8 @@ def _measure_shard(
     asked = [cell for cell in cells if do.keys is None or cell.key in do.keys]
     ended = ShardRun(steps, shard.data).measure(asked)
     if settings.verifies_before:
-        Trial(steps, job.params["kernel_digest"], do.tried).hold([*do.ended, *ended])
+        digest = job.params["kernel_digest"]
+        Trial(steps, digest, do.tried, shard.trial_data).hold([*do.ended, *ended])
 
 
 def _measure_pairs(job: Job, against: Against, device: Device, caller: Caller) -> None:

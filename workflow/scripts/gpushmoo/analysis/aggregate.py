@@ -301,9 +301,9 @@ def _difference(key: str, params: Any, planned: Any) -> tuple[str, Any, Any]:
     """The innermost key at which two different values differ, with its value in each."""
     if isinstance(params, Mapping) and isinstance(planned, Mapping):
         for name in sorted({*params, *planned}):
-            pair = params.get(name), planned.get(name)
-            if pair[0] != pair[1]:
-                return _difference(f"{key}.{name}" if key else name, *pair)
+            measured, wanted = params.get(name), planned.get(name)
+            if measured != wanted:
+                return _difference(f"{key}.{name}" if key else name, measured, wanted)
     return key or "params", params, planned
 
 

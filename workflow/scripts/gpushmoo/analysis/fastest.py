@@ -164,6 +164,13 @@ def steps(cells: pd.DataFrame) -> list[Step]:
         lost = Ratio(1 - kept.value, 1 - kept.high, 1 - kept.low)
         if lost.low >= WORTH_TELLING:
             row = by_blocks[blocks]
-            place = int(row["multiprocessors"]), int(row["resident_blocks"])
-            losses.append(Step(str(dtype), blocks, *place, lost))
+            losses.append(
+                Step(
+                    dtype=str(dtype),
+                    blocks=blocks,
+                    multiprocessors=int(row["multiprocessors"]),
+                    resident_blocks=int(row["resident_blocks"]),
+                    lost=lost,
+                )
+            )
     return losses

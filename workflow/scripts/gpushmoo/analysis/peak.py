@@ -175,11 +175,21 @@ def work_peaks(cells: pd.DataFrame) -> list[WorkPeak]:
     found: dict[tuple[str, str, str], WorkPeak] = {}
     told = cells[cells["work"].notna()]
     for row in told.to_dict("records"):
-        key = (str(row["device_name"]), str(row["dtype"]), str(row["work_unit"]))
-        rates = Merit("rate", key[-1]).of(row)
+        device_name, dtype, unit = (str(row[n]) for n in ("device_name", "dtype", "work_unit"))
+        key = (device_name, dtype, unit)
+        rates = Merit("rate", unit).of(row)
         if key not in found or rates.value > found[key].rate:
             params = params_text(row, axes_of(told[told["kernel"] == row["kernel"]]))
-            found[key] = WorkPeak(*key, *rates, kernel=row["kernel"], params=params)
+            found[key] = WorkPeak(
+                device_name=device_name,
+                dtype=dtype,
+                work_unit=unit,
+                rate=rates.value,
+                rate_low=rates.low,
+                rate_high=rates.high,
+                kernel=row["kernel"],
+                params=params,
+            )
     return [found[key] for key in sorted(found)]
 
 

@@ -37,10 +37,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     from ..core.errors import UserError
     from .recorded_launches import hold
 
-    asked, root = dict(marker.kwargs), item.config.rootpath
-    files = (root / asked.pop("kernel"), root / asked.pop("recorded"))
+    asked = dict(marker.kwargs)
+    root = item.config.rootpath
+    kernel = root / asked.pop("kernel")
+    recorded = root / asked.pop("recorded")
+    renew = item.config.getoption("--shmoo-record")
     try:
-        item.stash[_FOUND] = hold(*files, item.config.getoption("--shmoo-record"), **asked)
+        item.stash[_FOUND] = hold(kernel, recorded, renew, **asked)
     except UserError as err:
         pytest.fail(f"not measured: {err}", pytrace=False)
 

@@ -72,7 +72,10 @@ BACKENDS: Mapping[str, Backend] = {
     backend.name: backend
     for backend in (
         Backend(
-            *("cuda", ".cu", "L2", True),
+            name="cuda",
+            source_suffix=".cu",
+            cache_name="L2",
+            tells_occupancy=True,
             claims_gpu=True,
             cell_s=0.005,
             timing_modes=TIMING_MODES,
@@ -84,7 +87,8 @@ BACKENDS: Mapping[str, Backend] = {
             unit_bytes=128,
         ),
         Backend(
-            *("opencl", ".cl"),
+            name="opencl",
+            source_suffix=".cl",
             runtimes=("pocl", "intel", "system"),
             cell_s=0.05,
             imported=("pyopencl",),

@@ -209,11 +209,11 @@ def host_fault(printed: str, cache: Path) -> HostError | None:
     None if its folders take files and the compiler has `printed` nothing of the kind. Disk and
     memory may have room again by now, so its output counts as well.
     """
-    folders = cache, temporary_folder()
-    why = obstacle(*folders)
+    temporary = temporary_folder()
+    why = obstacle(cache, temporary)
     found = _OF_THE_HOST.search(printed)
     if why is None and found is not None:
-        places = " and ".join(f"'{folder}'" for folder in dict.fromkeys(folders))
+        places = " and ".join(f"'{folder}'" for folder in dict.fromkeys((cache, temporary)))
         remedy = f"make room in {places}" if found[1] else "free memory, or compile fewer at once"
         why = f"A compiler stopped ({found[0]}): {remedy}, then start again."
     return None if why is None else HostError(why)

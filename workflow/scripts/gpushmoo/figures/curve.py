@@ -188,8 +188,9 @@ def draw_roofline(view: Roofline, data: FigureData, svg: Path) -> None:
     figure, ax = plt.subplots(figsize=(PAGE_WIDTH, 3.2))
     places = _intensity(ok)
     ridges = [top / slope for slope, top in roofs.values() if slope and top]
-    ends = min([*places, *ridges]) / _ROOM, max([*places, *ridges]) * _ROOM
-    xs = np.geomspace(*ends, 200)
+    marked = [*places, *ridges]
+    low, high = min(marked) / _ROOM, max(marked) * _ROOM
+    xs = np.geomspace(low, high, 200)
     for dtype, (slope, top) in roofs.items():
         colour = DTYPE_COLOURS[dtype]
         if slope or top:
@@ -200,7 +201,7 @@ def draw_roofline(view: Roofline, data: FigureData, svg: Path) -> None:
             mark = DTYPE_MARKERS[dtype]
             rates = merit.of(own).value
             ax.scatter(_intensity(own), rates, s=size, c=colour, marker=mark, alpha=alpha, lw=0)
-    ax.set(xscale="log", yscale="log", xlim=ends)
+    ax.set(xscale="log", yscale="log", xlim=(low, high))
     ax.set_xlabel(f"work a byte read or written ({unit})")
     ax.set_ylabel(merit.label)
     figure.legend(handles=dtype_handles(dtypes), loc="outside lower center", ncols=7, fontsize=7.5)

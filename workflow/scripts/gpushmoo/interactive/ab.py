@@ -140,7 +140,11 @@ def ab(
                 many = sum(len(request.sweep.versions[dtype]) for request in requests)
                 began, most_s = time.monotonic(), many * limit_s
                 job = Job(
-                    *(first, choice.cache, began, None, against, log_file),
+                    first,
+                    choice.cache,
+                    began,
+                    against=against,
+                    log=log_file,
                     compile_s=most_s,
                     found=found[0],
                 )

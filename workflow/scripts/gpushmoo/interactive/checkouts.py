@@ -127,8 +127,9 @@ def _opened(side: str | os.PathLike[str] | None) -> Iterator[tuple[Path, str]]:
             yield folder, path.name
             return
         try:
-            words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-            commit = _git(*words)
+            commit = _git(
+                "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"
+            )
         except ConfigError as err:
             raise ConfigError(
                 f"'{name}' is no folder, no wheel and no revision of the git repository here."

@@ -551,9 +551,10 @@ class FedSpace(Space):
 
     def bind(self, program: Program, cell: Cell) -> Feed:
         """The cell's pipeline on these arrays."""
-        w = self._workload
-        parts = (partial(w.host_part, cell), partial(w.total, cell))
-        return self._feed(program, w.pipeline(cell), *parts)
+        workload = self._workload
+        host_part = partial(workload.host_part, cell)
+        total = partial(workload.total, cell)
+        return self._feed(program, workload.pipeline(cell), host_part, total)
 
     def bind_proof(self, program: Program, cell: Cell) -> Feed:
         """The cell's pipeline in memory that is poisoned before."""

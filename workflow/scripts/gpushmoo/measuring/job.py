@@ -119,9 +119,13 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
     folder = task.folder or load_kernel(ROOT / params["folder"])
     before = None if task.first is None else read_first(task.first)
     label = _label(folder, params, task.place)
-    began, log_file = time.monotonic(), task.worker_log
+    began = time.monotonic()
+    log_file = task.worker_log
     job = Job(
-        *(params, task.cache, began, task.build),
+        params,
+        task.cache,
+        began,
+        build=task.build,
         log=log_file,
         compile_s=task.compile_s,
         found=task.found,

@@ -224,8 +224,14 @@ def read_live(path: Path) -> LiveShard | None:
             known.pop(cell.key, None)
             known[cell.key] = cell
         share = float(rest[-1]["share"]) if rest else 0.0
-        counts = int(head["cells"]), int(head["taken"])
-        begun_at = float(head["begun_at"])
-        return LiveShard(head["label"], *counts, share, tuple(known.values()), told_at, begun_at)
+        return LiveShard(
+            label=head["label"],
+            cells=int(head["cells"]),
+            taken=int(head["taken"]),
+            share=share,
+            known=tuple(known.values()),
+            told_at=told_at,
+            begun_at=float(head["begun_at"]),
+        )
     except (OSError, LookupError, TypeError, ValueError):
         return None

@@ -241,9 +241,15 @@ class ShardRun:
         size = problem.height, problem.width
         drawn = [steps.settings.seed, steps.settings.repeat, place, *size]
         steps.device.placement = np.random.default_rng(drawn)
-        workload, seed = steps.folder.workload, steps.settings.seed
-        which = problem, cell.dtype, cell.variant
-        return open_space(steps.device, workload, *which, seed, self._data)
+        return open_space(
+            steps.device,
+            steps.folder.workload,
+            problem,
+            cell.dtype,
+            cell.variant,
+            steps.settings.seed,
+            self._data,
+        )
 
     def _search_all(self, runs: list[CellRun], space: Space) -> None:
         """Measure the cells that a search of each group proposes."""

@@ -132,9 +132,16 @@ class Trial:
         """Memory with the inputs of the present seed."""
         cell = run.cell
         self._steps.emit(Preparing(cell.problem))
-        arguments = self._device, self._workload, cell.problem, cell.dtype, cell.variant
         is_ahead = self._data is not None and self._data.seed == self._seed
-        return open_space(*arguments, self._seed, self._data if is_ahead else None)
+        return open_space(
+            self._device,
+            self._workload,
+            cell.problem,
+            cell.dtype,
+            cell.variant,
+            self._seed,
+            self._data if is_ahead else None,
+        )
 
     def _bound(self, run: CellRun, space: Space) -> PreparedLaunch:
         self._steps.emit(Began((run.cell.key,)))

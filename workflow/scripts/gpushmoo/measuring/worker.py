@@ -411,9 +411,14 @@ class _Kernel:
 
     def programs(self, versions: Sequence[Version], build: KernelBuild | None = None) -> Builds:
         """The programs of these versions."""
-        dtype, digest = self.params["dtype"], self.params["kernel_digest"]
         return programs_for(
-            *(self.device, self.folder, dtype, versions, build, digest, self.options),
+            self.device,
+            self.folder,
+            self.params["dtype"],
+            versions,
+            build=build,
+            kernel_digest=self.params["kernel_digest"],
+            options=self.options,
             tell=self._tell,
         )
 

@@ -260,17 +260,17 @@ def _fit_series(series: pd.DataFrame) -> tuple[Json, pd.DataFrame]:
     first = series.iloc[0]
     tiles, multiprocessors = int(first["tiles"]), int(first["multiprocessors"])
     resident = first["resident_blocks"]
-    machine = tiles, multiprocessors * (1 if pd.isna(resident) else int(resident))
+    capacity = multiprocessors * (1 if pd.isna(resident) else int(resident))
     trained = np.arange(len(series)) % EVERY != EVERY // 2
     trained[[0, -1]] = True
     # Orders of magnitude: what is fitted are multiples of these.
     longest = measured[0] / np.ceil(tiles / blocks[0])
     scale = np.array([measured.min(), longest, measured.min() / tiles, 1.0])
     try:
-        values, half = _fitted(blocks[trained], measured[trained], machine, scale)
+        values, half = _fitted(blocks[trained], measured[trained], tiles, capacity, scale)
     except RuntimeError as err:
         return {"why": f"the optimiser stopped without converging ({err})"}, none
-    predicted = seconds(blocks, *machine, *values)
+    predicted = seconds(blocks, tiles, capacity, *values)
     errors = np.abs(predicted / measured - 1)
     unseen = np.where(trained, -1.0, errors)
     gb = (series["bytes_read"] + series["bytes_written"]).to_numpy(np.float64) * 1e-9
@@ -287,12 +287,12 @@ def _fit_series(series: pd.DataFrame) -> tuple[Json, pd.DataFrame]:
 
 
 def _fitted(
-    blocks: Floats, measured: Floats, machine: tuple[int, int], scale: Floats
+    blocks: Floats, measured: Floats, tiles: int, capacity: int, scale: Floats
 ) -> tuple[Floats, Floats]:
     """Values of PARAMETERS and half-widths of their 95 % intervals; RuntimeError without any."""
 
     def logs(blocks: Floats, *multiples: float) -> Floats:
-        return np.log(seconds(blocks, *machine, *(scale * multiples)))
+        return np.log(seconds(blocks, tiles, capacity, *(scale * multiples)))
 
     wanted = np.log(measured)
     fits = [

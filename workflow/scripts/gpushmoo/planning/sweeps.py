@@ -202,8 +202,16 @@ class SweepConfig:
 
     def space(self, dtype: str) -> ShardSpace:
         """All cells of a dtype."""
-        kinds = self.variants, self.sizes, self.cache_states, self.axes
-        return ShardSpace(dtype, *kinds, index=0, count=1, timing_modes=self.timing_modes)
+        return ShardSpace(
+            dtype,
+            self.variants,
+            self.sizes,
+            self.cache_states,
+            self.axes,
+            index=0,
+            count=1,
+            timing_modes=self.timing_modes,
+        )
 
 
 def named_sweep(name: str, spec: Any, paths: Mapping[str, Path]) -> SweepConfig:

@@ -64,9 +64,10 @@ def build_report(files: Mapping[str, Any], spec: Mapping[str, Any], facts: Path,
     """Write the report's `facts` as JSON and the `pdf`; `files` are the rule's input by name."""
     cells, peak = read_medians(files["dataset"]), read_peak(files["peak"])
     provenance = dataset_provenance(files["dataset"])
-    read = cells, peak, provenance
-    pages = {name: _page(chapter, *read) for name, chapter in spec["chapters"].items()}
-    content = report_facts(files, spec, pages, *read)
+    pages = {
+        name: _page(chapter, cells, peak, provenance) for name, chapter in spec["chapters"].items()
+    }
+    content = report_facts(files, spec, pages, cells, peak, provenance)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         lay_out(root, files["figures"])
@@ -81,7 +82,7 @@ def build_report(files: Mapping[str, Any], spec: Mapping[str, Any], facts: Path,
             broken = _broken_layouts(root, content)
             if not broken:
                 raise
-            content = report_facts(files, spec, pages | broken, *read)
+            content = report_facts(files, spec, pages | broken, cells, peak, provenance)
             rendered = compile_pages(root, content)
     write_json(facts, content)
     write_summed(pdf, rendered)

@@ -80,9 +80,10 @@ def ready_cells(
         folder = folders[first.kernel]
         versions = dict.fromkeys(folder.workload.version(one.cell) for one in some)
         builds = programs_for(device, folder, first.dtype, list(versions))
-        data = first.problem, first.dtype, first.variant
         try:
-            space = open_space(device, folder.workload, *data, seed)
+            space = open_space(
+                device, folder.workload, first.problem, first.dtype, first.variant, seed
+            )
         except TypedError as err:
             why = cell_fault(err)
             yield from ((one, why) for one in some)

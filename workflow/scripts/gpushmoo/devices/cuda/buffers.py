@@ -134,9 +134,10 @@ class CudaBuffers(Device):
         return True
 
     def _queue_limits(self, words: Any, output: Output, within: Tolerance, found: Any) -> None:
-        kind = (within.form.width, within.limit.in_values)
+        width, in_values = within.form.width, within.limit.in_values
+        kind = (width, in_values)
         if kind not in self._limits:
-            module = self._own_module(_WORDS + _LIMITS + limits_source(*kind))
+            module = self._own_module(_WORDS + _LIMITS + limits_source(width, in_values))
             self._limits[kind] = module.get_function("limits")
         args = (words, output.expected, within.bounds, *within.numbers, found)
         self._launch(self._limits[kind], args)

@@ -52,10 +52,10 @@ class Cublas:
         name = _DOTS.get(str(x.dtype))
         if name is None:
             raise LaunchRefusedError(f"cuBLAS has no `dot` of {x.dtype}. Use float.")
-        places = [ctypes.c_void_p(array.data.ptr) for array in (x, y, out)]
-        count, step = ctypes.c_int64(x.size), ctypes.c_int64(1)
-        arguments = (count, places[0], step, places[1], step, places[2])
-        return lambda: self._check(name, self._handle, *arguments)
+        at_x, at_y, at_out = (ctypes.c_void_p(array.data.ptr) for array in (x, y, out))
+        count = ctypes.c_int64(x.size)
+        step = ctypes.c_int64(1)
+        return lambda: self._check(name, self._handle, count, at_x, step, at_y, step, at_out)
 
     def _check(self, name: str, *arguments: Any) -> None:
         status = getattr(self._library, name)(*arguments)

@@ -61,10 +61,15 @@ class CudaStream:
     def copy_in(self, target: Any, source: npt.NDArray[Any]) -> None:
         """Queue a copy of host memory to `target`, without waiting for it."""
         runtime = self._cupy.cuda.runtime
-        sizes = (source.nbytes, runtime.memcpyHostToDevice)
         with self._translated():
             # CuPy's own method refuses to be captured.
-            runtime.memcpyAsync(target.data.ptr, source.ctypes.data, *sizes, self.stream.ptr)
+            runtime.memcpyAsync(
+                target.data.ptr,
+                source.ctypes.data,
+                source.nbytes,
+                runtime.memcpyHostToDevice,
+                self.stream.ptr,
+            )
 
     def copy_out(self, target: npt.NDArray[Any], source: Any) -> None:
         """Queue a copy of the buffer to host memory, which is valid after `wait`."""
@@ -145,8 +150,7 @@ class CudaInTurn:
         self._partials = fed.partials.ctypes.data, fed.partials.nbytes
         # Here, because the first launch has a time limit.
         target, nbytes = self._partials
-        fed_with = self._pieces, self._streams, self._room, nbytes, fed.poisoned
-        _compile(self._feed, calls, *fed_with)
+        _compile(self._feed, calls, self._pieces, self._streams, self._room, nbytes, fed.poisoned)
         _compile(self._drain, calls, self._streams, self._room, target, nbytes)
 
     def run(self, meanwhile: Callable[[], T]) -> T:
@@ -155,8 +159,8 @@ class CudaInTurn:
         target, nbytes = self._partials
         with self._translated():
             try:
-                fed = self._pieces, streams, room, nbytes, self._fed.poisoned
-                self._check(self._feed(calls, *fed))
+                poisoned = self._fed.poisoned
+                self._check(self._feed(calls, self._pieces, streams, room, nbytes, poisoned))
                 value = meanwhile()
                 self._check(self._drain(calls, streams, room, target, nbytes))
             except BaseException:

@@ -52,8 +52,8 @@ def _config(launch: Launch) -> _Config:
     if launch.carveout is not None:
         pairs.append((_CARVEOUT, (launch.carveout,)))
     found = [_Attribute(kind, 0, (ctypes.c_uint * 16)(*value)) for kind, value in pairs]
-    geometry = (*launch.grid, *launch.block, launch.shared_bytes)
-    return _Config(*geometry, None, (_Attribute * len(found))(*found), len(found))
+    attributes = (_Attribute * len(found))(*found)
+    return _Config(*launch.grid, *launch.block, launch.shared_bytes, None, attributes, len(found))
 
 
 def _allow(driver: Any, handle: Any, launch: Launch, check: Callable[[int], None]) -> None:
@@ -68,8 +68,7 @@ def blocks_in_clusters(
     """How many blocks of a launch in clusters the device holds at once."""
     handle, count, config = ctypes.c_void_p(function), ctypes.c_int(), _config(launch)
     _allow(driver, handle, launch, check)
-    asked = ctypes.byref(count), handle, ctypes.byref(config)
-    check(driver.cuOccupancyMaxActiveClusters(*asked))
+    check(driver.cuOccupancyMaxActiveClusters(ctypes.byref(count), handle, ctypes.byref(config)))
     return count.value * math.prod(launch.cluster or ())
 
 

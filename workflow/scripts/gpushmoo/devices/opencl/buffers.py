@@ -135,13 +135,21 @@ class OpenCLBuffers(Device):
         return not limit.in_values or self._has_doubles
 
     def _queue_limits(self, words: Any, output: Output, within: Tolerance, found: Any) -> None:
-        kind = (within.form.width, within.limit.in_values)
+        width, in_values = within.form.width, within.limit.in_values
+        kind = (width, in_values)
         if kind not in self._limits:
-            source = self._order + _WORDS + _LIMITS + limits_source(*kind)
+            source = self._order + _WORDS + _LIMITS + limits_source(width, in_values)
             program = self._cl.Program(self._context, source).build()
             self._limits[kind] = self._cl.Kernel(program, "limits")
-        args = (words, output.expected, within.bounds, *within.numbers, found)
-        self._limits[kind](self._queue, *self._sizes, *args)
+        self._limits[kind](
+            self._queue,
+            *self._sizes,
+            words,
+            output.expected,
+            within.bounds,
+            *within.numbers,
+            found,
+        )
 
     def queue_strays(self, buffer: Any, found: Any, stride: int = STRIDE) -> None:
         """See `Device`."""

@@ -42,7 +42,7 @@ from streamed_dot.rivals import (
     STREAMED,
     Bench,
     Call,
-    Place,
+    Dot,
     Rivals,
     run_rivals,
 )
@@ -100,19 +100,22 @@ def mean_seconds(run: Callable[[], object], calls: int) -> float:
     return (time.perf_counter() - start) / calls
 
 
-def program_ways(program: Any, place: Place) -> dict[int, Call]:
-    """The program within this process, by its number of streams, on the arrays of `place`.
+def program_ways(program: Any, dot: Dot) -> dict[int, Call]:
+    """The program within this process, by its number of streams, on the arrays of `dot`.
 
     Raises ValueError for another result than ours.
     """
-    space, operation, dtype, n = place
-    arrays = [array.ctypes.data for array in space.arrays[True].values()]
-    x, y = arrays[0], None if operation == "x·x" else arrays[1]
+    known = dot.space.known
+    arrays = [array.ctypes.data for array in dot.space.arrays[True].values()]
+    x = arrays[0]
+    y = None if dot.operation == "x·x" else arrays[1]
     ways = {}
     for streams in OURS:
-        run = partial(program.printed_dot, streams, DTYPES[dtype].itemsize, n, x, y)
-        if abs(run() - space.known.value) > 1e-4 * space.known.magnitude:
-            raise ValueError(f"{operation}, {dtype}, n = {n}: the program gives {run()!r}")
+        run = partial(program.printed_dot, streams, DTYPES[dot.dtype].itemsize, dot.n, x, y)
+        if abs(run() - known.value) > 1e-4 * known.magnitude:
+            raise ValueError(
+                f"{dot.operation}, {dot.dtype}, n = {dot.n}: the program gives {run()!r}"
+            )
         ways[streams] = Call(run)
     return ways
 
@@ -147,9 +150,10 @@ def compare_all(bench: Bench, library: Path, lengths: Sequence[int], rounds: int
     rows, rng = [], np.random.default_rng(1)
     for operation, dtype, n in product(bench.operations, DTYPES_COMPARED, lengths):
         with bench.space(operation, dtype, n) as space:
-            place = (space, operation, dtype, n)
-            for streams, here in program_ways(program, place).items():
-                ours = bench.on_device(*place, *ON_DEVICE[OURS[streams]])
+            dot = Dot(space, operation, dtype, n)
+            for streams, here in program_ways(program, dot).items():
+                variant, params = ON_DEVICE[OURS[streams]]
+                ours = bench.on_device(dot, variant, params)
                 ways: dict[str, Timed] = {
                     "ours": partial(mean_seconds, ours.run),
                     HERE: partial(mean_seconds, here.run),
@@ -197,7 +201,7 @@ def main() -> int:
             found = write_printed(Bench(device, folders, 1), library, asked.lengths, args)
         if args.only != "printed":
 
-            def program(place: Place) -> dict[str, Call]:
+            def program(place: Dot) -> dict[str, Call]:
                 ways = program_ways(loaded(library), place)
                 return {PRINTED[streams]: call for streams, call in ways.items()}
 

@@ -150,14 +150,14 @@ class StreamedDot(DotProduct, HostFedWorkload):
         n_device = n - share_of_host(n, cell["host_percent"])
         if n_device < n:
             prepare(np.dtype(DTYPES[cell.dtype].scalar))
-        cut_params = (n_device, cell["streams"], cell["min_per_stream"], cell["chunk"])
-        if count_cuts(*cut_params) > MOST_PIECES:
+        streams, fewest, chunk = cell["streams"], cell["min_per_stream"], cell["chunk"]
+        n_pieces = count_cuts(n_device, streams, fewest, chunk)
+        if n_pieces > MOST_PIECES:
             raise LaunchRefusedError(
-                f"{n_device} elements in {count_cuts(*cut_params)} pieces; at most {MOST_PIECES} "
-                "are queued."
+                f"{n_device} elements in {n_pieces} pieces; at most {MOST_PIECES} are queued."
             )
         pieces, first = [], 0
-        for cut in cuts(*cut_params):
+        for cut in cuts(n_device, streams, fewest, chunk):
             blocks = _blocks(cell, cut.end - cut.begin)
             args: tuple[Argument, ...] = (
                 *(BufferRef(name) for name in self.operands),

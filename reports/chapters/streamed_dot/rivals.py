@@ -171,10 +171,7 @@ class Bench:
 
     def on_device(
         self,
-        space: FedSpace,
-        operation: str,
-        dtype: str,
-        n: int,
+        dot: Dot,
         variant: str,
         params: Mapping[str, int],
         kind: type[Feed] = Feed,
@@ -184,32 +181,34 @@ class Bench:
 
         `kept` are streams and memory, also of a variant that makes them anew.
         """
-        cell = _cell(operation, dtype, variant, n, params)
-        program = self._programs[operation, dtype, variant]
-        feed = space.bind(program, cell)
+        cell = dot.cell(variant, params)
+        program = self._programs[dot.operation, dot.dtype, variant]
+        feed = dot.space.bind(program, cell)
         pipeline = replace(feed.pipeline, setup=StreamSetup.BEFORE) if kept else feed.pipeline
         feed = kind(feed.pool, program, pipeline, feed.arrays, feed.host_part, feed.total)
         proof = replace(feed, poisoned=True)
         proof.run()
-        _hold(cell, space.verdict(cell, proof).message)
+        _hold(cell, dot.space.verdict(cell, proof).message)
         return Call(feed.run, threaded=pipeline.host_end > pipeline.host_begin)
 
-    def in_place(self, space: FedSpace, operation: str, dtype: str, n: int, managed: bool) -> Call:
+    def in_place(self, dot: Dot, managed: bool) -> Call:
         """One launch, a block for each multiprocessor, that reads and writes the host's memory.
 
         Verified; with `managed` inputs the host writes them before each run. Raises DeviceError.
         """
-        device, workload, inputs = self.device, self.workload(operation), space.arrays[True]
+        device = self.device
+        workload = self.workload(dot.operation)
+        inputs = dot.space.arrays[True]
         one = {**PRINTED, "streams": 1, "blocks_per_stream": device.info.multiprocessors}
-        cell = _cell(operation, dtype, POOLED, n, one)
+        cell = dot.cell(POOLED, one)
         pipeline = workload.pipeline(cell)
         if managed:
             inputs = {name: managed_array(device, a) for name, a in inputs.items()}
-        unwritten = np.full(pipeline.partials, np.nan, DTYPES[dtype].scalar)
+        unwritten = np.full(pipeline.partials, np.nan, DTYPES[dot.dtype].scalar)
         partials = device.host_array(unwritten, True)
         every = {**inputs, "partials": partials}
         buffers = {name: in_place(device, array) for name, array in every.items()}
-        program = self._programs[operation, dtype, POOLED]
+        program = self._programs[dot.operation, dot.dtype, POOLED]
         launch = device.bind(program, pipeline.pieces[0].launch, buffers)
 
         def run() -> float:
@@ -220,26 +219,41 @@ class Bench:
             for array in inputs.values():
                 np.multiply(array, 1, out=array)
 
-        _hold(cell, workload.fault(run(), cell, space.known))
+        _hold(cell, workload.fault(run(), cell, dot.space.known))
         return Call(run, before=write if managed else None)
 
-    def on_host(self, space: FedSpace, operation: str, dtype: str, way: str) -> Call:
+    def on_host(self, dot: Dot, way: str) -> Call:
         """A way of `host_ways`, verified."""
-        x, y = self.workload(operation).factors(space.arrays[False])
-        depth, scalar = summation.sequential_depth(x.size), DTYPES[dtype].scalar
+        x, y = self.workload(dot.operation).factors(dot.space.arrays[False])
+        depth = summation.sequential_depth(x.size)
         value = dot_by(way, x, y)
-        bound = summation.tolerance(space.known, depth, scalar)
-        if not summation.agrees(value, space.known, bound):
-            raise ValueError(f"{way}, {operation}, {dtype}, n = {x.size}: {value!r} is wrong")
+        known = dot.space.known
+        if not summation.agrees(
+            value, known, summation.tolerance(known, depth, DTYPES[dot.dtype].scalar)
+        ):
+            raise ValueError(
+                f"{way}, {dot.operation}, {dot.dtype}, n = {x.size}: {value!r} is wrong"
+            )
         return Call(partial(dot_by, way, x, y), threaded=way in THREADED)
 
 
-Place = tuple[FedSpace, str, str, int]
+@dataclass(frozen=True)
+class Dot:
+    """A dot product of the first `n` elements of the vectors in `space`."""
 
+    space: FedSpace
+    operation: str
+    dtype: str
+    n: int
 
-def _cell(operation: str, dtype: str, variant: str, n: int, params: Mapping[str, int]) -> Cell:
-    axes = tuple(sorted(params.items()))
-    return Cell(STREAMED[operation], dtype, variant, Problem(1, n), axes)
+    def cell(self, variant: str, params: Mapping[str, int]) -> Cell:
+        """The cell of a kernel that computes it."""
+        axes = tuple(sorted(params.items()))
+        return Cell(STREAMED[self.operation], self.dtype, variant, Problem(1, self.n), axes)
+
+    def part(self, n: int) -> Dot:
+        """The same of fewer elements."""
+        return replace(self, space=self.space.part(n), n=n)
 
 
 def _hold(cell: Cell, message: str | None) -> None:
@@ -268,18 +282,20 @@ def run_rivals(device: Device, folders: Mapping[str, KernelFolder], rivals: Riva
         for operation in bench.operations:
             for n in sorted({*rivals.lengths, *rivals.share_lengths, *rivals.parameter_lengths}):
                 with bench.space(operation, dtype, n) as space:
-                    place = (space, operation, dtype, n)
+                    dot = Dot(space, operation, dtype, n)
                     if n in rivals.lengths:
-                        timed(LENGTH, *place[1:], _length_ways(bench, place))
+                        timed(LENGTH, operation, dtype, n, _length_ways(bench, dot))
                     if n in rivals.share_lengths:
-                        timed(SHARE, *place[1:], _share_ways(bench, place))
+                        timed(SHARE, operation, dtype, n, _share_ways(bench, dot))
                     # Streams that are kept slow the making of others: what keeps them comes last.
                     for base in BASES if n in rivals.parameter_lengths else ():
-                        timed(PARAMETER, *place[1:], _parameter_ways(bench, place, base))
+                        ways = _parameter_ways(bench, dot, base)
+                        timed(PARAMETER, operation, dtype, n, ways)
             for n in rivals.between:
                 with bench.space(operation, dtype, n * max(EIGHTHS) // 8) as longest:
+                    dot = Dot(longest, operation, dtype, n)
                     for kept in (False, True):
-                        ways = _between_ways(bench, (longest, operation, dtype, n), kept)
+                        ways = _between_ways(bench, dot, kept)
                         timed(BETWEEN, operation, dtype, n, ways)
     if bench.operations:
         n = max((*rivals.lengths, *rivals.share_lengths), default=BRIEF)
@@ -360,42 +376,42 @@ def _taken(made: Mapping[str, Callable[[], Call]]) -> dict[str, Call]:
     return ways
 
 
-def _length_ways(bench: Bench, place: Place) -> dict[str, Call]:
-    space, operation, dtype, _ = place
-    made = {way: partial(bench.on_host, space, operation, dtype, way) for way in WAYS}
+def _length_ways(bench: Bench, dot: Dot) -> dict[str, Call]:
+    made = {way: partial(bench.on_host, dot, way) for way in WAYS}
     for label, (variant, params) in ON_DEVICE.items():
-        made[label] = partial(bench.on_device, *place, variant, params)
+        made[label] = partial(bench.on_device, dot, variant, params)
     if hasattr(bench.device, "cupy"):
-        made |= {way: partial(bench.in_place, *place, way == MANAGED) for way in (MAPPED, MANAGED)}
-        made[GRAPH] = partial(bench.on_device, *place, POOLED, KEPT, GraphFeed)
+        made |= {way: partial(bench.in_place, dot, way == MANAGED) for way in (MAPPED, MANAGED)}
+        made[GRAPH] = partial(bench.on_device, dot, POOLED, KEPT, GraphFeed)
     return _taken(made)
 
 
-def _share_ways(bench: Bench, place: Place) -> dict[str, Call]:
+def _share_ways(bench: Bench, dot: Dot) -> dict[str, Call]:
     ways = {str(p): {**KEPT, "host_percent": p} for p in SHARES}
-    return _taken({s: partial(bench.on_device, *place, POOLED, p) for s, p in ways.items()})
+    return _taken({s: partial(bench.on_device, dot, POOLED, p) for s, p in ways.items()})
 
 
-def _parameter_ways(bench: Bench, place: Place, base: str) -> dict[str, Call]:
+def _parameter_ways(bench: Bench, dot: Dot, base: str) -> dict[str, Call]:
     """The document's parameters, and each of them changed alone."""
     variant = BASES[base]
-    made = {base: partial(bench.on_device, *place, variant, PRINTED)}
+    made = {base: partial(bench.on_device, dot, variant, PRINTED)}
     changes = {**CHANGES, **({"chunk": (1 << 18, 1 << 22)} if variant == POOLED else {})}
     for axis, values in changes.items():
         for value in values:
             changed = {**PRINTED, axis: value}
-            made[f"{base}, {axis} {value}"] = partial(bench.on_device, *place, variant, changed)
+            made[f"{base}, {axis} {value}"] = partial(bench.on_device, dot, variant, changed)
     return _taken(made)
 
 
-def _between_ways(bench: Bench, place: Place, kept: bool) -> dict[str, Call]:
-    """The printed split, its streams made anew as printed or kept; `place` has the longest."""
-    ways, (longest, operation, dtype, n) = {}, place
+def _between_ways(bench: Bench, dot: Dot, kept: bool) -> dict[str, Call]:
+    """The printed split, its streams made anew as printed or kept.
+
+    The vectors of `dot` are as long as the longest part."""
+    ways = {}
     for eighths in EIGHTHS:
-        length = n * eighths // 8
-        part = (longest.part(length), operation, dtype, length)
-        label = f"{length}{KEPT_STREAMS if kept else ''}"
-        ways[label] = bench.on_device(*part, PUBLISHED, PRINTED, kept=kept)
+        part = dot.part(dot.n * eighths // 8)
+        label = f"{part.n}{KEPT_STREAMS if kept else ''}"
+        ways[label] = bench.on_device(part, PUBLISHED, PRINTED, kept=kept)
     return ways
 
 

@@ -198,10 +198,10 @@ def _tiles(gantt: Gantt, row: float, chart: Charted, block: int) -> None:
     gantt.draw(lanes)
     if None in chosen:
         middle = (starts[4] + starts[-3]) / 2 / unit
-        box = (float(starts[-3] - starts[4]) / unit, 0.8)
+        width = float(starts[-3] - starts[4]) / unit
         corner = (float(starts[4]) / unit, row - 0.4)
         (ax,) = gantt.axes
-        ax.add_patch(Rectangle(corner, *box, fc="white", ec=LOOKS["index"].colour, ls=":"))
+        ax.add_patch(Rectangle(corner, width, 0.8, fc="white", ec=LOOKS["index"].colour, ls=":"))
         text = f"…   {len(starts)} tiles, all alike   …"
         ax.text(float(middle), row, text, ha="center", va="center", fontsize=NOTE_SIZE)
 

@@ -495,16 +495,16 @@ def _bar(ax: Axes, row: int, span: StageSpan, text: str = "") -> None:
     start, cycles = float(span.start), float(span.cycles)
     ax.barh(row, cycles, left=start, height=0.72, color=fill, edgecolor="white", linewidth=0.5)
     if text:
-        place = (start + cycles / 2, row)
-        ax.text(*place, text, fontsize=NOTE_SIZE, color=ink, ha="center", va="center")
+        middle = start + cycles / 2
+        ax.text(middle, row, text, fontsize=NOTE_SIZE, color=ink, ha="center", va="center")
 
 
 def _extent(ax: Axes, y: float, start: int, end: int, text: str) -> None:
     """A duration as an arrow with two heads and its name on it."""
     ax.annotate("", (end, y), (start, y), arrowprops=ARROW | {"arrowstyle": "<->"})
     background = {"fc": "white", "ec": "none", "pad": 1}
-    place = ((start + end) / 2, y)
-    ax.text(*place, text, fontsize=NOTE_SIZE, ha="center", va="center", bbox=background)
+    middle = (start + end) / 2
+    ax.text(middle, y, text, fontsize=NOTE_SIZE, ha="center", va="center", bbox=background)
 
 
 def _time_axes(ax: Axes, rows: Sequence[str], spans: Sequence[StageSpan]) -> None:

@@ -45,8 +45,21 @@ def cells_of(
 
 
 def peak(kind: str, gbs: float) -> PeakRow:
-    where = ("D", "warm", "batched", kind, IMAGE_BYTES, 1.0)
-    return PeakRow(*where, gbs, gbs, gbs, f"global_{kind}", "float4", "plain", "block_x=1")
+    return PeakRow(
+        device_name="D",
+        cache_state="warm",
+        timing_mode="batched",
+        kind=kind,
+        bytes_touched=IMAGE_BYTES,
+        working_set_over_cache=1.0,
+        bandwidth_gbs=gbs,
+        bandwidth_low_gbs=gbs,
+        bandwidth_high_gbs=gbs,
+        kernel=f"global_{kind}",
+        dtype="float4",
+        variant="plain",
+        params="block_x=1",
+    )
 
 
 def page_of(
@@ -272,7 +285,8 @@ def test_the_report_shows_the_page_and_strings_from_data_are_text(tmp_path: Path
     ):
         write_shard(
             tmp_path / f"shards/{kernel}.parquet",
-            *(kernel, "float"),
+            kernel,
+            "float",
             problems=[Problem(SIDE, SIDE)],
             axes={"block_x": sides, "block_y": sides, **grids},
             variants=variants,

@@ -239,7 +239,7 @@ def _write(table: pa.Table, schema: pa.Schema, dataset: Path, partition: tuple[s
 
 
 def _refuse_doubles(table: pa.Table, shards: Sequence[ShardFile]) -> None:
-    """The same cell measured twice on one device must not count twice."""
+    """Raise AggregateError if two files have the same cell of one device."""
     found = table.group_by(["cell_key", "device_uuid"]).aggregate(
         [(_SHARD.name, how) for how in ("count", "min", "max")]
     )

@@ -81,7 +81,7 @@ class Classes:
 
     @property
     def logs(self) -> Floats:
-        """The logarithms, shape (cells,)."""
+        """Return log10 of each cell's time, zeros without times; shape (cells,)."""
         return np.zeros(len(self.names)) if self.log10_s is None else self.log10_s
 
     def of(self, kept: npt.NDArray[np.bool_]) -> Classes:
@@ -216,7 +216,7 @@ def usual_by_moments(
 
 
 def usual_by_quantiles(variances: Floats, df: float) -> UsualVariance:
-    """As `usual_by_moments`, by the median and the 95th percentile of `variances`.
+    """Fit the usual variance by the median and the 95th percentile of `variances`.
 
     Repeats within a run are so close in time that a clock's grain makes many variances zero, of
     which there is no logarithm. Fewer than CLASS_CELLS count as little as a cell's own.

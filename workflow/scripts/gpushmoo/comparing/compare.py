@@ -202,7 +202,7 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """Which runs are compared."""
+        """Name the runs on both sides of the comparison."""
         return f"A: {', '.join(self.a)} → B: {', '.join(self.b)}"
 
     @property
@@ -354,7 +354,7 @@ def compare_runs(
     delta: float = DELTA,
     usual: Mapping[str, Spreads] | None = None,
 ) -> Comparison:
-    """As `compare`, of runs that were read; `usual` takes the place of `same`, once for many."""
+    """Compare runs that were read; `usual` has the spreads of `same` if many are compared."""
     if len(first) != len(second) or not first:
         raise CompareError(
             f"There are {len(first)} runs before and {len(second)} after; they are compared in "

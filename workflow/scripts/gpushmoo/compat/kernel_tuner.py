@@ -376,7 +376,7 @@ _PROVENANCE: list[Mapping[str, Any]] = []
 
 
 def get_config_string(params: Params, keys: Sequence[str] = (), units: Any = None) -> str:
-    """``block_size_x=128, time=0.123``."""
+    """Format a configuration as ``block_size_x=128, time=0.123``."""
     shown = [(k, v) for k, v in params.items() if not keys or k in keys]
     return ", ".join(f"{k}={f'{v:.3f}' if isinstance(v, float) else v}" for k, v in shown)
 

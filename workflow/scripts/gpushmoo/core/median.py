@@ -77,7 +77,7 @@ class MedianIntervals:
 def median_intervals(
     samples: npt.NDArray[np.float64], lengths: npt.NDArray[np.int64]
 ) -> MedianIntervals:
-    """As `median_interval` for each cell, whose samples, `lengths` of them, stand in a row."""
+    """Compute `median_interval` for all cells; `lengths` has how many samples each one has."""
     ends = np.cumsum(lengths)
     out = np.empty((4, len(lengths)))
     for n in np.unique(lengths).tolist():

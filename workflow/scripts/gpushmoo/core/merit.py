@@ -91,7 +91,7 @@ def speed_text(cell: Mapping[str, Any], heading: str = "") -> str:
 
 
 def interval(cell: Mapping[str, Any], heading: str = "") -> str:
-    """The same with its 95 % interval."""
+    """Format the speed with its 95 % interval."""
     _, low, high = merit_of(cell).of(cell)
     return f"{speed_text(cell, heading)} ({significant(low)} to {significant(high)})"
 

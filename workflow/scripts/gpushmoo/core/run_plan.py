@@ -90,7 +90,7 @@ class RunPlan:
 
 
 def plain(values: Any) -> Any:
-    """As it comes back from a file: lists for tuples, texts for keys."""
+    """Return the values as JSON gives them back: lists for tuples, texts for keys."""
     return json.loads(json.dumps(values))
 
 

@@ -81,7 +81,7 @@ class Table:
 
     @classmethod
     def fields(cls) -> list[pa.Field]:
-        """The columns."""
+        """Return the columns as Arrow's fields."""
         tables = cls.__mro__[-2::-1]
         named = [item for one in tables for item in inspect.get_annotations(one).items()]
         return [_field(name, annotation) for name, annotation in named]

@@ -138,7 +138,7 @@ class CellGroup:
 
     @property
     def condition(self) -> Condition:
-        """What its launches meet."""
+        """Return the cache state and timing mode of its launches."""
         return Condition(self.cache_state, self.timing_mode)
 
 
@@ -190,7 +190,7 @@ class Cell:
 
     @property
     def condition(self) -> Condition:
-        """What its launches meet."""
+        """Return the cache state and timing mode of its launches."""
         return Condition(self.cache_state, self.timing_mode)
 
     def __getitem__(self, name: str) -> int:
@@ -377,7 +377,7 @@ class ShardSpace:
         return any(isinstance(size, RelativeSize) for size in self.sizes)
 
     def at(self, problems: Sequence[Problem]) -> ShardSpace:
-        """The same space with these sizes."""
+        """Return a copy of the space that has these sizes."""
         return replace(self, sizes=problems)
 
     @property
@@ -403,7 +403,7 @@ class ShardSpace:
         return _points_of(self.bases(kernel), values)
 
     def cells(self, kernel: str, values: Mapping[str, Sequence[int]]) -> list[Cell]:
-        """All of `each_cell`."""
+        """List all cells that `each_cell` gives."""
         return list(self.each_cell(kernel, values))
 
     def cells_at(

@@ -214,7 +214,7 @@ class Device(ABC):
 
     @abstractmethod
     def _read(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
-        """`words` of a buffer."""
+        """Read `count` words of a buffer, from word `begin` on."""
 
     @abstractmethod
     def _found(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> WordPairs:
@@ -327,7 +327,7 @@ class Device(ABC):
 
     @abstractmethod
     def _finish(self) -> None:
-        """Wait for all commands."""
+        """Wait until all queued commands are done."""
 
     def image_refusal(self, problem: Problem, dtype: DType) -> str | None:
         """Why the device has no image of so many texels of this type; None if it has."""

@@ -31,10 +31,10 @@ class Stream(Protocol):
     """A queue of copies and launches; at the end of its context it waits and frees its memory."""
 
     def __enter__(self) -> Stream:
-        """The stream itself."""
+        """Return the stream, which is open already."""
 
     def __exit__(self, *exc: object) -> None:
-        """Wait, then free."""
+        """Wait for all commands, then free all buffers."""
 
     def allocate(self, nbytes: int) -> Any:
         """A buffer of undefined content, freed with the stream. Raises OutOfDeviceMemoryError."""
@@ -55,7 +55,7 @@ class Stream(Protocol):
         """Free all that the stream allocated, in the stream's order."""
 
     def mark(self) -> Mark:
-        """Queue a mark."""
+        """Queue a mark, whose time can be read later."""
 
     def wait(self) -> None:
         """Return when all commands are done. Raises LaunchFailedError or DeviceLostError."""
@@ -95,7 +95,7 @@ class StreamsInTurn:
     fed: FedInTurn
 
     def run(self, meanwhile: Callable[[], T]) -> T:
-        """See `InTurn`."""
+        """Feed each piece through its own stream, call `meanwhile`, then wait for the results."""
         with ExitStack() as held:
             keeper = held.enter_context(self.open_stream())
             results = keeper.allocate(self.fed.partials.nbytes)

@@ -78,7 +78,7 @@ class ExportGroup:
 
     @cached_property
     def contest(self) -> Contest:
-        """The same for `analysis.best`."""
+        """Return the contest of the verified cells (`analysis.best`)."""
         return Contest.of(self.ok)
 
     @property
@@ -88,12 +88,12 @@ class ExportGroup:
 
     @property
     def size(self) -> str:
-        """``1024x1024``."""
+        """Format the problem's size as ``1024x1024``."""
         return f"{self.key['height']}x{self.key['width']}"
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """The values of CONDITIONS."""
+        """Return the group's values of CONDITIONS as texts."""
         return tuple(str(self.key[name]) for name in CONDITIONS)
 
     @property

@@ -315,7 +315,7 @@ def c_header(entries: Sequence[Entry], about: Sequence[str]) -> str:
 
 
 def cpp_header(entries: Sequence[Entry], about: Sequence[str]) -> str:
-    """Constants ``gpushmoo::<device>_<kernel>_<type>_<class>_<parameter>``, as `c_header`."""
+    """Write constants ``gpushmoo::<device>_<kernel>_<type>_<class>_<parameter>``, as `c_header`."""
     lines = ["", f"namespace {NAMESPACE} {{"]
     for entry in entries:
         lines += ["", *block_comment(entry.comment)]

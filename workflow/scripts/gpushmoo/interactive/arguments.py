@@ -164,7 +164,7 @@ def _schema() -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """As a configuration holds it: lists for all sequences, Python's own numbers."""
+    """Convert sequences to lists and NumPy's numbers to Python's, as a configuration has them."""
     if isinstance(value, Mapping):
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset | range | np.ndarray):

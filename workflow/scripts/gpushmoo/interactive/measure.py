@@ -408,7 +408,7 @@ class _Call:
 
     @property
     def sweep(self) -> SweepConfig:
-        """What is swept."""
+        """Return the sweep of the request."""
         return self.request.sweep
 
     @property

@@ -127,7 +127,7 @@ class Run:
         return f"<{type(self).__name__} of {self.name}: {counted}{many}>"
 
     def _repr_html_(self) -> str:
-        """As a notebook shows it: how the cells ended, and the best of them.
+        """Render for a notebook how the cells ended, and the best of them.
 
         Parameters and speeds come first. The columns that name a group follow, if they differ.
         """

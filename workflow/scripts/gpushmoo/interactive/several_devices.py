@@ -95,7 +95,7 @@ class SharedTerminal(io.TextIOBase, TextIO):
         self._news, self._writing = News(stream, in_place=True), threading.Lock()
 
     def write(self, text: str) -> int:
-        """Write whole lines."""
+        """Print the text line by line."""
         with self._writing:
             for line in text.splitlines():
                 self._news.write(line)
@@ -136,7 +136,7 @@ class _Schedule:
         return None
 
     def finish(self, part: Part, shard: MeasuredShard) -> None:
-        """A part is measured."""
+        """Note that a part is measured, and wake who waits."""
         with self._changed:
             self._running.remove(part)
             self.done[part] = shard

@@ -310,7 +310,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _named(text: str) -> tuple[str, str]:
-    """``NAME=EXPRESSION``."""
+    """Split an argument ``NAME=EXPRESSION``. Raises ArgumentTypeError."""
     name, equals, value = text.partition("=")
     if not (equals and name.isidentifier()):
         raise argparse.ArgumentTypeError(f"'{text}' must be NAME=EXPRESSION, such as 'y=2 * x'")

@@ -95,7 +95,7 @@ def _schema_name(name: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it: a frame is its rows; null for what is missing and for no finite number."""
+    """Convert to JSON's types: a frame to its rows, missing and infinite numbers to null."""
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, Mapping):

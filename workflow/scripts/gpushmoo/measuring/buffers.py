@@ -242,7 +242,7 @@ class Workspace(Space):
         self._watch = BufferWatch(device, plain, self._watched, self._restore)
 
     def lent(self, workload: Workload) -> Workspace:
-        """The same buffers for another `workload` with the same data."""
+        """Return the same buffers for another `workload` with the same data."""
         lent = copy(self)
         lent._workload = workload
         return lent

@@ -118,7 +118,7 @@ class PairRun:
 
     @property
     def cell(self) -> Cell:
-        """A's cell."""
+        """Return the cell of version A."""
         return self.a.cell
 
     @property
@@ -148,7 +148,7 @@ class NoLaunch(Launch):
         super().__init__("", (0, 0, 0), (0, 0, 0), (), 0)
 
     def __post_init__(self) -> None:
-        """Nothing is checked."""
+        """Skip the checks that a real launch must pass."""
 
 
 def planned(workload: Workload, cell: Cell) -> CellRun:

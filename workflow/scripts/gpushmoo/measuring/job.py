@@ -62,7 +62,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ShardTask:
-    """A measuring job's input.
+    """Describe one shard's measuring job to `measure_shard`.
 
     `params` are those of `run_plan.RunPlan`. `place` is the shard's number and their count, for
     messages. Device runtimes keep their caches in `cache`. `first` is the file of the first repeat,

@@ -142,7 +142,7 @@ class HeldClocks:
         )
 
     def provenance(self) -> dict[str, Any]:
-        """For the shard's metadata."""
+        """Return the clocks that were asked and locked, for the shard's metadata."""
         return {"asked": self.asked, "locked": self.told.core is not None, **asdict(self.told)}
 
     def free(self) -> None:

@@ -73,7 +73,7 @@ def matched(
 
 
 class PairedRun:
-    """Measures pairs of cells."""
+    """Measure cells of two versions alternately, in pairs."""
 
     def __init__(self, sides: tuple[CellSteps, CellSteps], blocks: int) -> None:
         """`sides` are of A and of B, and differ only in the kernel. Each pair gets `blocks`."""

@@ -204,7 +204,7 @@ class LiveFile:
         )
 
     def close(self) -> None:
-        """Remove the file."""
+        """Remove the file, if there is one."""
         if self._path is not None:
             with suppress(OSError):
                 self._path.unlink(missing_ok=True)

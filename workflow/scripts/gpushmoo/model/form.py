@@ -138,7 +138,7 @@ def first_values(facts: Mapping[str, float], device: DeviceFacts) -> dict[str, f
 
 
 def joined(power: float, one: Floats | float, other: Floats | float) -> Floats:
-    """J_power of two limits."""
+    """Join two limits smoothly, by the function J_power of the model."""
     one, other = np.maximum(one, 1e-9), np.maximum(other, 1e-9)
     top = np.maximum(one, other)
     return np.asarray(top * (1.0 + (np.minimum(one, other) / top) ** power) ** (1.0 / power))

@@ -62,7 +62,7 @@ def _is_finite(_: Any, value: Any) -> bool:
 
 
 def _unique(_: Any, wanted: bool, instance: Any, __: Any) -> Iterator[jsonschema.ValidationError]:
-    """As JSON Schema has it, without comparing each entry with each."""
+    """Check JSON Schema's ``uniqueItems`` without comparing all pairs of entries."""
     if wanted and isinstance(instance, list) and len(set(map(repr, instance))) < len(instance):
         yield jsonschema.ValidationError("has non-unique elements")
 

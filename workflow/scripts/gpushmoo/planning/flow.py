@@ -305,7 +305,7 @@ class Flow:
 
     @property
     def history_files(self) -> list[str]:
-        """The same where the configuration asks for a history; else nothing."""
+        """Return the history's tables if the configuration asks for a history."""
         return self.history_tables if self.config.earlier is not None else []
 
     @property

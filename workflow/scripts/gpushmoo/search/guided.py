@@ -275,7 +275,7 @@ class GuidedPlanner(Planner):
         self._ended = SearchEnd.OPEN
 
     def propose(self) -> list[Ask]:
-        """See `Planner`."""
+        """Propose further samples of known cells, then cells that are new and promising."""
         fewest = self._settings.fewest
         new, reason = self._new()
         asks = self._further() + [Ask(place, fewest) for place in new]

@@ -61,7 +61,7 @@ class Candidate:
 
     @property
     def threads(self) -> int:
-        """Threads of a block."""
+        """Return the number of threads in a block."""
         return math.prod(self.block)
 
 
@@ -164,7 +164,7 @@ class Planner(ABC):
         """The verdict's `better_probability` and `ended`."""
 
     def verdict(self) -> SearchVerdict:
-        """The result so far."""
+        """Summarize the search as far as it has come."""
         best = int(np.argmin(self.log_s))
         return SearchVerdict(
             self.mode,
@@ -261,7 +261,7 @@ class RacePlanner(Planner):
     _witnesses: Collection[int] | None = None
 
     def propose(self) -> list[Ask]:
-        """See `Planner`."""
+        """Propose the fewest samples of every cell, then more for those that may be the fastest."""
         new = [Ask(place, self._settings.fewest) for place in self.unmeasured.tolist()]
         if new:
             return new

@@ -90,7 +90,7 @@ def read_cells(
 
 
 def read_medians(dataset: Path, where: Mapping[str, Any] | None = None) -> pd.DataFrame:
-    """As `read_cells`, with the number of samples, SAMPLE_COUNT, instead of the samples."""
+    """Read cells with the number of samples, SAMPLE_COUNT, instead of the samples."""
     with readable(dataset):
         source = _open(dataset)
         fields = {n: pc.field(n) for n in source.schema.names if n not in SAMPLES}

@@ -158,7 +158,7 @@ def checked_file(path: Path) -> Iterator[pq.ParquetFile]:
 
 
 def _metadata_text(path: Path, file: pq.ParquetFile) -> bytes:
-    """The metadata as JSON."""
+    """Return the file's metadata as JSON. Raises BadParquetError if there is none."""
     raw: bytes | None = (file.schema_arrow.metadata or {}).get(METADATA_KEY)
     if raw is None:
         raise BadParquetError(path, "carries no gpushmoo provenance; it is not ours.")

@@ -67,7 +67,7 @@ class NotCountedError(Exception):
     """No counters could be read; one sentence that says why."""
 
     def __init__(self, reason: str) -> None:
-        """`reason` ends the sentence."""
+        """End the error's sentence with `reason`."""
         super().__init__(f"Hardware counters were not read: {reason}")
 
 

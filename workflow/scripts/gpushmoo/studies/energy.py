@@ -137,7 +137,7 @@ class Window:
 
     @property
     def watts(self) -> float:
-        """Mean power."""
+        """Return the mean power in watts."""
         return self.joules / self.seconds
 
 

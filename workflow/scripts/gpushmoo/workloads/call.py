@@ -109,7 +109,7 @@ class ArrayArgument:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the array."""
+        """Return the size of the array in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
@@ -150,7 +150,7 @@ class Call:
         return [*found, *(("SharedMemory", one) for one in local)]
 
     def values(self, axes: Mapping[str, Any]) -> dict[str, Any]:
-        """What expressions may name."""
+        """Return the names that expressions may use, with their values."""
         return {**size_values(self.size), **axes}
 
     def instance(self, values: Mapping[str, Any]) -> str:
@@ -290,7 +290,7 @@ class CallWorkload(Workload):
         return {axis: text for axis, text in named.items() if axis not in self.call.instanced}
 
     def name_expressions(self, version: Version) -> tuple[str, ...]:
-        """The kernel's name."""
+        """Return the kernel's name with its template arguments."""
         named = {axis: self.label_of(axis, value) for axis, value in version.values}
         return (self.call.instance(named),)
 
@@ -300,7 +300,7 @@ class CallWorkload(Workload):
         return tuple(triton_type(a.dtype if isinstance(a, ArrayArgument) else a) for a in given)
 
     def constants(self, version: Version) -> Mapping[str, Array]:
-        """The caller's."""
+        """Return the constants that the caller gave."""
         return self.call.constants
 
     def index_bits(self, problem: Problem) -> int:
@@ -314,15 +314,15 @@ class CallWorkload(Workload):
         return {a.name: self._read("arrays", a) for a in self._arrays if a.content}
 
     def outputs(self, inputs: Mapping[str, Array], variant: str) -> dict[str, Array]:
-        """What the caller expects."""
+        """Read the arrays that the caller expects."""
         return {a.name: self._read("expected", a) for a in self._arrays if a.limit is not None}
 
     def reference(self, inputs: Mapping[str, Array]) -> Array:
-        """The first output."""
+        """Return the first output that the caller expects."""
         return next(iter(self.outputs(inputs, "").values()))
 
     def limit_of(self, output: str) -> Limit:
-        """The caller's."""
+        """Return the limit that the caller gave for an output."""
         argument = next(a for a in self._arrays if a.name == output)
         assert argument.limit is not None
         if not argument.bounded:
@@ -354,7 +354,7 @@ class CallWorkload(Workload):
         return found if isinstance(found, str) else None if found else "its caller's check fails"
 
     def launch(self, cell: Cell) -> Launch:
-        """As the caller says; by default blocks of the axes block_x to _z cover the size."""
+        """Evaluate grid and block of the call; by default the axes block_x to _z cover the size."""
         call, values = self.call, self.values(cell)
         block = self._three("block", call.block, values)
         if call.block is None:
@@ -416,11 +416,11 @@ class CallWorkload(Workload):
         return None if work is None else float(work)
 
     def bytes_read(self, problem: Problem, dtype: str) -> int:
-        """0: what is known, `bytes_moved` says."""
+        """Return 0: what is known, `bytes_moved` says."""
         return 0
 
     def bytes_written(self, problem: Problem, dtype: str) -> int:
-        """0: as above."""
+        """Return 0: what is known, `bytes_moved` says."""
         return 0
 
     def bytes_moved(self, cell: Cell) -> tuple[int, int]:

@@ -163,7 +163,7 @@ class Limit:
         return self.ulp is None and not self.exact
 
     def for_each(self, shape: tuple[int, ...]) -> Limit:
-        """The same limit, an array of bounds flat and as long as an output of this shape."""
+        """Return the limit with an array of bounds as long as a flat output of this shape."""
         if not np.ndim(self.atol):
             return self
         return replace(self, atol=np.broadcast_to(self.atol, shape).reshape(-1))

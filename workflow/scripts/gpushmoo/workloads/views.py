@@ -137,7 +137,7 @@ class HeatMap(View):
         return f"{self.x}-{self.y}"
 
     def shown_axes(self) -> Sequence[str]:
-        """Both."""
+        """Return the axes of both sides."""
         return self.x, self.y
 
     def section(self) -> str:
@@ -174,7 +174,7 @@ class Curve(View):
         return self.x
 
     def shown_axes(self) -> Sequence[str]:
-        """The one."""
+        """Return the one axis of the curve."""
         return (self.x,)
 
     def section(self) -> str:

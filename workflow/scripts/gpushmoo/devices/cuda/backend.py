@@ -213,7 +213,7 @@ class CudaDevice(CudaBuffers):
     def set_constants(
         self, program: CudaProgram, constants: Mapping[str, npt.NDArray[Any]]
     ) -> None:
-        """By the symbols' names."""
+        """Write the constants to the module's symbols of the same names."""
         with self.translated():
             for name, array in constants.items():
                 program.set_constant(name, array)
@@ -319,7 +319,7 @@ class CudaDevice(CudaBuffers):
             return CudaInTurn(self.cupy, self.translated, self._checked, fed, calls_here())
 
     def _pinned_like(self, flat: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Memory that cudaHostAlloc gives."""
+        """Allocate pinned memory by cudaHostAlloc, as large as `flat`."""
         memory = self.cupy.cuda.alloc_pinned_memory(flat.nbytes)
         return np.frombuffer(memory, flat.dtype, flat.size)
 
@@ -415,7 +415,7 @@ def count_devices() -> int:
 
 
 def _driver() -> ctypes.CDLL | None:
-    """The driver's library."""
+    """Load the CUDA driver's library; None if there is none."""
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError:

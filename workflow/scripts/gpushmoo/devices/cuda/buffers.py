@@ -130,7 +130,7 @@ class CudaBuffers(Device):
         self._launch(self._compare, (buffer, expected, np.uint64(buffer.size), found))
 
     def judges(self, limit: Limit) -> bool:
-        """See `Device`."""
+        """Return True: the device compares within every limit."""
         return True
 
     def _queue_limits(self, words: Any, output: Output, within: Tolerance, found: Any) -> None:
@@ -143,12 +143,12 @@ class CudaBuffers(Device):
         self._launch(self._limits[kind], args)
 
     def queue_strays(self, buffer: Any, found: Any, stride: int = STRIDE) -> None:
-        """See `Device`."""
+        """Queue the kernel that counts words written around `buffer`."""
         sizes = map(np.uint64, (zone_bytes(buffer.nbytes) // 4, buffer.size, stride))
         self._launch(self._strays_of, (buffer.base, _guard_word(buffer), *sizes, found))
 
     def queue_checksum(self, buffer: Any, found: Any) -> None:
-        """See `Device`."""
+        """Queue the kernel that adds the words of `buffer`."""
         self._launch(self._checksum, (buffer, np.uint64(buffer.size), found))
 
     def _read(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:

@@ -224,7 +224,7 @@ def open_sensor(bus_id: str) -> NvmlSensor | None:
 
 
 def lock_clocks(uuid: str, asked: int | str) -> LockedClocks:
-    """See `devices.base`."""
+    """Lock the core and memory clocks through NVML."""
     nvml, handle = _opened(uuid)
     core = nvml.NVML_CLOCK_LIMIT_ID_TDP if asked == BASE else asked
     try:

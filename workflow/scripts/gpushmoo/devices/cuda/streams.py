@@ -42,7 +42,7 @@ class CudaStream:
         self.wait()
 
     def release(self) -> None:
-        """By cudaFreeAsync."""
+        """Free all buffers by cudaFreeAsync."""
         pointers, self._pointers = self._pointers, []
         with self._translated():
             for pointer in pointers:
@@ -83,7 +83,7 @@ class CudaStream:
             enqueue()
 
     def mark(self) -> Mark:
-        """Record a CUDA event."""
+        """Record a CUDA event on the stream."""
         with self._translated():
             event = self._cupy.cuda.Event()
             event.record(self.stream)
@@ -94,7 +94,7 @@ class CudaStream:
             return float(self._cupy.cuda.get_elapsed_time(start, stop)) * 1e-3
 
     def wait(self) -> None:
-        """By cudaStreamSynchronize."""
+        """Wait for all commands by cudaStreamSynchronize."""
         with self._translated():
             self.stream.synchronize()
 
@@ -154,7 +154,7 @@ class CudaInTurn:
         _compile(self._drain, calls, self._streams, self._room, target, nbytes)
 
     def run(self, meanwhile: Callable[[], T]) -> T:
-        """See `InTurn`."""
+        """Feed all pieces, call `meanwhile`, then wait for the results."""
         calls, streams, room = self._calls, self._streams, self._room
         target, nbytes = self._partials
         with self._translated():

@@ -166,7 +166,7 @@ class Unit:
     expressions: tuple[str, ...] = ()
 
     def includes(self) -> bool:
-        """Whether it includes anything."""
+        """Return whether the source or an option includes a file."""
         return any(included(self.text.encode())) or any("include" in o for o in self.options)
 
 

@@ -223,7 +223,7 @@ class OpenCLStream:
             self._queue.flush()
 
     def mark(self) -> Mark:
-        """By clEnqueueMarkerWithWaitList."""
+        """Queue a marker by clEnqueueMarkerWithWaitList."""
         with self._translated():
             return Mark(self._cl.enqueue_marker(self._queue), self._elapsed_s)
 

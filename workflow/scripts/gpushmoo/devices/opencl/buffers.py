@@ -72,7 +72,7 @@ class OpenCLBuffers(Device):
     _queue: Any
 
     def _build_own_kernels(self) -> None:
-        """Raises pyopencl's errors."""
+        """Build the kernels that check buffers. Raises pyopencl's errors."""
         cl, context = self._cl, self._context
         device = context.devices[0]
         cpu = device.type & cl.device_type.CPU
@@ -131,7 +131,7 @@ class OpenCLBuffers(Device):
         self._compare(self._queue, *self._sizes, buffer, expected, words, found)
 
     def judges(self, limit: Limit) -> bool:
-        """See `Device`: of values only with doubles."""
+        """Return whether the device compares within `limit`: for values it needs doubles."""
         return not limit.in_values or self._has_doubles
 
     def _queue_limits(self, words: Any, output: Output, within: Tolerance, found: Any) -> None:
@@ -152,13 +152,13 @@ class OpenCLBuffers(Device):
         )
 
     def queue_strays(self, buffer: Any, found: Any, stride: int = STRIDE) -> None:
-        """See `Device`."""
+        """Queue the kernel that counts words written around `buffer`."""
         numbers = map(np.uint64, (zone_bytes(buffer.size) // 4, buffer.size // 4, stride))
         word = _guard_word(buffer)
         self._strays_of(self._queue, *self._sizes, buffer.whole, word, *numbers, found)
 
     def queue_checksum(self, buffer: Any, found: Any) -> None:
-        """See `Device`."""
+        """Queue the kernel that adds the words of `buffer`."""
         words = np.uint64(buffer.size // 4)
         self._checksum(self._queue, *self._sizes, buffer, words, found)
 

@@ -39,6 +39,6 @@ def add_index(app: Sphinx, failed: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Called by Sphinx."""
+    """Connect this file's functions to Sphinx."""
     app.connect("source-read", add_contents)
     app.connect("build-finished", add_index)

@@ -21,7 +21,7 @@ class CoveringMap(HeatMap):
     """Of grids that cover the image, where there are any: more shapes have them than others."""
 
     def draw(self, data: FigureData, svg: Path) -> None:
-        """As `HeatMap.draw`, without cells of persistent blocks where other cells are left."""
+        """Draw the map without cells of persistent blocks if other cells are left."""
         if "waves" in data.cells:
             covering = data.cells[data.cells["waves"].fillna(0) == 0]
             data = data if covering.empty else replace(data, cells=covering)

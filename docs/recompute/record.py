@@ -43,7 +43,7 @@ class Record:
 
     @cached_property
     def ok(self) -> pd.DataFrame:
-        """The verified cells."""
+        """Return the cells that were verified."""
         return self.cells[self.cells["status"] == "ok"]
 
     @cached_property

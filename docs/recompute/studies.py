@@ -278,6 +278,6 @@ def _of_copy(cell: pd.Series) -> str:
 
 
 def _launch(cell: pd.Series) -> str:
-    """``threads 128, unroll 4``."""
+    """Name a launch as ``threads 128, unroll 4``."""
     named = [(a, cell[a]) for a in AXES if a in cell.index and pd.notna(cell[a])]
     return ", ".join(f"{axis} {int(value)}" for axis, value in named)

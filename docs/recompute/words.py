@@ -27,12 +27,12 @@ class Claims:
 
 
 def whole(value: float) -> str:
-    """``208,256``."""
+    """Format a whole number as ``208,256``."""
     return f"{round(value):,}"
 
 
 def whole_percent(share: float) -> str:
-    """``91 %``."""
+    """Format a share as ``91 %``."""
     return f"{100 * share:.0f} %"
 
 
@@ -44,7 +44,7 @@ def span(values: Iterable[float], unit: str = "", digits: int = 2) -> str:
 
 
 def ratio_words(r: Ratio) -> str:
-    """``1.283 (1.271 to 1.295)``."""
+    """Format a ratio as ``1.283 (1.271 to 1.295)``."""
     return f"{r.value:.3f} ({r.low:.3f} to {r.high:.3f})"
 
 
@@ -74,7 +74,7 @@ def signed(share: float, places: int = 1) -> str:
 
 
 def scientific(value: float) -> str:
-    """``1.5·10⁻⁴``; zero is ``0``."""
+    """Format a number as ``1.5·10⁻⁴``; zero is ``0``."""
     mantissa, exponent = f"{value:.1e}".split("e")
     return f"{mantissa}·{power(10, int(exponent))}" if value else "0"
 

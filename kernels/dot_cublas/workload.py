@@ -28,7 +28,7 @@ class DotCublas(DotProduct):
         return LibraryCall("dot", self.operands, "dst", cell.dtype)
 
     def depth(self, cell: Cell) -> int:
-        """As many roundings as sequential addition has: the library does not say how it adds."""
+        """Return the depth of sequential addition: the library does not say how it adds."""
         return sequential_depth(cell.problem.height * cell.problem.width)
 
 

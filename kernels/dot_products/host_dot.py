@@ -37,7 +37,7 @@ def host_dot(x: Array, y: Array) -> float:
 
 
 def one_core_dot(x: Array, y: Array) -> float:
-    """As `host_dot` by the calling thread alone, in one block: the sum is of the arrays' type."""
+    """Compute the dot product on the calling thread alone, in one block of the arrays' type."""
     return float(loops().block(x, y)) if x.size else 0.0
 
 

@@ -23,7 +23,7 @@ LANES = 4
 
 
 def pipeline(cell: Cell, operands: tuple[str, ...]) -> Pipeline:
-    """As many streams as its formula gives, each with equally many elements; the host has the rest.
+    """Split the elements evenly over the streams of the printed formula; the host has the rest.
 
     Raises LaunchRefusedError for parameters that it does not have, for threads that are no power of
     two, and for 1 to 3 elements a stream, for which it launches a grid of no block.

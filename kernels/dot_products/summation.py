@@ -142,7 +142,7 @@ def _binned(x: Array, y: Array) -> npt.NDArray[np.int64]:
 
 
 def _compiled_binned(x: Array, y: Array) -> npt.NDArray[np.int64]:
-    """`_binned` by all cores."""
+    """Fill the bins of `_binned` with all cores."""
     from .host_loops import binned
 
     return binned(x, y, (_COLUMNS, 2 * _BINS), _LEAST)

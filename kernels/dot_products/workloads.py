@@ -234,7 +234,7 @@ class HostDot(DotProduct, HostFedWorkload):
         return host_part
 
     def depth(self, cell: Cell) -> int:
-        """As many roundings as sequential addition has: a library does not say how it adds.
+        """Return the depth of sequential addition: a library does not say how it adds.
 
         For floats this bound rules nothing out from 2^24 elements on.
         """

@@ -36,7 +36,7 @@ class Stencil5(CopyWorkload):
     views = (HeatMap("block_x", "block_y"), Roofline())
 
     def reference(self, inputs: Mapping[str, Array]) -> Array:
-        """The same sums in the same order; the border is that of the input."""
+        """Add the four neighbors in the kernel's order; the border stays that of the input."""
         src = inputs["src"]
         result = src.copy()
         rows, columns = src[:, 1:-1], src[1:-1]

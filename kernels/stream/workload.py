@@ -66,7 +66,7 @@ class Stream(Workload):
         return variant
 
     def expected(self, inputs: Mapping[str, Array], variant: str) -> Array:
-        """The same operations by NumPy, rounded as on any device."""
+        """Compute the variant's operation by NumPy, rounded as on any device."""
         return RESULTS[variant](inputs["x"], inputs["y"])
 
     def reference(self, inputs: Mapping[str, Array]) -> Array:

@@ -50,7 +50,7 @@ class Transpose(CopyWorkload):
         return None
 
     def output_form(self, problem: Problem, dtype: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        """As wide as the input is high."""
+        """Return a form that is as wide as the input is high."""
         return super().output_form(Problem(problem.width, problem.height), dtype)
 
     def reference(self, inputs: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:

@@ -190,7 +190,7 @@ class _Data:
 
 
 def _row(device: Device, mode: Mode, data: _Data) -> Row:
-    """All but the outcome."""
+    """Return a row of the table, complete except for the outcome."""
     return {
         "kernel": mode.folder.name,
         "variant": mode.variant,
@@ -239,7 +239,7 @@ def _outcomes(device: Device, group: Sequence[Mode], builds: Builds, data: _Data
 
 
 def _opened(device: Device, workload: DotProduct, data: _Data) -> FedSpace | ReducedSpace:
-    """As `workspace.open_space`, with these vectors; inputs besides them are the workload's."""
+    """Open memory that holds these vectors; other inputs are the workload's."""
     empty_inputs = workload.inputs(Problem(1, 0), data.dtype, np.random.default_rng(0))
     inputs = {**empty_inputs, **{name: data.arrays[name] for name in workload.operands}}
     if isinstance(workload, HostFedWorkload):

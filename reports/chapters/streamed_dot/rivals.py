@@ -247,12 +247,12 @@ class Dot:
     n: int
 
     def cell(self, variant: str, params: Mapping[str, int]) -> Cell:
-        """The cell of a kernel that computes it."""
+        """Return the cell of a kernel that computes it."""
         axes = tuple(sorted(params.items()))
         return Cell(STREAMED[self.operation], self.dtype, variant, Problem(1, self.n), axes)
 
     def part(self, n: int) -> Dot:
-        """The same of fewer elements."""
+        """Return the dot product of the first `n` elements alone."""
         return replace(self, space=self.space.part(n), n=n)
 
 

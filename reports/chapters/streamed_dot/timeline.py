@@ -117,7 +117,7 @@ def overlap(spans: Sequence[Span], total_s: float) -> Overlap:
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same points in ascending intervals none of which touches another."""
+    """Merge intervals that overlap or touch, in ascending order."""
     merged: list[Interval] = []
     for begin, end in sorted(intervals):
         if merged and begin <= merged[-1][1]:

@@ -87,7 +87,7 @@ class TracedDevice:
         return TracedStream(self.device.open_stream(), self.notes)
 
     def bind_in_turn(self, fed: FedInTurn) -> StreamsInTurn:
-        """As any device feeds pieces in turn, each through a new stream that notes its copies."""
+        """Feed pieces in turn, each through a new stream that notes its copies."""
         return StreamsInTurn(self.open_stream, self.device.poison, fed)
 
 

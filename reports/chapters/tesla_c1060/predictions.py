@@ -163,7 +163,7 @@ def simulated_widths(cells: pd.DataFrame) -> Json:
 
 
 def measured_widths(cells: pd.DataFrame, names: Namer) -> Json | None:
-    """The same of measured cells, by device, size and cache state; None where there are none."""
+    """Return the widths of measured cells, by device, size and cache state; None without cells."""
     ok = cells[(cells["kernel"] == MEASURED) & (cells["status"] == Status.OK)]
     if ok.empty:
         return None

@@ -280,7 +280,7 @@ def look(p: int, now: int, state: Ints, queue: Ints, par: Ints, served: Ints, lo
 
 @njit(error_model="numpy", cache=True, nogil=True)
 def enlarged(queue: Ints, state: Ints) -> Ints:
-    """The same requests in queues of twice the size."""
+    """Move all requests to queues of twice the size."""
     n, size, columns = queue.shape
     mask = size - 1
     larger = np.zeros((n, 2 * size, columns), np.int64)

@@ -72,7 +72,7 @@ class TileCopy:
     half_warp_bytes: int
 
     def __post_init__(self) -> None:
-        """Refuse an empty workload."""
+        """Raise ValueError if the workload is empty."""
         for name in ("n_tiles", "half_warps", "half_warp_bytes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
@@ -141,7 +141,7 @@ class Run:
 
     @property
     def drained_bandwidth_gbs(self) -> float:
-        """The same bytes over the time until the last posted write has crossed the bus, GB/s."""
+        """Divide the bytes by the time until the last posted write has crossed the bus, GB/s."""
         return self._gbs(self.drained_cycles)
 
     def _gbs(self, cycles: Fraction) -> float:

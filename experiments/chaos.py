@@ -141,7 +141,8 @@ def _signal(rng: Random) -> Strike:
 
 
 def _pause(rng: Random) -> Strike:
-    seconds = rng.uniform(*(LONG_PAUSE_S if rng.random() < LONG_SHARE else SHORT_PAUSE_S))
+    shortest, longest = LONG_PAUSE_S if rng.random() < LONG_SHARE else SHORT_PAUSE_S
+    seconds = rng.uniform(shortest, longest)
     role = rng.choice((WORKER, JOB, GROUP))
     return Strike(PAUSE, role, delay_s=rng.uniform(0.8, 2.0), seconds=seconds)
 

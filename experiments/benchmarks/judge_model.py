@@ -288,8 +288,10 @@ def unseen(
     """Errors on `others`, and how good the cells are that a model names as the fastest."""
     chosen = _training(cells)
     row = cells.iloc[0]
-    told = int(row["multiprocessors"]), int(row["cache_bytes"]), float(row["clock_hz"])
-    before = Model(first_values(facts, DeviceFacts(*told))).seconds(Launches.of(cells))
+    device = DeviceFacts(
+        int(row["multiprocessors"]), int(row["cache_bytes"]), float(row["clock_hz"])
+    )
+    before = Model(first_values(facts, device)).seconds(Launches.of(cells))
     fitted = fit_device(cells, chosen).seconds(cells)
     return {
         "trained": int(chosen.sum()),
@@ -360,8 +362,9 @@ def predictions(counters: pd.DataFrame, told: Mapping[str, Any], records: list[P
         params = (word.split("=") for word in row["params"].split())
         points = tuple(sorted((name, int(value)) for name, value in params))
         problem = Problem(int(row["height"]), int(row["width"]))
-        what = (row["kernel"], row["dtype"], row["variant"])
-        cell = Cell(*what, problem, points, row["cache_state"])
+        cell = Cell(
+            row["kernel"], row["dtype"], row["variant"], problem, points, row["cache_state"]
+        )
         asked = describer.launch(cell, int(row["resident_blocks"]), IN_A_SAMPLE)
         traffic = describer.traffic(cell)
         if isinstance(asked, dict) and traffic is not None:

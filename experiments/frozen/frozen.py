@@ -121,7 +121,8 @@ def main() -> None:
         print(*table(entry["parts"]), sep="\n")
         return
     found = list(differences(before, now))
-    print(*([*found[:40], f"{len(found)} differences"] if found else ["all as frozen"]), sep="\n")
+    lines = [*found[:40], f"{len(found)} differences"] if found else ["all as frozen"]
+    print(*lines, sep="\n")
     sys.exit(bool(found))
 
 

@@ -88,8 +88,7 @@ def measured(place: Path, limit_s: float, **asked: Any) -> Iterator[dict[str, An
     """The rows of one comparison after the other; none is begun after the limit."""
     begin = began = time.monotonic()
     for turn, percent in enumerate(cycle(PERCENTS)):
-        sides = place / "0", place / str(percent)
-        found = ab_checkouts(*sides, unchanged=True, pairs=12, **asked)
+        found = ab_checkouts(place / "0", place / str(percent), unchanged=True, pairs=12, **asked)
         took_s, began = time.monotonic() - began, time.monotonic()
         print(f"{began - begin:.0f} s, {percent} %: {found.slower} in {took_s:.1f} s", flush=True)
         which = {"turn": turn, "planted": percent, "seconds": took_s}

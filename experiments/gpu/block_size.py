@@ -34,7 +34,10 @@ if __name__ == "__main__":
     told = {}
     for kernel, (element, arrays) in KERNELS.items():
         result = gpushmoo.tune(
-            *(SOURCE.replace("ELEMENT", element), "stream", arguments, ELEMENTS),
+            SOURCE.replace("ELEMENT", element),
+            "stream",
+            arguments,
+            ELEMENTS,
             {"block_x": [*THREADS]},
             expect=[expected[kernel], None, None, None],
             ulp=1,  # the compiler fuses product and sum, the host does not

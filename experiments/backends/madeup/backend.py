@@ -13,7 +13,7 @@ DEVICES = 2
 
 
 def open_device(index: int, runtime: str, cache: Path) -> Device:
-    """Open device `index`."""
+    """Open the made-up device number `index`."""
     from .device import MadeUpDevice
 
     return MadeUpDevice(index)
@@ -27,7 +27,7 @@ def list_devices(wanted: int | None) -> Sequence[tuple[int, str]]:
 
 
 def count_devices() -> int:
-    """All of them."""
+    """Return the number of made-up devices."""
     return DEVICES
 
 

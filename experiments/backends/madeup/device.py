@@ -42,11 +42,11 @@ class MadeUpProgram:
         return function
 
     def registers(self, entry: str) -> int:
-        """As the source says."""
+        """Return the registers that the source names for a function, or 16."""
         return int(self._names.get("REGISTERS", {}).get(entry, 16))
 
     def resident_blocks(self, launch: Launch) -> int:
-        """As many blocks as there are threads and registers for."""
+        """Return how many blocks have threads and registers at once."""
         self.function(launch.entry)
         by_registers = REGISTERS_PER_UNIT // (launch.threads * self.registers(launch.entry))
         return max(1, min(THREADS_PER_UNIT // launch.threads, by_registers))
@@ -74,7 +74,7 @@ class MadeUpLaunch:
         return total_s / launches
 
     def _together(self, launches: int) -> float:
-        """Between two marks."""
+        """Return the seconds of these launches between two marks."""
         queue = self._device.queue
         start = queue.mark()
         for _ in range(launches):
@@ -104,7 +104,7 @@ def program_of(code: bytes) -> MadeUpProgram:
 
 
 class MadeUpDevice(MadeUpMemory):
-    """Eight multiprocessors without images."""
+    """Act as a device of eight multiprocessors without images."""
 
     target = "madeup_1"
     request = BuildRequest("madeup", "all", "auto", None, Path())
@@ -138,7 +138,7 @@ class MadeUpDevice(MadeUpMemory):
         return program_of(compiled(folder, dtype.name, defines))
 
     def load(self, build: VersionBuild) -> MadeUpProgram:
-        """What `compiled` gave."""
+        """Load the functions that `compiled` has written."""
         assert build.code is not None
         return program_of(build.code)
 

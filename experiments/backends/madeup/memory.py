@@ -43,7 +43,7 @@ class MadeUpMemory(Device):
         return buffer
 
     def guard(self, buffer: Words) -> None:
-        """Paint the zones."""
+        """Paint the zones around a buffer."""
         for zone in _zones(buffer):
             zone[:] = _guard_word(buffer)
 

@@ -26,7 +26,7 @@ class Clock:
 
 
 class MadeUpQueue:
-    """See `base.Stream`."""
+    """Run commands in turn on a made-up clock, as a `base.Stream` does."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class MadeUpQueue:
         self._commands.append(command)
 
     def mark(self) -> Mark:
-        """Queue a mark."""
+        """Queue a mark that notes the clock."""
         reached: list[float] = []
 
         def reach() -> float:
@@ -72,15 +72,15 @@ class MadeUpQueue:
         self.queue(run)
 
     def copy_in(self, target: Any, source: npt.NDArray[Any]) -> None:
-        """From the host."""
+        """Queue a copy from the host."""
         self.copy(target, source)
 
     def copy_out(self, target: npt.NDArray[Any], source: Any) -> None:
-        """To the host."""
+        """Queue a copy to the host."""
         self.copy(target, source)
 
     def launch(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> None:
-        """Queue a launch."""
+        """Queue a launch of the program."""
         self.queue(self._prepare(program, launch, buffers))
 
     def wait(self) -> None:

@@ -23,7 +23,7 @@ def missing() -> str | None:
 
 @contextmanager
 def chromium() -> Iterator[Any]:
-    """Playwright's `Browser`."""
+    """Open Chromium as Playwright's `Browser`."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

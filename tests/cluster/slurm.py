@@ -137,9 +137,13 @@ class Slurm:
         subprocess.run(["mungekey", "--create", "--keyfile", munge / "key"], check=True)
         self._daemon(
             "munged",
-            *("munged", "--foreground", f"--key-file={munge / 'key'}"),
-            *(f"--socket={munge / 'socket'}", f"--pid-file={munge / 'pid'}"),
-            *(f"--log-file={self.root / 'log/munged.log'}", f"--seed-file={munge / 'seed'}"),
+            "munged",
+            "--foreground",
+            f"--key-file={munge / 'key'}",
+            f"--socket={munge / 'socket'}",
+            f"--pid-file={munge / 'pid'}",
+            f"--log-file={self.root / 'log/munged.log'}",
+            f"--seed-file={munge / 'seed'}",
         )
         wait_until((munge / "socket").exists, "the start of munged")
         self.start_controller()

@@ -77,9 +77,14 @@ def first(project: Project, bucket: Any, endpoint: str) -> Outcome:
 def run(project: Project, endpoint: str, *args: str) -> Outcome:
     os.environ.update(KEYS)
     return project.snakemake(
-        *("--profile", "profiles/s3", "--storage-s3-endpoint-url", endpoint),
-        *("--storage-s3-region", "us-east-1"),
-        *("--default-storage-prefix", f"s3://{BUCKET}/{PREFIX}"),
+        "--profile",
+        "profiles/s3",
+        "--storage-s3-endpoint-url",
+        endpoint,
+        "--storage-s3-region",
+        "us-east-1",
+        "--default-storage-prefix",
+        f"s3://{BUCKET}/{PREFIX}",
         *args,
     )
 
@@ -122,8 +127,13 @@ def test_nothing_is_measured_again_and_what_is_missing_is(
 def test_recorded_data_set_is_read_from_here(project: Project, bucket: Any, endpoint: str) -> None:
     recorded = "dataset=reports/reference/nvidia-h200"
     command = project.command(
-        *("-n", "--profile", "profiles/s3", "--storage-s3-endpoint-url", endpoint),
-        *("--default-storage-prefix", f"s3://{BUCKET}/{PREFIX}"),
+        "-n",
+        "--profile",
+        "profiles/s3",
+        "--storage-s3-endpoint-url",
+        endpoint,
+        "--default-storage-prefix",
+        f"s3://{BUCKET}/{PREFIX}",
         config=("config/full.yaml", "config/dots.yaml"),
     )
     done = subprocess.run(

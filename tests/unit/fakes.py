@@ -204,7 +204,7 @@ class FakeDevice:
         return self.launch_s
 
     def open(self) -> None:
-        """A fresh context."""
+        """Open a fresh context on the device."""
         if self.opened == self.openings:
             raise NoDeviceError("The device has left the bus.")
         self.opened += 1

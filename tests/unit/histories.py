@@ -50,7 +50,7 @@ def program_of(source: str, path: Path) -> str:
 
 
 def otava_in(folder: Path) -> str:
-    """The program's path."""
+    """Return the path of the program otava."""
     return program_of(FAKE, folder / "otava")
 
 

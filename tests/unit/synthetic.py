@@ -120,9 +120,8 @@ def _seconds(run: CellRun, workload: Workload, info: DeviceInfo) -> float:
 
 
 def _persistent_seconds(launch: Launch, info: DeviceInfo) -> float:
-    return float(
-        seconds(np.array([launch.blocks]), launch.tiles, 4 * info.multiprocessors, *PERSISTENT)[0]
-    )
+    capacity = 4 * info.multiprocessors
+    return float(seconds(np.array([launch.blocks]), launch.tiles, capacity, *PERSISTENT)[0])
 
 
 def _warps(launch: Launch) -> int:

@@ -307,8 +307,9 @@ def device(opencl_choice: DeviceChoice) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def against(place: Path, device: dict[str, Any]) -> ABTest:
     """Two folders of one name, of which the second's wider blocks fault."""
-    folders = place / "mine" / "copies", place / "theirs" / "copies"
-    return ab(*folders, variant_a="one", rounds=4, progress=False, **device)
+    mine = place / "mine" / "copies"
+    theirs = place / "theirs" / "copies"
+    return ab(mine, theirs, variant_a="one", rounds=4, progress=False, **device)
 
 
 def test_two_folders_of_one_name_are_measured(against: ABTest) -> None:

@@ -298,9 +298,9 @@ def test_what_the_intervals_do_not_show_is_no_finding() -> None:
     times = {(64, 4): 1.0, (16, 16): 1.3, (32, 8): 1.2, (4, 4): 9.0}
     small = {(64, 4): 0.0125, (16, 16): 0.011, (32, 8): 0.0126, (4, 4): 0.9}
     slower = {launch: 1.3 * seconds for launch, seconds in times.items()}
-    cells = noisy(times), noisy(slower, dtype="double"), noisy(small, side=1024)
-    assert not any(a.undecided for a in advised(*cells))
-    assert findings_of(*cells) == []
+    groups = [noisy(times), noisy(slower, dtype="double"), noisy(small, side=1024)]
+    assert not any(a.undecided for a in advised(*groups))
+    assert findings_of(*groups) == []
 
 
 def findings_of(*groups: pd.DataFrame) -> list[Finding]:
@@ -340,8 +340,19 @@ def test_a_cost_is_a_share_until_it_doubles_the_time(slow: float, words: str) ->
 
 def peak_row(kind: str, share: float | None, gbs: float, **other: str) -> PeakRow:
     where = {"device_name": "D", "cache_state": "warm", "timing_mode": "batched", **other}
-    what = ("k", "float", "v", "")
-    return PeakRow(*where.values(), kind, MIB, share, gbs, 0.9 * gbs, 1.1 * gbs, *what)
+    return PeakRow(
+        **where,
+        kind=kind,
+        bytes_touched=MIB,
+        working_set_over_cache=share,
+        bandwidth_gbs=gbs,
+        bandwidth_low_gbs=0.9 * gbs,
+        bandwidth_high_gbs=1.1 * gbs,
+        kernel="k",
+        dtype="float",
+        variant="v",
+        params="",
+    )
 
 
 def test_a_table_of_peaks_has_a_line_for_each_region_that_was_measured() -> None:

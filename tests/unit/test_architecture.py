@@ -41,7 +41,7 @@ class Module:
         return ast.parse(self.text)
 
     def place(self, line: int) -> str:
-        """``workflow/scripts/gpushmoo/core/space.py:31``."""
+        """Format a line as ``workflow/scripts/gpushmoo/core/space.py:31``."""
         return f"{self.path.relative_to(ROOT)}:{line}"
 
 
@@ -71,7 +71,7 @@ def test_private_names_stay_in_their_package() -> None:
 
 @pytest.fixture(scope="module")
 def tracked() -> list[str]:
-    """The repository's files."""
+    """List the repository's files that git tracks."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
     return [name for name in listed.stdout.decode().split("\0") if (ROOT / name).is_file()]
 

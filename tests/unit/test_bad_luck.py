@@ -24,15 +24,15 @@ from gpushmoo.planning.snakemake_hooks import limit_gpus
 
 
 class CUDARuntimeError(RuntimeError):
-    """As CuPy's."""
+    """Stand in for CuPy's error of the same name."""
 
 
 class CUDADriverError(RuntimeError):
-    """As CuPy's."""
+    """Stand in for CuPy's error of the same name."""
 
 
 class OutOfMemoryError(MemoryError):
-    """As CuPy's."""
+    """Stand in for CuPy's error of the same name."""
 
 
 def fake_cupy(devices: int | str, driver: int = 13000, toolkit: int = 13020) -> Any:

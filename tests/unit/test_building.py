@@ -175,7 +175,9 @@ HELD = KernelBuild(
     {
         "sm_80": {
             "a": VersionBuild(
-                *("NVRTC 13", "-DA", "a remark"),
+                "NVRTC 13",
+                "-DA",
+                "a remark",
                 code=b"\x7fELF",
                 entries=[{"n": 1}],
                 facts={"f<int>": EntryFacts("_Z1fIiEvv"), "g": EntryFacts("g", (128, 1, 1))},
@@ -436,7 +438,7 @@ print(hashlib.sha256(repr(built).encode()).hexdigest())
 def test_a_build_is_the_same_again(opencl_choice: DeviceChoice, tmp_path: Path) -> None:
     """Whatever pyopencl has kept: a build file that differs measures its whole sweep anew."""
     folder = ROOT / "kernels/copy2d_coalesced"
-    args = opencl_choice.runtime, opencl_choice.cache, folder
+    args = [opencl_choice.runtime, opencl_choice.cache, folder]
     own = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     first, again = (python(ONE_VARIANT, *args, **own).stdout for _ in range(2))
     assert first == again

@@ -7,13 +7,13 @@ from gpushmoo.core.schema import Meaning, Number, Small, Table, Text
 
 
 class First(Table):
-    """What is shared."""
+    """Hold the columns that both share."""
 
     name: Text  # what it is called
 
 
 class Second(First):
-    """More."""
+    """Add one column to the first."""
 
     took_s: Number | None  # [s] how long it took,
     # as far as that is known

@@ -61,8 +61,13 @@ def tuned(**asked: Any) -> gpushmoo.Tuned:
 
 def test_cells_at_places_are_those_of_the_whole_space() -> None:
     space = ShardSpace(
-        *("float", ["a", "b"], [Problem(1, 8), Problem(2, 8)], ["warm", "flushed"]),
-        *({"y": 1, "x": 1}, 1, 2),
+        dtype="float",
+        variants=["a", "b"],
+        sizes=[Problem(1, 8), Problem(2, 8)],
+        cache_states=["warm", "flushed"],
+        axes={"y": 1, "x": 1},
+        index=1,
+        count=2,
     )
     values = {"y": [1, 3], "x": [2, 4, 8]}
     cells = space.cells("k", values)
@@ -144,7 +149,10 @@ def test_searches_and_budgets_see_the_valid_ones_alone(more: dict[str, Any]) -> 
     source = COPY.replace("A + B + C", "1")
     asked = {"axes": axes, "valid": "A == B and A <= 8", "expect": [X, None], "progress": False}
     result = gpushmoo.tune(
-        *(source, "copy", [np.zeros_like(X), X], N),
+        source,
+        "copy",
+        [np.zeros_like(X), X],
+        N,
         **{**asked, "grid": "n // block_x + 0 * C", **more, "backend": "opencl"},
     )
     assert result.statuses["invalid"] == 4 * 79 * 79 - 32

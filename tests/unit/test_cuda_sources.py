@@ -140,6 +140,6 @@ def test_opencl_says_what_it_has_not(opencl_device: Device, tmp_path: Path) -> N
         opencl_device.set_constants(None, {"taps": np.zeros(1)})
     workload = SimpleNamespace(name_expressions=lambda _: ("sum<int>",))
     folder: Any = SimpleNamespace(workload=workload)
-    asked = opencl_device.request, folder, "float", Version("a"), opencl_device.target
+    request, target = opencl_device.request, opencl_device.target
     with pytest.raises(BuildError, match="no templates, of which 'sum<int>' names an instance"):
-        opencl.compile_version(*asked)
+        opencl.compile_version(request, folder, "float", Version("a"), target)

@@ -34,7 +34,7 @@ PARAMETERS = {
 
 
 class DriverError(Exception):
-    """CuPy's CUDADriverError."""
+    """Stand in for CuPy's CUDADriverError."""
 
 
 class HostDriver:

@@ -179,7 +179,11 @@ def every_build() -> Iterator[Any]:
                 marks = pytest.mark.fuzz
             for problem in (Problem(61, 130), Problem(1, 1)) if first else (Problem(61, 130),):
                 yield pytest.param(
-                    *(name, dtype, variant, problem, (1, -1) if first else (-1,)),
+                    name,
+                    dtype,
+                    variant,
+                    problem,
+                    (1, -1) if first else (-1,),
                     id=f"{name}-{dtype}-{variant}-{problem.width}",
                     marks=marks,
                 )

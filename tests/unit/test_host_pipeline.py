@@ -78,7 +78,7 @@ class FakeStreams:
 
     @property
     def held(self) -> int:
-        """Bytes."""
+        """Count the bytes that are allocated."""
         return sum(m.data.size for m in self.live)
 
 
@@ -208,7 +208,7 @@ class Bench:
 
     @property
     def streams(self) -> list[Any]:
-        """Those of the pool."""
+        """Return the streams of the pool."""
         found = [lane.stream for lane in self.pool.lanes]
         return found if self.pool.keeper is None else [*found, self.pool.keeper]
 

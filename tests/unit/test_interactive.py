@@ -44,7 +44,7 @@ AXES = {"block_x": [32, 64], "PER_THREAD": {"from": 1, "to": 2}}
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, opencl_cache: Path) -> Iterator[Path]:
-    """A folder."""
+    """Return a folder for this module."""
     folder = tmp_path_factory.mktemp("interactive")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(opencl_cache))
@@ -58,7 +58,7 @@ def device(opencl_choice: DeviceChoice) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def folder(place: Path) -> Path:
-    """A new kernel."""
+    """Write the folder of a new kernel."""
     assert main(["new", "mine", "--in", str(place / "kernels")]) == 0
     return place / "kernels" / "mine"
 

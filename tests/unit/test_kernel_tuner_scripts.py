@@ -137,7 +137,7 @@ def test_macros_and_texts_are_kernel_tuners(lang: str, defines: Any) -> None:
     own = kernel(kernel_source=lambda p: text, lang=lang, defines=defines)
     _, block, grid, _, macros, made = own.instance(params)
     _, theirs = util.prepare_kernel_string(
-        *("add", text, params, grid, block, [*util.default_block_size_names], lang, defines)
+        "add", text, params, grid, block, [*util.default_block_size_names], lang, defines
     )
     told = {f"#define {k} {v}" for k, v in macros.items() if not k.startswith("GPUSHMOO_")}
     lines = theirs.splitlines()

@@ -25,9 +25,21 @@ KINDS = {"global_load": "load", "global_store": "store"}
 
 
 def row(kind: str, size: int, bandwidth: float, state: str = "warm") -> PeakRow:
-    low, high = 0.99 * bandwidth, 1.01 * bandwidth
-    what = (f"peak_{kind}", "float", "v", "x=1")
-    return PeakRow("GPU", state, USUAL[1], kind, size, None, bandwidth, low, high, *what)
+    return PeakRow(
+        device_name="GPU",
+        cache_state=state,
+        timing_mode=USUAL[1],
+        kind=kind,
+        bytes_touched=size,
+        working_set_over_cache=None,
+        bandwidth_gbs=bandwidth,
+        bandwidth_low_gbs=0.99 * bandwidth,
+        bandwidth_high_gbs=1.01 * bandwidth,
+        kernel=f"peak_{kind}",
+        dtype="float",
+        variant="v",
+        params="x=1",
+    )
 
 
 ROWS = [

@@ -119,11 +119,14 @@ PART = st.one_of(
     st.integers(1, 40),
     st.builds(
         lambda first, more, step: {"from": first, "to": first + more, "step": step},
-        *(st.integers(1, 9), st.integers(0, 30), st.integers(1, 50)),
+        st.integers(1, 9),
+        st.integers(0, 30),
+        st.integers(1, 50),
     ),
     st.builds(
         lambda waves, points: {"to_resident": waves, "points": points},
-        *(st.floats(0.01, 16.0), st.integers(1, 40)),
+        st.floats(0.01, 16.0),
+        st.integers(1, 40),
     ),
 )
 

@@ -446,7 +446,7 @@ def jobs(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Jobs]:
-    """With one server."""
+    """Start jobs that share one server."""
     monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
     monkeypatch.setenv(ADDRESS, "")
     folder = make_kernel("mine", USER_CUDA, USER_OPENCL, ("good", "forgets"))

@@ -27,7 +27,7 @@ class Valley(FakeDevice):
     """Faster towards one number of threads, a little unsteady, with both variants alike."""
 
     def seconds(self, tag: Tag, nth_sample: int, launches: int) -> float:
-        """Of one launch."""
+        """Return the seconds of one launch."""
         away = math.log2(tag[2] / FASTEST)
         return 1e-3 * (1.0 + 0.3 * away**2) * (1.0 + 1e-4 * math.sin(7 * nth_sample + tag[2]))
 

@@ -231,7 +231,7 @@ def test_an_interrupt_ends_the_processes_of_all_devices(place: Path) -> None:
 
 
 def lane(index: int, name: str = "G") -> Lane:
-    """A device without processes."""
+    """Return a device without processes."""
     info: Any = SimpleNamespace(name=name, uuid=f"GPU-{index}")
     return Lane(DeviceChoice("cuda", index, "auto", Path()), info, Workers(keep=True))
 

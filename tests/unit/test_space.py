@@ -1,6 +1,7 @@
 """Axes, cells and shards: complete grids, keys that do not move."""
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,22 +82,22 @@ def test_a_key_tells_apart_everything_that_a_cell_is() -> None:
         problem = Problem(row.height, row.width)
         cell = Cell(row.kernel, row.dtype, row.variant, problem, params, row.cache_state)
         assert cell.key == row.cell_key
-    base = ("k", "float", "v", Problem(64, 32), (("x", 4), ("y", 8)))
-    assert Cell(*base).key == Cell(*base[:4], (("y", 8), ("x", 4))).key
+    base = Cell("k", "float", "v", Problem(64, 32), (("x", 4), ("y", 8)))
+    assert base.key == replace(base, params=(("y", 8), ("x", 4))).key
     # A grid that covers the problem was once the only one.
-    named = [Cell(*base[:4], (*base[4], ("waves", waves))).key for waves in (0, 1)]
-    assert [key == Cell(*base).key for key in named] == [True, False]
+    named = [replace(base, params=(*base.params, ("waves", waves))).key for waves in (0, 1)]
+    assert [key == base.key for key in named] == [True, False]
     others = [
-        ("l", *base[1:]),
-        (base[0], "double", *base[2:]),
-        (*base[:2], "w", *base[3:]),
-        (*base[:3], Problem(32, 64), base[4]),
-        (*base[:4], (("x", 8), ("y", 4))),
-        (*base[:4], (("x", 4),)),
-        (*base[:4], (("x", 4), ("z", 8))),
-        ("kf", "loat", *base[2:]),
+        replace(base, kernel="l"),
+        replace(base, dtype="double"),
+        replace(base, variant="w"),
+        replace(base, problem=Problem(32, 64)),
+        replace(base, params=(("x", 8), ("y", 4))),
+        replace(base, params=(("x", 4),)),
+        replace(base, params=(("x", 4), ("z", 8))),
+        replace(base, kernel="kf", dtype="loat"),
     ]
-    assert len({Cell(*parts).key for parts in [base, *others]}) == 1 + len(others)  # type: ignore[arg-type]
+    assert len({cell.key for cell in [base, *others]}) == 1 + len(others)
 
 
 @given(x=VALUES, y=VALUES)
@@ -115,8 +116,10 @@ PROBLEMS = st.lists(
 
 @given(problems=PROBLEMS, shards=st.integers(1, 8))
 def test_cells_that_compete_share_a_shard(problems: list[Problem], shards: int) -> None:
-    space = ("float", ["v"], problems, CACHE_STATES, {})
-    parts = [ShardSpace(*space, i, shards, TIMING_MODES).rounds for i in range(shards)]
+    parts = [
+        ShardSpace("float", ["v"], problems, CACHE_STATES, {}, i, shards, TIMING_MODES).rounds
+        for i in range(shards)
+    ]
     whole = [(p, met) for p in problems for met in CONDITIONS]
     assert sorted(pair for part in parts for pair in part) == sorted(whole)
     counts = [len(part) for part in parts if part]

@@ -71,8 +71,16 @@ class Jobs:
         """A job that does a stage of MODULE."""
         self.out.unlink(missing_ok=True)
         given = {"client": os.getpid(), **params}
-        files = {"data": "some/data"}, {}, str(self.out), str(self.log)
-        request = Stage("mine", f"own_stages:{function}", given, *files, 1).request()
+        request = Stage(
+            rule="mine",
+            call=f"own_stages:{function}",
+            params=given,
+            inputs={"data": "some/data"},
+            outputs={},
+            first=str(self.out),
+            log=str(self.log),
+            threads=1,
+        ).request()
         assert request is not None
         command = [sys.executable, "-I", "-S", client.__file__, STAGES, STAGE_ADDRESS]
         with tempfile.TemporaryFile() as file:
@@ -110,7 +118,7 @@ def wait_until(done: Callable[[], object]) -> None:
 
 
 def is_there(pid: int) -> bool:
-    """Whether a process runs."""
+    """Return whether a process still runs."""
     return Path(f"/proc/{pid}").exists()
 
 

@@ -484,7 +484,7 @@ def shards(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def record(shards: Path, tmp_path: Path) -> Path:
-    """The same, packed."""
+    """Pack the shards of the record."""
     folder = tmp_path / "record"
     shutil.copytree(shards, folder)
     pack(folder)

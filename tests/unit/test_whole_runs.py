@@ -188,8 +188,9 @@ def run_all(raw: Mapping[str, Any], cache: Path) -> Flow:
         "figures": [*map(Path, flow.figure_files)],
         **dict.fromkeys(("machine", "device", "counted", "energy", "history"), ()),
     }
-    built = (Path(flow.path("report.json")), Path(flow.path("report.pdf")))
-    build_report(files, flow.report_params(Wildcards()), *built)
+    facts = Path(flow.path("report.json"))
+    pdf = Path(flow.path("report.pdf"))
+    build_report(files, flow.report_params(Wildcards()), facts, pdf)
     verdict = Path(flow.path("summary", "verdict.txt"))
     cells = read_cells(dataset, columns=COLUMNS)
     write_verdict(cells, verdict, False, flow.swept, terminal)

@@ -25,7 +25,7 @@ class Mount:
             self._folders.append(folder)
 
     def undo(self) -> None:
-        """Unmount them."""
+        """Unmount all folders in reverse order."""
         for folder in reversed(self._folders):
             subprocess.run(["umount", "--lazy", str(folder)], check=True)
 

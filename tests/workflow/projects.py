@@ -202,7 +202,7 @@ class Project:
         return self.snakemake_afresh(*args, **how)
 
     def snakemake_afresh(self, *args: str, **how: Any) -> Outcome:
-        """As `snakemake`, in a new process."""
+        """Run `snakemake` in a new process."""
         with (
             tempfile.NamedTemporaryFile() as screen,
             self.start(*args, screen=Path(screen.name), **how) as run,

@@ -16,8 +16,16 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 def dry_run(project: Project, profile: str, **config: Any) -> Outcome:
     names = ("tiny.yaml", project.write_config("more.yaml", config))
-    args = ("cells", "-n", "--quiet", "progress", "--profile", f"profiles/{profile}")
-    return project.snakemake(*args, config=names, cores=None)
+    return project.snakemake(
+        "cells",
+        "-n",
+        "--quiet",
+        "progress",
+        "--profile",
+        f"profiles/{profile}",
+        config=names,
+        cores=None,
+    )
 
 
 def resources_of(outcome: Outcome, rule: str) -> list[dict[str, str]]:

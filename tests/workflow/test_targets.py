@@ -39,8 +39,9 @@ def slowed(folder: Path, factor: float, day: int = 0) -> None:
 
 def test_a_slower_run_is_written_down_and_stopped_by_the_guard(bare: Project) -> None:
     def compared(after: str, *config: str) -> Outcome:
-        given = ("run=held", "before=before", f"after={after}")
-        return bare.snakemake("compare", "--config", *given, *config)
+        return bare.snakemake(
+            "compare", "--config", "run=held", "before=before", f"after={after}", *config
+        )
 
     slowed(bare.root / "before", 1.0)
     slowed(bare.root / "after", 1.2)

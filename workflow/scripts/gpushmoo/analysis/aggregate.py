@@ -336,15 +336,14 @@ def _fault_of_some(
 
     None if the number of all cells is not known.
     """
-    space, kernel = space_of(params), Path(params["folder"]).name
+    space = space_of(params)
+    kernel = Path(params["folder"]).name
     groups = {base.group for base in space.bases(kernel)}
     allowed = {axis: frozenset(of_axis) for axis, of_axis in values.items()}
     for row in table.drop_columns(["samples_s", "sampled_at_s"]).to_pylist():
         chosen = tuple((axis, row[axis]) for axis in sorted(allowed))
-        problem, met = (
-            Problem(row["height"], row["width"]),
-            (row["cache_state"], row["timing_mode"]),
-        )
+        problem = Problem(row["height"], row["width"])
+        met = (row["cache_state"], row["timing_mode"])
         cell = Cell(kernel, space.dtype, row["variant"], problem, chosen, *met)
         is_inside = cell.group in groups and all(at in allowed[axis] for axis, at in chosen)
         if not is_inside or cell.key != row["cell_key"]:
@@ -397,7 +396,8 @@ def opened(place: Path) -> Iterator[OpenedSet]:
     `place` is a run's folder (``results/NAME``), the folder of its data set, or one of shards. Of a
     run that still goes on the finished shards are taken. Raises OpenedError, one sentence.
     """
-    named, name = place, place.resolve().name
+    named = place
+    name = place.resolve().name
     try:
         place = unpacked(place)
     except (BadParquetError, OSError) as err:

@@ -21,7 +21,10 @@ from ..storage.wholefile import write_json
 from .best import DEFAULT_BLOCKS, Advice, advice, default_launch, read_best
 
 # Why a cell was chosen.
-FASTEST, ADVISED, OTHER_TIED, MIDDLE = "fastest", "advised", "tied, least like it", "median"
+FASTEST = "fastest"
+ADVISED = "advised"
+OTHER_TIED = "tied, least like it"
+MIDDLE = "median"
 FASTEST_CACHED, SAME_CACHED = "fastest in cache", "the same in cache"
 # Launches that are at most so much slower than the fastest count as fast as it.
 TIED_SPEED = 0.01

@@ -80,7 +80,8 @@ def _replicated(first: pa.Table, cells: Repeated) -> Replicated:
 
 def _rounds(table: pa.Table, rows: Places) -> list[Hashable]:
     """Cells of one problem and condition are sampled in the same rounds, by one job."""
-    kernel, place = ("kernel", "dtype"), ("height", "width", "cache_state", "timing_mode")
+    kernel = ("kernel", "dtype")
+    place = ("height", "width", "cache_state", "timing_mode")
     return _tuples(table, rows, (*kernel, *place, "measured_at"))
 
 
@@ -159,7 +160,8 @@ def _fill(
     interval is that of their samples.
     """
     repeats = cells.logs.shape[1]
-    first, rows = tables[0], cells.rows
+    first = tables[0]
+    rows = cells.rows
     variances = np.zeros(len(rows))
     if repeats > 1:
         variances = _replicated(first, cells).own
@@ -170,9 +172,11 @@ def _fill(
     own, whole = half_widths(repeats, variances, within, replace(priors, shared=shared))
     # What cells of the same rounds share is no part of what they differ by; other cells share less.
     own = np.where(_of_one_job(first, rows), own, whole)
-    center, shift = cells.logs.mean(axis=1), np.zeros(len(rows))
+    center = cells.logs.mean(axis=1)
+    shift = np.zeros(len(rows))
     if repeats < len(tables):
-        used, none = list(cells.tables), np.zeros(len(tables))
+        used = list(cells.tables)
+        none = np.zeros(len(tables))
         shift = np.array([drifts.get(r, none)[used].mean() for r in _rounds(first, rows)])
         center -= shift
     if cells.tables == (0,) and len(tables) > 1:

@@ -175,7 +175,8 @@ def replicated(
     for block in blocks:
         rest = block - block.mean(axis=1, keepdims=True)
         for name, where in places.items():
-            of_group, n = rest[where], len(where)
+            of_group = rest[where]
+            n = len(where)
             if n >= SHARING_CELLS:
                 drift = np.median(of_group, axis=0)
                 drift -= drift.mean()
@@ -296,7 +297,8 @@ def _moderated_rounds(
     if not rounds:
         return {}, UsualVariance(0.0, 0.0)
     variances, dfs = (np.array([r[i] for r in rounds], np.float64) for i in (1, 2))
-    df, n = float(dfs.min()), len(rounds)
+    df = float(dfs.min())
+    n = len(rounds)
     # One unsteady round of few must not widen all: three tell that they differ beyond chance. The
     # mean of two counts as one other round, that of a single one for nothing.
     usual = usual_by_moments(variances, df, df * (n - 1) / n, FEW_ROUNDS)
@@ -429,7 +431,8 @@ def estimate(
     of a run, as all here); of `usual` None that of `seen` is taken. Without both no error is known.
     `within` is the variance of a run's own median that its samples tell: an error is never smaller.
     """
-    n, mean = changes.shape[1], changes.mean(axis=1)
+    n = changes.shape[1]
+    mean = changes.mean(axis=1)
     if usual is None and seen is None:
         return ChangeEstimate(mean, np.full(len(mean), np.inf), np.ones(len(mean)))
     # The mean of a few of these very cells is no knowledge beyond that of the cells.

@@ -338,7 +338,8 @@ def compare(
     """
     if not 0.0 < threshold < 1.0:
         raise CompareError(f"threshold is {threshold}; it must be a share between 0 and 1.")
-    sides, noise_runs = [several(side) for side in (before, after)], several(noise_runs)
+    sides = [several(side) for side in (before, after)]
+    noise_runs = several(noise_runs)
     named = [os.path.realpath(place) for side in (*sides, noise_runs) for place in side]
     for place in noise_runs:
         if named.count(os.path.realpath(place)) > 1:
@@ -370,7 +371,8 @@ def compare_runs(
         names = " and ".join(run.name for run in runs)
         raise CompareError(f"{names} have no verified cell in common.")
     cells = _cell_table(found[CELL], delta)
-    missing, copies = _missing_cells(first, second), found[COPY]
+    missing = _missing_cells(first, second)
+    copies = found[COPY]
     places = copies.first.index.to_frame(index=False, name=PLACE)
     return Comparison(
         cells,
@@ -490,7 +492,8 @@ def _group_table(
     delta: float,
 ) -> pd.DataFrame:
     """A row for each group of both sides, its best and all of it (CHANGED_GROUPS_SCHEMA)."""
-    table, index = _with_changes(best), best.first.index
+    table = _with_changes(best)
+    index = best.first.index
     believed = adjusted(table["p_value"].to_numpy()) <= FALSE_SHARE
     swept = swept_by_all([*sides[0], *sides[1]])
     tied_a, tied_b = ([_tied(side, swept).get(key, set()) for key in index] for side in sides)

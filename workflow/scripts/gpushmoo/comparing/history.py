@@ -189,7 +189,8 @@ class History:
         lines = list(self.left_out)
         copied = self.changes[self.changes["quantity"] == COPY]
         for (_, run), of_run in copied.groupby(["number", "run"], observed=True):
-            n, typical = number_of(len(of_run), "group"), percent(of_run["change"].median())
+            n = number_of(len(of_run), "group")
+            typical = percent(of_run["change"].median())
             told = f"changed from {run} on in {n}, by {typical} in the median."
             lines.append(f"The machine: the memcpy baseline {told}")
         hidden = sum(_is_hidden(row, self.bests) for row in self.changes.to_dict("records"))
@@ -358,7 +359,8 @@ def history_of(
     if not 0.0 <= delta < 1.0:
         raise CompareError(f"threshold is {delta}; it must be a share from 0 to less than 1.")
     refuse_unlike([runs])
-    program, remarks = None, tuple[str, ...]()
+    program = None
+    remarks = tuple[str, ...]()
     try:
         program = find_otava(otava)
     except NoOtavaError as err:

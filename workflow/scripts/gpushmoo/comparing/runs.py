@@ -68,7 +68,10 @@ HELD = f"{DERIVED}held"
 # The longest overhead of a sample that was seen: 2 to 4 µs, by kernel.
 MOST_OVERHEAD_S = 5e-6
 PLACE = ["kernel", "dtype", "height", "width", "cache_state", "device_name"]
-CELL, BEST, WHOLE, COPY = "cell", "best", "whole", "copy"
+CELL = "cell"
+BEST = "best"
+WHOLE = "whole"
+COPY = "copy"
 # Ends the name of a level whose times are multiples of the copy's.
 OVER_COPY = "_vs_memcpy"
 # Of the differences of one kind.
@@ -199,7 +202,8 @@ def copies(run: RunCells) -> pd.DataFrame:
     """
     ok = run.ok[run.ok[LOG_COPY].notna()]
     if ok.empty:
-        log_s = log_cell = _timed_copies(run)
+        log_cell = _timed_copies(run)
+        log_s = log_cell
     else:
         by_place = ok.groupby(PLACE, observed=True)
         log_s, log_cell = -by_place[LOG_COPY].median(), by_place[LOG_S].median()
@@ -270,7 +274,9 @@ def _facts(runs: Sequence[RunCells], kernels: Collection[str]) -> dict[str, set[
 
 
 def _of_shard(shard: Mapping[str, Any], kernel: str) -> Iterator[tuple[str, str]]:
-    device, host, params = shard.get("device", {}), shard.get("host", {}), shard["params"]
+    device = shard.get("device", {})
+    host = shard.get("host", {})
+    params = shard["params"]
     for name, value in (
         ("device", device.get("uuid")),
         ("driver", device.get("driver")),
@@ -427,7 +433,8 @@ def _estimate(
     out = ChangeEstimate(*(np.full(len(known), value) for value in (np.nan, np.inf, 1.0)))
     if not known.any():
         return out
-    of_known, seen = classes.of(known), None
+    of_known = classes.of(known)
+    seen = None
     if changes.shape[1] > 1:
         # A change is of two runs, so that each of them has half of its variance.
         seen = replicated([changes[known] / math.sqrt(2.0)], of_known)

@@ -79,7 +79,8 @@ class Changes:
 
 def verdicts(changes: Changes, believed: Booleans, delta: float) -> list[str]:
     """The verdict on each change; one surely smaller than `delta` is the same, believed or not."""
-    same, slower = changes.inside(math.log1p(delta)), changes.raw.change > 0.0
+    same = changes.inside(math.log1p(delta))
+    slower = changes.raw.change > 0.0
     return [_verdict(*each).value for each in zip(same, believed, slower, strict=True)]
 
 

@@ -101,7 +101,8 @@ def tune_kernel(*values: Any, **options: Any) -> tuple[list[Params], Params]:
     over.
     """
     given = _given(_OF_TUNE.split(), values, options)
-    tune_params, metrics = given["tune_params"], given["metrics"] or {}
+    tune_params = given["tune_params"]
+    metrics = given["metrics"] or {}
     kernel = _Kernel(given, tune_params)
     instances = [kernel.instance(params) for params in _configurations(tune_params, given)]
     tuned = kernel.tuned(instances, not given["quiet"], **kernel.verified())
@@ -117,7 +118,8 @@ def tune_kernel(*values: Any, **options: Any) -> tuple[list[Params], Params]:
     env: Params = {name: given[name] for name in ("iterations", "compiler_options")}
     env |= {"device_name": device["name"], "uuid": device["uuid"], "device_properties": device}
     env["tied_configs"] = [instances[n][0] for n in tuned.best[_AXIS]]
-    goal, higher = given["objective"] or "time", given["objective_higher_is_better"]
+    goal = given["objective"] or "time"
+    higher = given["objective_higher_is_better"]
     if any(goal in result for result in results):
         higher = goal.endswith(("/s", "/W", "/J")) if higher is None else higher
         env["best_config"] = get_best_config(results, goal, higher)
@@ -130,7 +132,8 @@ def run_kernel(*values: Any, **options: Any) -> list[Any]:
     given = _given(_OF_RUN.split(), values, options)
     kernel = _Kernel(given, given["params"])
     with OwnFolder() as place:
-        file, few = Path(place) / "left.npz", {"min_samples": 6, "max_samples": 6}
+        file = Path(place) / "left.npz"
+        few = {"min_samples": 6, "max_samples": 6}
 
         def keep(*left: Any) -> bool:
             np.savez(file, *left)
@@ -169,8 +172,11 @@ class _Kernel:
         """`names` are those of the parameters. Raises ConfigError."""
         source, lang = given["kernel_source"], given["lang"]
         sources = source if isinstance(source, list | tuple) else [source]
-        self.name, self.arguments, self.given = given["kernel_name"], given["arguments"], given
-        self.source, self.size = sources[0], given["problem_size"]
+        self.name = given["kernel_name"]
+        self.arguments = given["arguments"]
+        self.given = given
+        self.source = sources[0]
+        self.size = given["problem_size"]
         if lang is None:
             if callable(self.source):
                 raise ConfigError("lang: a function as kernel_source needs 'CUDA' or 'OpenCL'.")
@@ -213,11 +219,13 @@ class _Kernel:
         size = (self.given["smem_args"] or {}).get("size", 0)
         shared = int(_value(size, params)) if self.is_cuda else 0
         sizes = dict(zip((*_GRID, *self.block), (*grid, *block), strict=True))
-        macros, defines = {**sizes, **params, "kernel_tuner": 1}, self.given["defines"]
+        macros = {**sizes, **params, "kernel_tuner": 1}
+        defines = self.given["defines"]
         if defines is not None:
             texts = {n: v(params) if callable(v) else str(v) for n, v in defines.items()}
             macros = {name: _filled(str(text), params) for name, text in texts.items()}
-        text, before = self._text(params), ""
+        text = self._text(params)
+        before = ""
         for name in [n for n in macros if "loop_unroll_factor" in n and self.is_cuda]:
             # The pragma takes a constant, no macro; 0 stands for none.
             number = macros.pop(name)
@@ -241,7 +249,8 @@ class _Kernel:
         asked |= {"block": block, "grid": grid, "shared": shared, "progress": progress}
         # Launches find what others left.
         asked |= {"backend": self.lang.lower(), "device": self.given["device"], "resets": False}
-        size, axes = self._sides(every[0])[::-1], {_AXIS: range(len(every))}
+        size = self._sides(every[0])[::-1]
+        axes = {_AXIS: range(len(every))}
         return tune(_source(macros, texts), name, self.arguments, size, axes, **asked)
 
     def verified(self) -> Params:
@@ -284,7 +293,8 @@ def _listed(values: Sequence[Any]) -> Callable[[Mapping[str, Any]], Any]:
 
 def _source(macros: Sequence[Params], texts: Sequence[str]) -> str:
     """One source of all configurations."""
-    different, lines = list(dict.fromkeys(texts)), []
+    different = list(dict.fromkeys(texts))
+    lines = []
     for n, (own, text) in enumerate(zip(macros, texts, strict=True)):
         lines.append(f"#{'elif' if n else 'if'} {_AXIS} == {n}")
         told = {**own, _TEXT: different.index(text)}
@@ -317,7 +327,8 @@ def _divisor(asked: Any, params: Params) -> Any:
 
 def _configurations(params: Mapping[str, Sequence[Any]], given: Params) -> list[Params]:
     """Those that are measured. Raises ConfigError."""
-    asked, options = given["restrictions"], given["strategy_options"] or {}
+    asked = given["restrictions"]
+    options = given["strategy_options"] or {}
     asked = [r for r in (asked if isinstance(asked, list) else [asked]) if r is not None]
     combined = (dict(zip(params, values, strict=True)) for values in product(*params.values()))
     every = [one for one in combined if all(_meets(restriction, one) for restriction in asked)]
@@ -442,7 +453,8 @@ _STAND_INS: Mapping[str, Sequence[Any]] = {
 def install() -> None:
     """Let ``import kernel_tuner`` give the functions of this module."""
     for name, members in _STAND_INS.items():
-        module = sys.modules[name] = ModuleType(name)
+        module = ModuleType(name)
+        sys.modules[name] = module
         vars(module).update({member.__name__: member for member in members})
         vars(sys.modules["kernel_tuner"])[name.rpartition(".")[2]] = module
     # Others of its modules are not found.

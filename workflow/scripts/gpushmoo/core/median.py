@@ -37,7 +37,10 @@ def _order_statistic(n: int) -> tuple[int, float]:
     """
     # In whole numbers and without SciPy, which a measuring process takes longer to import than to
     # measure its first cells. `below` is 2ⁿ P(B ≤ k−1), `term` the binomial coefficient of n, k.
-    every, k, below, term = 2**n, 1, 1, n
+    every = 2**n
+    k = 1
+    below = 1
+    term = n
     while 2 * (k + 1) <= n and (every - 2 * (below + term)) / every >= CONFIDENCE:
         below += term
         k += 1

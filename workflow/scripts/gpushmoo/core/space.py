@@ -410,7 +410,8 @@ class ShardSpace:
         self, kernel: str, values: Mapping[str, Sequence[int]], places: Iterable[int]
     ) -> list[Cell]:
         """The cells at these places of `each_cell`, from 0."""
-        bases, names = self.bases(kernel), sorted(values)
+        bases = self.bases(kernel)
+        names = sorted(values)
         found = []
         for place in places:
             params = []

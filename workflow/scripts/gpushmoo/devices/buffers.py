@@ -21,7 +21,9 @@ from ..workloads.limits import KeyFormat, Limit, key_format
 # Two words of 32 bits for each of several buffers.
 WordPairs = npt.NDArray[np.uint32]
 
-_SMALL, _PAGE, _PAGES = 2**18, 2**21, 8
+_SMALL = 2**18
+_PAGE = 2**21
+_PAGES = 8
 # All NEAR words next to a buffer are read; of the others one in STRIDE.
 NEAR, STRIDE = 2**14, 2**10
 
@@ -287,7 +289,8 @@ class Tolerance:
     @property
     def numbers(self) -> tuple[np.generic, ...]:
         """The numbers that the kernel takes after its three buffers, in order."""
-        form, key = self.form, self.form.unsigned.type
+        form = self.form
+        key = self.form.unsigned.type
         rtol = np.float64(self.limit.rtol) if self.limit.in_values else np.uint64(0)
         ends = (key(end) for end in (form.top, *form.ends))
         each, kind = np.int32(np.ndim(self.limit.atol)), np.int32(form.kind)

@@ -234,7 +234,8 @@ def _failed(ended: TaskEnded, what: str, cache: Path, limit_s: float) -> Version
 
 
 # The exit status that goes with a DeviceError's sentence, and the beginning of lines to show.
-_REFUSED, _SAID = 3, "gpushmoo: "
+_REFUSED = 3
+_SAID = "gpushmoo: "
 # Begins a line of the compiling process with two numbers: versions done, and all.
 _COUNTED = "\0"
 

@@ -74,7 +74,8 @@ def run_isolated(
     try:
         while children or struck:
             if not children:
-                children, struck = [_Child(struck, limit_s, on_slow)], {}
+                children = [_Child(struck, limit_s, on_slow)]
+                struck = {}
             wait([watched for child in children for watched in child.watched], _LOOK_S)
             for child in list(children):
                 if child.look(results):
@@ -118,8 +119,12 @@ class _Child(Generic[K, V]):
         # Programs that a compiler starts end with it. The process does the same: one is first.
         with suppress(OSError):
             os.setpgid(self._pid, self._pid)
-        self._printed, self._is_mute, self._is_late = b"", False, False
-        self._processor_s, self._waited_s, self._is_slow = 0.0, 0.0, False
+        self._printed = b""
+        self._is_mute = False
+        self._is_late = False
+        self._processor_s = 0.0
+        self._waited_s = 0.0
+        self._is_slow = False
         self._looked = time.monotonic()
 
     @property
@@ -186,7 +191,9 @@ class _Child(Generic[K, V]):
 
     def _begin(self, processor_s: float) -> None:
         """The next task begins; the process has taken `processor_s` seconds of a processor."""
-        self._processor_s, self._waited_s, self._is_slow = processor_s, 0.0, False
+        self._processor_s = processor_s
+        self._waited_s = 0.0
+        self._is_slow = False
         self._looked = time.monotonic()
 
     def _has_taken_too_long(self) -> bool:
@@ -224,7 +231,8 @@ def _processor_s(group: int) -> float | None:
 
     A compiler may start another and wait for it.
     """
-    ticks, found = 0, False
+    ticks = 0
+    found = False
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             text = stat.read_text(encoding="utf-8", errors="replace")
@@ -250,7 +258,9 @@ def _run(tasks: Mapping[K, Callable[[], V]], sending: Connection[Any, Any], prin
     os.close(printing)
     for name, task in tasks.items():
         try:
-            made, error = task(), None
+            made = task()
+            error = None
         except Exception as err:
-            made, error = None, err
+            made = None
+            error = err
         sending.send((name, made, error, sum(os.times()[:4])))

@@ -90,8 +90,11 @@ class CudaProgram:
 
     def __init__(self, cupy: Any, made: CompiledCode, options: str, cache: Path) -> None:
         # CuPy loads machine code from a file alone.
-        self._cupy, self._module = cupy, cupy.RawModule(path=str(stored_cubin(made.code, cache)))
-        self.options, self.log, self.facts = options, made.log, made.facts
+        self._cupy = cupy
+        self._module = cupy.RawModule(path=str(stored_cubin(made.code, cache)))
+        self.options = options
+        self.log = made.log
+        self.facts = made.facts
         self._globals, sizes = symbol_sizes(made.code), parameter_sizes(made.code)
         named = {name: sizes[fact.symbol] for name, fact in made.facts.items()}
         self.parameters = {**sizes, **named}
@@ -115,8 +118,10 @@ class CudaProgram:
 
     def resident_blocks(self, launch: Launch) -> int:
         """The driver's occupancy; of clusters the mean of all multiprocessors."""
-        function, driver = self.function(launch.entry), self._cupy.cuda.driver
-        pointer, shared_bytes = function.kernel.ptr, launch.shared_bytes
+        function = self.function(launch.entry)
+        driver = self._cupy.cuda.driver
+        pointer = function.kernel.ptr
+        shared_bytes = launch.shared_bytes
         held = driver.occupancyMaxActiveBlocksPerMultiprocessor
         try:
             if shared_bytes > function.max_dynamic_shared_size_bytes:
@@ -266,7 +271,8 @@ class CudaDevice(CudaBuffers):
             return int(self.cupy.cuda.get_current_stream().ptr)
 
         with self.translated():
-            pointer, check = program.function(launch.entry).kernel.ptr, program.check
+            pointer = program.function(launch.entry).kernel.ptr
+            check = program.check
             return extended(_driver(), pointer, launch, args, stream, check)
 
     def _checked(self, program: CudaProgram, launch: Launch) -> Any:

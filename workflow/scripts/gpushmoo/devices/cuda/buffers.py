@@ -87,7 +87,8 @@ class CudaBuffers(Device):
 
     def allocate(self, nbytes: int) -> Any:
         """A buffer of undefined content between painted zones. Raises OutOfDeviceMemoryError."""
-        zone, words = zone_bytes(nbytes) // 4, ceil_div(nbytes, 4)
+        zone = zone_bytes(nbytes) // 4
+        words = ceil_div(nbytes, 4)
         offset = self.drawn_offset()
         with self.translated():
             memory = self.cupy.cuda.alloc(4 * (words + 2 * zone) + offset)
@@ -109,7 +110,8 @@ class CudaBuffers(Device):
 
     def guard(self, buffer: Any) -> None:
         """Write the guard word to the zones before and after `buffer`."""
-        zone, word = zone_bytes(buffer.nbytes) // 4, _guard_word(buffer)
+        zone = zone_bytes(buffer.nbytes) // 4
+        word = _guard_word(buffer)
         with self.translated(), self.stream:
             for words in (buffer.base[:zone], buffer.base[-zone:]):
                 self._launch(self._paint, (words, np.uint64(zone), word))

@@ -43,7 +43,8 @@ class CudaStream:
 
     def release(self) -> None:
         """Free all buffers by cudaFreeAsync."""
-        pointers, self._pointers = self._pointers, []
+        pointers = self._pointers
+        self._pointers = []
         with self._translated():
             for pointer in pointers:
                 self._cupy.cuda.runtime.freeAsync(pointer, self.stream.ptr)
@@ -180,7 +181,8 @@ def pieces_of(fed: FedInTurn, checked: Callable[[Any, Launch], Any]) -> tuple[An
     eight bytes each; their addresses; and, for all pieces alike, pairs of an argument's place
     and an index into the device addresses of the inputs and the partial results.
     """
-    names, rows = [*fed.arrays, "partials"], []
+    names = [*fed.arrays, "partials"]
+    rows = []
     slots: list[tuple[int, int]] = []
     for piece in fed.pieces:
         launch = piece.launch
@@ -189,7 +191,8 @@ def pieces_of(fed: FedInTurn, checked: Callable[[Any, Launch], Any]) -> tuple[An
         if launch.has_attributes:
             raise LaunchRefusedError("Pieces in turn are launched without attributes.")
         args = passed(launch)
-        values, slots = np.zeros(len(args), np.uint64), []
+        values = np.zeros(len(args), np.uint64)
+        slots = []
         for place, argument in enumerate(args):
             if not isinstance(argument, BufferRef):
                 raw = np.asarray(argument).tobytes()

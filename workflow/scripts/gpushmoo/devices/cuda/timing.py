@@ -66,7 +66,9 @@ def blocks_in_clusters(
     driver: Any, function: Any, launch: Launch, check: Callable[[int], None]
 ) -> int:
     """How many blocks of a launch in clusters the device holds at once."""
-    handle, count, config = ctypes.c_void_p(function), ctypes.c_int(), _config(launch)
+    handle = ctypes.c_void_p(function)
+    count = ctypes.c_int()
+    config = _config(launch)
     _allow(driver, handle, launch, check)
     check(driver.cuOccupancyMaxActiveClusters(ctypes.byref(count), handle, ctypes.byref(config)))
     return count.value * math.prod(launch.cluster or ())
@@ -168,7 +170,10 @@ class EventTimer:
         translated: Callable[[], Translate],
     ) -> None:
         """`spin` is the kernel of SPIN_SOURCE; `translated` makes a translator of errors."""
-        self._cupy, self._spin, self.stream, self._info = cupy, spin, stream, info
+        self._cupy = cupy
+        self._spin = spin
+        self.stream = stream
+        self._info = info
         self.translated = translated
         self._events: list[tuple[Any, Any]] = []
         self._filler: Any = None

@@ -211,7 +211,8 @@ def _compiled(nvrtc: Any, unit: Unit, arch: str, cache: Path) -> CompiledCode:
         )
         flags += [f"--include-path={folder}" for folder in folders]
     texts, names = ([item.encode() for item in column] for column in (headers.values(), headers))
-    source, file = unit.text.encode(), f"{unit.name}/kernel.cu".encode()
+    source = unit.text.encode()
+    file = f"{unit.name}/kernel.cu".encode()
     program = _answer(nvrtc.nvrtcCreateProgram(source, file, len(headers), texts, names))
     try:
         for expression in unit.expressions:

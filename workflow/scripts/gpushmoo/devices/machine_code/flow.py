@@ -234,7 +234,8 @@ def _busiest(
     code: Sequence[Instruction], forward: Sequence[Sequence[int]], access: AccessOf
 ) -> list[int]:
     """The places of the way from the first instruction to an end with the most accesses."""
-    order, state = [], [0] * len(code)
+    order = []
+    state = [0] * len(code)
     waiting = [(0, False)] if code else []
     steps: list[list[int]] = [[] for _ in code]
     while waiting:
@@ -257,7 +258,8 @@ def _busiest(
         (accesses, length), target = max(ways, default=((0, 0), -1))
         following[place] = target
         best[place] = (accesses + (access(code[place]) is not None), length - 1)
-    path, place = [], 0 if code else -1
+    path = []
+    place = 0 if code else -1
     while place >= 0:
         path.append(place)
         place = following[place]
@@ -271,7 +273,8 @@ def _part(code: Sequence[Instruction], places: Sequence[int], access: AccessOf) 
     for instruction in (code[p] for p in places):
         reads, writes = touched_registers(instruction)
         if pending & reads:
-            waits, pending = waits + 1, set()
+            waits += 1
+            pending = set()
         found = access(instruction)
         if found is not None:
             kinds[found[0]].append(found[1])

@@ -34,7 +34,8 @@ def compiled(
 ) -> tuple[CompiledCode, tuple[str, ...]]:
     """The machine code of a version out of `cache`, and what it was compiled for."""
     w = folder.workload
-    macros, types = w.macros(dtype, version), tuple(w.signature(dtype, version))
+    macros = w.macros(dtype, version)
+    types = tuple(w.signature(dtype, version))
     names = w.name_expressions(version)
     told = (*(f"{n}={v}" for n, v in sorted(macros.items())), *names, ", ".join(types))
     source = kernel_source(folder.path, SUFFIX)

@@ -190,7 +190,8 @@ class OpenCLStream:
 
     def release(self) -> None:
         """Give back all buffers; OpenCL keeps each until the commands that use it have ended."""
-        buffers, self._buffers = self._buffers, []
+        buffers = self._buffers
+        self._buffers = []
         for buffer in buffers:
             buffer.release()
 

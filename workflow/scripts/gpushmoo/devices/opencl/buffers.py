@@ -87,7 +87,8 @@ class OpenCLBuffers(Device):
 
     def allocate(self, nbytes: int) -> Any:
         """A buffer of undefined content between painted zones. Raises OutOfDeviceMemoryError."""
-        zone, nbytes = zone_bytes(nbytes), 4 * ceil_div(nbytes, 4)
+        zone = zone_bytes(nbytes)
+        nbytes = 4 * ceil_div(nbytes, 4)
         with self.translated():
             flags = self._cl.mem_flags.READ_WRITE
             whole = self._cl.Buffer(self._context, flags, nbytes + 2 * zone)

@@ -65,7 +65,8 @@ def _prepare(runtime: str, cache: Path) -> None:
 def _vendors(cache: Path, name: str, library: Path | None) -> Path:
     folder = cache / f"vendors-{name}"
     folder.mkdir(exist_ok=True)
-    path, line = folder / f"{name}.icd", f"{library}\n".encode()
+    path = folder / f"{name}.icd"
+    line = f"{library}\n".encode()
     # Other jobs may read the file at this moment, so it is written whole.
     if library is not None and not (path.is_file() and path.read_bytes() == line):
         write_whole(path, line)
@@ -245,7 +246,9 @@ def with_macros(source: str, options: Sequence[str]) -> tuple[str, tuple[str, ..
     Runtimes differ in how they take an option apart at blanks, quotes and backslashes. The headers
     that they include before the source do not see these macros.
     """
-    lines, others, words = [], [], iter(options)
+    lines = []
+    others = []
+    words = iter(options)
     for word in words:
         macro = next(words, "") if word == "-D" else word.removeprefix("-D")
         if not word.startswith("-D"):

@@ -105,11 +105,13 @@ def decimals(
         rounded = np.rint(scaled)
         away = np.abs(np.abs(scaled - np.trunc(scaled)) - 0.5)
     # Where a product may be rounded the wrong way Python rounds the number that it is.
-    least, most = 10 ** (DIGITS - 1), 10**DIGITS
+    least = 10 ** (DIGITS - 1)
+    most = 10**DIGITS
     doubtful = ~((away > 1e-6) & (np.abs(rounded) >= least) & (np.abs(rounded) < most))
     for i in np.flatnonzero(doubtful).tolist():
         digits, _, power = f"{values[known][i]:.{DIGITS - 1}e}".partition("e")
-        rounded[i], powers[i] = int(digits.replace(".", "")), int(power) - (DIGITS - 1)
+        rounded[i] = int(digits.replace(".", ""))
+        powers[i] = int(power) - (DIGITS - 1)
     mantissas[known], exponents[known] = rounded, powers
     return mantissas.astype(np.int16), exponents.astype(np.int16)
 
@@ -468,7 +470,8 @@ def _opened(place: Path) -> Iterator[Source]:
     """What `place` names, as `aggregate.opened` opens it. Raises OpenedError, one sentence."""
     with opened(place) as found:
         # Of a finished run also the device model's predictions and the history.
-        device, history = place / "model" / "device.parquet", place / "history"
+        device = place / "model" / "device.parquet"
+        history = place / "history"
         facts = place / "report.json"
         yield Source(
             found.dataset,

@@ -228,7 +228,8 @@ def margins(group: ExportGroup, point: Point) -> list[Margin]:
     """The margins of usual blocks, the best launch that is not tied, and the slowest; or none."""
     if point not in group.ok:
         return []
-    axes, values = [a for a, _ in point], tuple(v for _, v in point)
+    axes = [a for a, _ in point]
+    values = tuple(v for _, v in point)
     others: dict[str, Point] = {}
     for name, block in DEFAULT_BLOCKS.items():
         usual = default_launch(values, axes, block)

@@ -192,7 +192,8 @@ def _cell(point: Mapping[str, int], row: Mapping[str, Any]) -> dict[str, Any]:
     return {**point, "time": float(row["median_s"]) * 1e3, "times": samples_ms, **common}
 
 
-FORMAT, FORMAT_VERSION = "gpushmoo choices", 1
+FORMAT = "gpushmoo choices"
+FORMAT_VERSION = 1
 
 
 def choices_json(
@@ -273,7 +274,8 @@ def entries(choices: Sequence[Choice]) -> list[Entry]:
     made = []
     owners: dict[str, str] = {}
     for choice in choices:
-        target, kernel = choice.target, choice.target["kernel"]
+        target = choice.target
+        kernel = choice.target["kernel"]
         variant = [target["variant"]] if len(variants[kernel]) > 1 else []
         unusual = [value for value in choice.main.conditions if value not in USUAL]
         parts = [target["device_name"], kernel, *variant, target["dtype"], choice.size_class]
@@ -285,7 +287,8 @@ def entries(choices: Sequence[Choice]) -> list[Entry]:
 
 def owned(owners: dict[str, str], parts: Sequence[str], *more: str) -> str:
     """The C name of `parts` and `more`. Raises ExportError where other parts own it."""
-    name, what = "_".join(map(identifier, [*parts, *more])), ", ".join(parts)
+    name = "_".join(map(identifier, [*parts, *more]))
+    what = ", ".join(parts)
     if owners.setdefault(name, what) != what:
         raise ExportError(
             f"header: both '{owners[name]}' and '{what}' would be called {name} in C; "

@@ -55,11 +55,13 @@ class Rule:
     @property
     def claim(self) -> str:
         """Its worst losses at measured sizes and at those left out, in words."""
-        judged, known = "not judged at others", self.left_out.values()
+        judged = "not judged at others"
+        known = self.left_out.values()
         if lost := [one for one in known if one is not None]:
             judged = f"left out {percent(median(lost))}, at most {percent(max(lost))}"
             judged += f" ({len(lost)} of {len(known)} inner sizes)"
-        most, sizes = round(max(self.losses.values()), 4), number_of(len(self.losses), "size")
+        most = round(max(self.losses.values()), 4)
+        sizes = number_of(len(self.losses), "size")
         claim = f"loses at most {percent(most)}" if most else "the fastest"
         return f"{claim} at {sizes}, by medians ± {percent(self.half_width)}; {judged}"
 
@@ -98,12 +100,14 @@ def portfolios(
         kinds.setdefault(tuple(str(group.key[c]) for c in _TARGET), []).append(group)
     made, missed = [], []
     for key, members in sorted(kinds.items()):
-        target, losses = dict(zip(_TARGET, key, strict=True)), Losses.of(members)
+        target = dict(zip(_TARGET, key, strict=True))
+        losses = Losses.of(members)
         if found := losses.chosen(k, loss):
             points = [losses.launches[n] for n in found[0]]
             made.append(Portfolio(target, points, losses.rules(found, k, loss)))
         else:
-            reached, enough = losses.least(k), losses.covers(MOST, loss)
+            reached = losses.least(k)
+            enough = losses.covers(MOST, loss)
             most = f"loses {math.ceil(1000 * reached) / 10} %" if reached < math.inf else "fails"
             needed = f"k = {len(enough[0])}" if enough else f"no k up to {MOST}"
             needed += f" keeps to {percent(loss)}"
@@ -172,7 +176,9 @@ class Losses:
 
     def _assigned(self, launches: Sequence[int], loss: float) -> tuple[int, float, Numbers]:
         """The fewest changes of launch within types, the least worst loss then, and the path."""
-        changes, worst, numbers = 0, 0.0, Numbers()
+        changes = 0
+        worst = 0.0
+        numbers = Numbers()
         for span in self.spans.values():
             ways = [(0, 0.0, Numbers())]
             for column in self.lost[np.ix_(launches, span)].T.tolist():
@@ -182,12 +188,15 @@ class Losses:
                     if x <= loss
                 ]
             more, most, path = min(ways)
-            changes, worst, numbers = changes + more, max(worst, most), (*numbers, *path)
+            changes += more
+            worst = max(worst, most)
+            numbers = (*numbers, *path)
         return changes, worst, numbers
 
     def covers(self, k: int, loss: float) -> list[Numbers]:
         """The smallest sets of at most `k` launches that keep the bound."""
-        bits, fits = [1 << n for n in range(len(self.places))], (self.lost <= loss).tolist()
+        bits = [1 << n for n in range(len(self.places))]
+        fits = (self.lost <= loss).tolist()
         served = {
             sum(b for b, ok in zip(bits, row, strict=True) if ok): n
             for n, row in reversed([*enumerate(fits)])
@@ -268,16 +277,20 @@ def written(
 
     Raises ExportError where two things would get the same name.
     """
-    c, told = ["", "#include <stddef.h>"], []
+    c = ["", "#include <stddef.h>"]
+    told = []
     python = [f"#{line[2:]}" for line in block_comment(about)[:-1]]
     versions = {(one.target["kernel"], one.target["variant"]) for one in made}
-    variants, owners = Counter(kernel for kernel, _ in versions), dict[str, str]()
+    variants = Counter(kernel for kernel, _ in versions)
+    owners = dict[str, str]()
     for one in made:
         device, kernel, variant, *conditions = one.target.values()
         parts = [NAMESPACE, device, kernel, *([variant] if variants[kernel] > 1 else [])]
         parts += [condition for condition in conditions if condition not in USUAL]
-        stem, fields = "_".join(map(identifier, parts)), {"number": "number"}
-        launches, rules = [dict(point) for point in one.launches], []
+        stem = "_".join(map(identifier, parts))
+        fields = {"number": "number"}
+        launches = [dict(point) for point in one.launches]
+        rules = []
         # A type may have an axis more than another.
         axes = sorted({axis for launch in launches for axis in launch})
         for axis in axes:
@@ -291,7 +304,8 @@ def written(
         c += [*(f"    {{{', '.join(map(literal, row))}}}," for row in rows), "};"]
         python += ["", "", *(f"#{line[2:]}" for line in comment[:-1])]
         for dtype, rule in one.rules.items():
-            name, last = owned(owners, [*parts, dtype]), rule.numbers[-1]
+            name = owned(owners, [*parts, dtype])
+            last = rule.numbers[-1]
             c += [
                 f"static inline {stem}_launch {name}(size_t elements)",
                 "{",

@@ -171,7 +171,8 @@ def _fill(
     if {*formats} - {T4, KERNEL_TUNER} and not found:
         raise ExportError(f"'{run}' has no verified launch to choose: {[*left_out][-1]}")
     if HEADER in formats:
-        about, lines = _about(run, measured_by), entries(found)
+        about = _about(run, measured_by)
+        lines = entries(found)
         write_whole(folder / C_HEADER, c_header(lines, about).encode())
         write_whole(folder / CPP_HEADER, cpp_header(lines, about).encode())
     if JSON in formats:

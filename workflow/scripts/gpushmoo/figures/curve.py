@@ -228,7 +228,8 @@ def _roofline_caption(
     told = []
     for cell in best.to_dict("records"):
         slope, top = roofs[cell["dtype"]]
-        rate, place = merit.of(cell).value, cell["work"] / cell[BYTES_TOUCHED]
+        rate = merit.of(cell).value
+        place = cell["work"] / cell[BYTES_TOUCHED]
         name = f"{cell['dtype']}, {cell['variant']}" if several else cell["dtype"]
         words = f"{name}: {merit.text(rate)} at {significant(place)} {unit} a byte"
         by_work = top is not None and (slope is None or slope * place > top)

@@ -189,7 +189,8 @@ def _panel(ax: Axes, cells: pd.DataFrame, x: str, y: str) -> None:
 def _title(title: str, cells: pd.DataFrame, view: HeatMap) -> str:
     """A panel's title with the fastest launch, or any where all are tied, and its speed."""
     lines = title.split(", ")
-    tied, measured = tied_best(cells), int((cells["status"] == Status.OK).sum())
+    tied = tied_best(cells)
+    measured = int((cells["status"] == Status.OK).sum())
     if len(tied):
         best = tied.iloc[0]
         launch = f"{int(best[view.x])} × {int(best[view.y])}"
@@ -264,7 +265,8 @@ def _mark(ax: Axes, places: Sequence[tuple[float, float]], **marks: Any) -> None
 def _ticks(ax: Axes, xs: np.ndarray, ys: np.ndarray) -> None:
     """Every value while they fit; else the first and the multiples of 16, or of 32, and so on."""
     for values, axis in ((xs, ax.xaxis), (ys, ax.yaxis)):
-        shown, step = list(range(len(values))), 16
+        shown = list(range(len(values)))
+        step = 16
         while len(shown) > _MANY_TICKS:
             shown = [k for k, v in enumerate(values) if k == 0 or v % step == 0]
             step *= 2

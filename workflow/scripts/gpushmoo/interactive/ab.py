@@ -121,7 +121,8 @@ def ab(
     values = checked({**what, **where, **own, **measure}, **SCHEMAS)
     options = options_of(options_a, "options_a"), options_of(options_b, "options_b")
     folders = _load(a, a if b is None else b)
-    measured, terminal = {}, sys.stderr if progress else io.StringIO()
+    measured = {}
+    terminal = sys.stderr if progress else io.StringIO()
     news = News(terminal, in_place=True)
     chosen = _variants(folders, variant_a, variant_b)
     requests = _requests(folders, chosen, values, news.show)
@@ -138,7 +139,8 @@ def ab(
                 found = [request.sweep.known_combinations(dtype) for request in requests]
                 against = Against(second, options, rounds, pairs, found[1])
                 many = sum(len(request.sweep.versions[dtype]) for request in requests)
-                began, most_s = time.monotonic(), many * limit_s
+                began = time.monotonic()
+                most_s = many * limit_s
                 job = Job(
                     first,
                     choice.cache,
@@ -205,7 +207,8 @@ def _requests(
 
     `tell` is called with how many combinations were looked through.
     """
-    axes, known = values.get("axes", {}), [set(folder.workload.axes) for folder in folders]
+    axes = values.get("axes", {})
+    known = [set(folder.workload.axes) for folder in folders]
     refuse_unknown("axes", axes, sorted(known[0] | known[1]))
     requests: list[Request] = []
     for folder, names, own in zip(folders, variants, known, strict=True):
@@ -340,7 +343,10 @@ class ABTest:
         log: str,
     ) -> None:
         """`measured` is by element type; `threshold` is a share."""
-        self.sides, self.rounds, self.threshold, self.log = sides, rounds, threshold, log
+        self.sides = sides
+        self.rounds = rounds
+        self.threshold = threshold
+        self.log = log
         self.device: DeviceInfo = next(iter(measured.values())).opened.info
         self.alone = tuple(sum(m.opened.alone[who] for m in measured.values()) for who in (0, 1))
         codes = [[sorted(c.values()) for c in m.opened.codes] for m in measured.values()]

@@ -143,7 +143,8 @@ def argument_names() -> list[str]:
 def _schema() -> dict[str, Any]:
     """What each argument may be, by the schema of the configuration."""
     run = config_schema()
-    whole, of_sweep = run["properties"], run["$defs"]["kernel"]["properties"]
+    whole = run["properties"]
+    of_sweep = run["$defs"]["kernel"]["properties"]
     of_measure = whole["measure"]["properties"]
     return {
         "type": "object",

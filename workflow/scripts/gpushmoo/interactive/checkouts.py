@@ -112,7 +112,8 @@ def _opened(side: str | os.PathLike[str] | None) -> Iterator[tuple[Path, str]]:
     if side is None:
         yield Path(_git("rev-parse", "--show-toplevel")), "the working tree"
         return
-    path, name = Path(side).expanduser(), os.fspath(side)
+    path = Path(side).expanduser()
+    name = os.fspath(side)
     if path.is_dir():
         yield path.resolve(), name
         return
@@ -224,7 +225,8 @@ class Checkouts:
             [_words(r), str(r["pairs"]), change(r), f"{(m := '**' * r['beyond'])}{r['verdict']}{m}"]
             for r in _first(self.groups)
         ]
-        margin, slow = f"{100 * self.threshold:g} %", self.slower
+        margin = f"{100 * self.threshold:g} %"
+        slow = self.slower
         measured = number_of(len(self.tests.keys() - self.failed), "measured kernel")
         failed = f" {len(self.failed)} not measured." if self.failed else ""
         parts = [

@@ -63,7 +63,8 @@ def history(
 def _drawn(found: History, folder: Path) -> list[str]:
     """Draw each kernel's groups; the names of the files in `folder`."""
     set_style()
-    names, runs = [], found.rows["number"].nunique()
+    names = []
+    runs = found.rows["number"].nunique()
     for kernel, rows in found.rows.groupby("kernel", observed=True):
         names.append(f"{kernel}.svg")
         picture = draw_timelines(rows, found.changes[found.changes["kernel"] == kernel])

@@ -392,7 +392,8 @@ class _Builds:
             return None
         out = self.work / "builds" / f"{dtype}.json"
         params = _build_params(self.sweep, dtype, choice, self.limit_s)
-        news, label = News(self.terminal, in_place=True), f"{folder.name} {dtype}"
+        news = News(self.terminal, in_place=True)
+        label = f"{folder.name} {dtype}"
         build_apart(params, choice.cache, out, self.log_file, news, label)
         return out
 
@@ -466,7 +467,8 @@ def _measured_by_one(call: _Call) -> dict[Part, MeasuredShard]:
     `until` if it took as long as the last one.
     """
     [lane], sweep, until = call.lanes, call.sweep, call.until
-    terminal, shards = call.builds.terminal, dict[Part, MeasuredShard]()
+    terminal = call.builds.terminal
+    shards = dict[Part, MeasuredShard]()
     there_s = min(call.request.compile_timeout_s, _COMPILED_THERE_S)
     is_apart = not _is_compiled_there(sweep)
 
@@ -493,11 +495,13 @@ def _measured_by_one(call: _Call) -> dict[Part, MeasuredShard]:
     if is_apart:
         call.builds.make(lane.choice)
     for repeat in range(1, call.repeats + 1):
-        began, made = time.monotonic(), dict[Part, MeasuredShard]()
+        began = time.monotonic()
+        made = dict[Part, MeasuredShard]()
         try:
             for number, dtype in enumerate(sweep.dtypes, 1):
                 part = Part(dtype, 0, 1, repeat)
-                made[part] = shard = measured(part, number)
+                shard = measured(part, number)
+                made[part] = shard
                 write_parquet(shard.table, call.file_of(part), shard.metadata)
         except KeyboardInterrupt:
             if repeat == 1:
@@ -567,11 +571,13 @@ class Sweep(Run):
         self._request: Request | None = request
         self._place: OwnFolder | None = place
         self._axes = list(request.sweep.axes)
-        folder, dataset = request.sweep.folder, self._path(DATASET)
+        folder = request.sweep.folder
+        dataset = self._path(DATASET)
         limits = Limits(
             {folder.name: folder.workload.most}, request.asked["thread_limit"] or _ANY_THREADS
         )
-        cells, provenance = read_cells(dataset).copy(), dataset_provenance(dataset)
+        cells = read_cells(dataset).copy()
+        provenance = dataset_provenance(dataset)
         super().__init__(folder.name, cells, provenance, limits=limits)
         self.log = self._path(LOG).read_text(encoding="utf-8", errors="replace")
 

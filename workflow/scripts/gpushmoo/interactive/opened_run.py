@@ -167,7 +167,8 @@ def open_run(folder: str | os.PathLike[str]) -> Run:
     place = Path(folder).expanduser()
     try:
         with opened(place) as found:
-            cells, provenance = read_cells(found.dataset).copy(), dataset_provenance(found.dataset)
+            cells = read_cells(found.dataset).copy()
+            provenance = dataset_provenance(found.dataset)
     except BadParquetError as err:
         raise OpenedError(str(err)) from err
     return Run(found.name, cells, provenance, place if found.finished else None)

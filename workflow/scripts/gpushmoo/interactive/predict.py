@@ -198,7 +198,8 @@ def predict(
     ConfigError, DeviceError
         No launch can be predicted, which is a ValueError; there is no compiler or it refuses.
     """
-    fitted, folder = _model(KNOWN if model is None else Path(model)), loaded(kernel)
+    fitted = _model(KNOWN if model is None else Path(model))
+    folder = loaded(kernel)
     specs = {**(axes or {}), **params}
     cells = _cells(folder, dtype, variant, size, cache, specs)
     found = _predicted(folder, fitted, cells)
@@ -232,7 +233,8 @@ def fastest(found: pd.DataFrame, axes: Iterable[str], most: int) -> str:
 
 def _predicted(folder: KernelFolder, fitted: Mapping[str, Any], cells: list[Cell]) -> pd.DataFrame:
     """A row for each cell, the fastest first. Raises the error of the first if all have one."""
-    workload, arch = folder.workload, fitted["arch"]
+    workload = folder.workload
+    arch = fitted["arch"]
     possible = [cell for cell in cells if workload.valid(cell) is None]
     codes = _compiled(folder, dict.fromkeys(map(workload.version, possible)), cells[0].dtype, arch)
     paths = {
@@ -290,7 +292,8 @@ def _asked(
     try:
         if (why := workload.valid(cell)) is not None:
             return ConfigError(f"There is no such launch: {why}.")
-        launch, found = workload.launch(cell), codes[workload.version(cell)]
+        launch = workload.launch(cell)
+        found = codes[workload.version(cell)]
     except (LaunchRefusedError, WorkloadError) as err:
         return ConfigError(f"There is no such launch: {err}")
     if isinstance(found, BuildError):

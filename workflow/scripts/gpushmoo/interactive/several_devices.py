@@ -92,7 +92,8 @@ class SharedTerminal(io.TextIOBase, TextIO):
     """A terminal for lines of several threads, below which one line is replaced by the next."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._news, self._writing = News(stream, in_place=True), threading.Lock()
+        self._news = News(stream, in_place=True)
+        self._writing = threading.Lock()
 
     def write(self, text: str) -> int:
         """Print the text line by line."""
@@ -116,8 +117,10 @@ class _Schedule:
     """Which parts wait, run and are done; used by all threads."""
 
     def __init__(self, parts: Sequence[Part], lanes: int) -> None:
-        self._waiting, self._running = list(parts), list[Part]()
-        self._lanes, self._tries = lanes, Counter[Part]()
+        self._waiting = list(parts)
+        self._running = list[Part]()
+        self._lanes = lanes
+        self._tries = Counter[Part]()
         self.done: dict[Part, MeasuredShard] = {}
         self.error: BaseException | None = None
         self._changed = threading.Condition()

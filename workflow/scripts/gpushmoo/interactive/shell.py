@@ -106,15 +106,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 raise UserError(unwritten("stdout", err)) from err
         return answer.status
     except UserError as err:
-        sentence, status = str(err), _NOT_MEASURED if isinstance(err, DeviceError) else _REFUSED
+        sentence = str(err)
+        status = _NOT_MEASURED if isinstance(err, DeviceError) else _REFUSED
     except KeyboardInterrupt:
         kept = "; only `run` keeps what it measured" if words[0] in ("sweep", "tune") else ""
-        sentence, status = f"stopped{kept}.", _NOT_MEASURED
+        sentence = f"stopped{kept}."
+        status = _NOT_MEASURED
         if words[0] == "run":
             sentence, status = STOPPED_SENTENCE, STOPPED
     except Exception as err:
         # Python's own status would be that of a verdict.
-        sentence, status = f"{type(err).__name__}: {err}", _NOT_MEASURED
+        sentence = f"{type(err).__name__}: {err}"
+        status = _NOT_MEASURED
         if isinstance(err, OSError) and is_full(err):
             # A command's own output is a UserError.
             sentence = unwritten(err.filename or gettempdir(), err)
@@ -138,7 +141,9 @@ def _for_snakemake(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """
     takes = " ".join(COMMANDS["commands"]["run"]["takes"]).split()
     own = {*(word for word in takes if word.startswith("-")), "--json", "--help", "-h"}
-    ours, theirs, previous = list[str](), list[str](), ""
+    ours = list[str]()
+    theirs = list[str]()
+    previous = ""
     for place, word in enumerate(words):
         if word == "--":
             theirs += words[place + 1 :]
@@ -170,7 +175,8 @@ def _on_stderr() -> Iterator[None]:
 def _asked(words: Sequence[str], options: Sequence[str], form: str | None) -> Callable[[], Answer]:
     """The command with its arguments; `options` are for Snakemake."""
     parser = _parser()
-    renamed, unknown = COMMANDS["renamed"], list(words[:1])
+    renamed = COMMANDS["renamed"]
+    unknown = list(words[:1])
     if not set(unknown) & set(renamed):
         parsed, unknown = parser.parse_known_args(words)
     for name in (word.partition("=")[0] for word in unknown):
@@ -215,7 +221,8 @@ def _parser() -> argparse.ArgumentParser:
         )
         command.set_defaults(command=globals()[f"_{name}"])
         for word in " ".join([*told["takes"], "--json"]).split():
-            argument, many = word.rstrip("?*+!"), word[-1]
+            argument = word.rstrip("?*+!")
+            many = word[-1]
             kind, value, text = COMMANDS["arguments"][argument]
             how = {**_KINDS[kind], **({"metavar": value} if value else {})}
             how |= {"nargs": many} if many in "?*+" else {"required": True} if many == "!" else {}
@@ -497,7 +504,8 @@ def _unsteady(result: Sweep, of: Mapping[str, Any]) -> str:
 def _table(group: DataFrame, alone: bool, unsteady: str) -> str:
     from ..core.merit import merit_of
 
-    top, merit = group.head(_MOST_ROWS), merit_of(group)
+    top = group.head(_MOST_ROWS)
+    merit = merit_of(group)
     shown = top[[*filter(is_axis, top.columns)]].copy()
     values, lows, highs = merit.of(top)
     shown[merit.unit] = [f"{value:.4g}" for value in values]
@@ -532,10 +540,12 @@ def _ab(
         test = ab(a, b, **asked)
         found = Checkouts((a, b or a), test.threshold, ([], []))
         found.add(test.sides[0].folder.name, test)
-        text, page = test.__repr__, None
+        text = test.__repr__
+        page = None
     else:
         found = ab_checkouts(a, b, **asked)
-        text, page = None, found.markdown
+        text = None
+        page = found.markdown
     if markdown is not None:
         try:
             _append(markdown, found.markdown())
@@ -562,7 +572,8 @@ def _refuse_unwritable(path: Path) -> None:
 def _append(path: Path, text: str) -> None:
     """Append to a file, all or nothing. Raises ConfigError."""
     with output(path, ConfigError), path.open("ab", buffering=0) as file:
-        size, data = os.fstat(file.fileno()).st_size, text.encode()
+        size = os.fstat(file.fileno()).st_size
+        data = text.encode()
         try:
             while data:
                 data = data[file.write(data) :]
@@ -601,7 +612,8 @@ def _compare(
             folder = Path(out).expanduser()
             with output_folder(folder, CompareError) as fresh:
                 found.save(fresh)
-        text, rows = found.markdown(), found.groups
+        text = found.markdown()
+        rows = found.groups
     status = _VERDICT if fail_on_regression and rows["alarm"].any() else 0
     return Answer({"rows": rows, "folder": folder}, None, status, page=lambda: text)
 
@@ -674,13 +686,15 @@ def _run(
     from ..storage.dataset import read_cells
     from ..storage.store import BadParquetError
 
-    began, told = time.time(), dict[str, Any](folder=None, files=[], statuses={})
+    began = time.time()
+    told = dict[str, Any](folder=None, files=[], statuses={})
     with TemporaryDirectory(prefix=f"{library}-") as place:
         said = Path(place, "run")
         command = [sys.executable, "-m", run_snakemake.__module__, *there, *words]
         status = _waited_for(command, {**child_environment(), RUN_FOLDER: str(said)})
         if said.is_file():
-            told["folder"] = folder = Path(said.read_text(encoding="utf-8"))
+            folder = Path(said.read_text(encoding="utf-8"))
+            told["folder"] = folder
             told["files"] = sorted(p for p in folder.glob("[!.]*.*") if p.stat().st_mtime >= began)
             with suppress(OpenedError, BadParquetError), opened(folder) as found:
                 told["statuses"] = Counter(read_cells(found.dataset, columns=["status"])["status"])
@@ -756,7 +770,8 @@ def write_kernel(name: str, parent: Path) -> tuple[Path, Path]:
             f"name: '{name}' cannot be a kernel's; it must be a letter and then letters, digits "
             "and '_', 64 at most, and no word of Python."
         )
-    folder, config = parent / name, parent / f"{name}.yaml"
+    folder = parent / name
+    config = parent / f"{name}.yaml"
     for path in (folder, config):
         if path.exists():
             raise ConfigError(f"name: '{path}' exists already; choose another name.")

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 # Exit statuses: the options are wrong, or Ctrl-C, as shells have it.
-REFUSED, STOPPED = 2, 128 + signal.SIGINT
+REFUSED = 2
+STOPPED = 128 + signal.SIGINT
 STOPPED_SENTENCE = "stopped. Finished shards are kept, and the same command goes on."
 
 

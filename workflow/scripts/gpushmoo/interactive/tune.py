@@ -209,7 +209,9 @@ def tune(
     def folder(values: Mapping[str, Any], work: Path, log_file: Path) -> Path:
         from .in_memory import write_folder
 
-        parent, found, file = work / "kernels", dict[Path, Path](), kernel_source.file
+        parent = work / "kernels"
+        found = dict[Path, Path]()
+        file = kernel_source.file
         if file is not None:
             found = {place: path for path, place in included_files(file)}
             parent = room_for(parent, file.parent, found)
@@ -269,13 +271,15 @@ class Tuned(Sweep):
         found = super()._remarks()
         failed = self.cells[self.cells["status"] == Status.WORKLOAD_FAILED]
         if not found and not failed.empty:
-            n, said = f"{len(failed)} of {len(self.cells)}", failed["message"].iloc[0]
+            n = f"{len(failed)} of {len(self.cells)}"
+            said = failed["message"].iloc[0]
             found.append(f"{self.name}: {n} combinations were not launched, the first: {said}")
         rates = self.cells["bandwidth_gbs"].dropna()
         if not rates.empty:
             given = [a for a in self._call.arguments if isinstance(a, ArrayArgument)]
             copied = next((a.nbytes for a in given if a.limit is not None), 0)
-            cell, device = self.cells.loc[rates.idxmax()], self.provenance[0]["device"]
+            cell = self.cells.loc[rates.idxmax()]
+            device = self.provenance[0]["device"]
             said = unreachable(cell, device, sum(a.nbytes for a in given), copied)
             found += filter(None, [said])
         return found

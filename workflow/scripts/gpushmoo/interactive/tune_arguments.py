@@ -43,7 +43,8 @@ def numpy_values(
     for name, expression in expressions.items():
         try:
             # The caller's own text, in the caller's own process.
-            found[name] = values[name] = eval(compiled(expression), {**names, **values})  # noqa: S307
+            values[name] = eval(compiled(expression), {**names, **values})  # noqa: S307
+            found[name] = values[name]
         except Exception as err:
             raise ConfigError(f"{name}: '{expression}' has no value ({err}).") from err
     return found
@@ -79,7 +80,8 @@ def named_arguments(
     if is_named:
         by_name = {one.name: one for one in parameters}
         if by_name.keys() == pairs.keys():  # then names say more than the order
-            pairs, of = {name: pairs[name] for name in by_name}, {**by_name}
+            pairs = {name: pairs[name] for name in by_name}
+            of = {**by_name}
         names = {key: str(key) for key in pairs}
     else:
         names = {key: of[key].name if key in of else f"argument_{key}" for key in pairs}
@@ -97,7 +99,8 @@ def shared_place(source: KernelSource, given: Iterable[Any], shared: Expression)
 def shown(value: Any) -> str:
     """A value in a sentence, cut where it is long."""
     short = reprlib.Repr()
-    short.maxstring = short.maxother = 60
+    short.maxstring = 60
+    short.maxother = 60
     return short.repr(value)
 
 
@@ -241,7 +244,8 @@ def refuse_other_types(
     `read` says of which arrays launches read the content.
     """
     for key, parameter in parameters.items():
-        value, element = given[key], parameter.element
+        value = given[key]
+        element = parameter.element
         is_number = isinstance(value, np.generic)
         what = f"arguments: '{key}', for '{parameter}', is"
         if isinstance(value, SharedMemory):
@@ -306,7 +310,8 @@ def argument_of(
     """What the call says of an argument."""
     if not isinstance(value, np.ndarray):
         return value
-    content, own = key not in expected or key in reads, limits.get(key)
+    content = key not in expected or key in reads
+    own = limits.get(key)
     is_bounded = own is not None and bool(np.ndim(own.atol))
     if own is not None and is_bounded:
         # The bounds themselves are passed as arrays are.
@@ -350,7 +355,8 @@ def expected_outputs(
     expect: Any, given: Mapping[str, Given], parameters: Mapping[str, Parameter]
 ) -> dict[str, Array]:
     """What is expected of each output, by name. Raises ConfigError."""
-    names, found = list(given), expect
+    names = list(given)
+    found = expect
     how = "give one for each argument, None for inputs, or a mapping by name"
     if callable(expect):
         found = expect(*(np.copy(v) if isinstance(v, np.ndarray) else v for v in given.values()))
@@ -428,7 +434,8 @@ def _cast(what: str, array: Array, target: np.dtype[Any]) -> Array:
         return array
     if "V" in (array.dtype.kind, target.kind) and not (_is_real(array.dtype) and _is_real(target)):
         raise ConfigError(f"{what} is of {array.dtype}, the argument of {target}.")
-    flat, cast = array.reshape(-1), np.empty(array.size, target)
+    flat = array.reshape(-1)
+    cast = np.empty(array.size, target)
 
     def fill(some: slice) -> None:
         for part in parts(some.stop, some.start):

@@ -29,7 +29,8 @@ def unreachable(
     `device` has the fields of a DeviceInfo. A launch has `arrays` bytes of arrays, and the copy
     beside the cells copies `copied` bytes.
     """
-    reached, moved = cell["bandwidth_gbs"], cell["bytes_read"] + cell["bytes_written"]
+    reached = cell["bandwidth_gbs"]
+    moved = cell["bytes_read"] + cell["bytes_written"]
     limit = _limit(cell, device, arrays, copied)
     if not reached > limit[0]:
         return None
@@ -49,7 +50,8 @@ def _limit(
     a_clock = units * BACKENDS[device["backend"]].unit_bytes
     paths = _CLOCK * a_clock * device["core_clock_mhz"] * 1e6 / 1e9
     limits = [(paths, f"the {units} multiprocessors of {name} move {_rate(paths)} at most")]
-    peak, is_large = memory_peak(device), moved >= _CACHES * cache > 0
+    peak = memory_peak(device)
+    is_large = moved >= _CACHES * cache > 0
     if peak and is_large:
         # The cache may hold some of it.
         limits.append(

@@ -292,7 +292,8 @@ def _bracketed(text: str, begin: int, pair: str = "<>") -> str:
 
 def _parts(text: str) -> list[str]:
     """A list's entries, apart at commas outside of brackets."""
-    parts, depth = [""], 0
+    parts = [""]
+    depth = 0
     for letter in text:
         depth += (letter in "<([{") - (letter in ">)]}")
         if letter == "," and depth == 0:

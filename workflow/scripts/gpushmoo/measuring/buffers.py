@@ -74,7 +74,8 @@ class BufferWatch:
         self, strays: Sequence[OutOfBoundsWrites], sums: Sequence[int]
     ) -> tuple[int, list[str]]:
         """The number of words written around buffers, and a clause for each fault."""
-        words, clauses = 0, []
+        words = 0
+        clauses = []
         for name, stray in zip(self.buffers, strays, strict=True):
             words += stray.before + stray.past
             if stray.past:
@@ -90,7 +91,8 @@ def _count(words: int) -> str:
 
 
 # Streams of the copy of host data that is timed for comparison, and elements at a time.
-COPY_STREAMS, COPY_CHUNK = 4, 2**22
+COPY_STREAMS = 4
+COPY_CHUNK = 2**22
 
 
 class Space(ABC):
@@ -165,7 +167,8 @@ def open_space(
     The `data` on the host are made from the `seed` if they are None.
     """
     host = HostData(workload, dtype, seed) if data is None else data
-    make, result = partial(host.inputs, problem), host.result(problem, variant)
+    make = partial(host.inputs, problem)
+    result = host.result(problem, variant)
     # Memory that was left is in reference cycles, and two spaces may not fit the device.
     gc.collect()
     try:
@@ -196,8 +199,12 @@ class Workspace(Space):
 
         Raises as `open_space` does.
         """
-        self._device, self._workload, kind = device, workload, DTYPES[dtype]
-        self._make, self._variant, inputs = make, variant, make()
+        self._device = device
+        self._workload = workload
+        kind = DTYPES[dtype]
+        self._make = make
+        self._variant = variant
+        inputs = make()
         expected = workload.outputs(inputs, variant) if expected is None else expected
         if type(workload).outputs is Workload.outputs:
             check_output(workload, expected[workload.output], problem, dtype)
@@ -216,7 +223,8 @@ class Workspace(Space):
                     if is_image
                     else device.allocate(array.nbytes)
                 )
-            limit, buffer = workload.limit_of(name), self._buffers[name]
+            limit = workload.limit_of(name)
+            buffer = self._buffers[name]
             try:
                 output = CheckedOutput.upload(device, name, array, limit, buffer, content)
             except ValueError as err:
@@ -227,7 +235,8 @@ class Workspace(Space):
         self._twice = twice and not workload.reads_poison
         # An image is copied to or from a buffer, not to another image.
         if self._outputs:
-            main, size = self._outputs[0].on_device, next(iter(expected.values())).nbytes
+            main = self._outputs[0].on_device
+            size = next(iter(expected.values())).nbytes
             barred = {*(images if self._outputs[0].name in images else ()), self._outputs[0].name}
             same_size = [n for n in inputs if inputs[n].nbytes == size and n not in barred]
             source = self._buffers[same_size[0]] if same_size else main.expected
@@ -254,7 +263,8 @@ class Workspace(Space):
         self._write(inputs, self._watched)
         pairs = []
         for output in self._outputs:
-            array, own = expected[output.name], output.on_device
+            array = expected[output.name]
+            own = output.on_device
             pairs.append((array, own.expected))
             if own.tolerance is not None:
                 pairs.append((device_bounds(output.limit), own.tolerance.bounds))
@@ -346,7 +356,8 @@ class Workspace(Space):
     def _reads(self, output: CheckedOutput, wrong: Wrong, proof: PreparedLaunch) -> bool:
         """Whether the poison decides about the element: again the same, and of zeros another."""
         # Zeros are valid places for a kernel that reads places there.
-        first, other = POISON_BYTES[0], 0
+        first = POISON_BYTES[0]
+        other = 0
         if output.on_device.content is not None or self._workload.reads_poison:
             return False
         found = []

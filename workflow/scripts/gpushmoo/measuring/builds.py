@@ -84,7 +84,8 @@ def programs_for(
     if not workload.device_code:
         return Builds({version.name: HostProgram() for version in versions})
     reason = None if build is None else _misfit(build, device, versions, kernel_digest)
-    builds, made = Builds(), dict[str, VersionBuild]()
+    builds = Builds()
+    made = dict[str, VersionBuild]()
     for done, version in enumerate(versions):
         name = version.name
         if tell is not None and (build is None or reason is not None):
@@ -103,7 +104,8 @@ def programs_for(
                 except BuildError as err:
                     # The runtime gave no machine code, or does not take it back.
                     anew = reason or str(err)
-                    macros, more = workload.macros(dtype, version), (*workload.options, *options)
+                    macros = workload.macros(dtype, version)
+                    more = (*workload.options, *options)
                     program = device.build(folder.path, DTYPES[dtype], macros, more)
                 constants = workload.constants(version)
                 if constants:

@@ -40,7 +40,8 @@ class HostData:
                 room -= self._workload.footprint(problem, self._dtype)
                 if room < 0:
                     return
-                self._inputs[problem] = inputs = self._made(problem)
+                inputs = self._made(problem)
+                self._inputs[problem] = inputs
                 for variant in variants:
                     key = self._key(problem, variant)
                     if key not in self._results:

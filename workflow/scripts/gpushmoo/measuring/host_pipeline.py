@@ -51,7 +51,10 @@ class Pool:
     def __exit__(self, *exc: object) -> None:
         keepers = [] if self.keeper is None else [self.keeper]
         streams = keepers + [lane.stream for lane in self.lanes]
-        self.lanes, self.keeper, self.partials, self._partial_bytes = [], None, None, 0
+        self.lanes = []
+        self.keeper = None
+        self.partials = None
+        self._partial_bytes = 0
         # Each is left, the keeper last, even if another one raises.
         with ExitStack() as stack:
             for stream in streams:
@@ -83,7 +86,8 @@ class Pool:
                 room = {name: stream.allocate(nbytes) for name in self.inputs}
                 self.lanes[-1] = StreamRoom(stream, nbytes, room)
             if partials:
-                self.keeper, self._partial_bytes = self.device.open_stream(), partials
+                self.keeper = self.device.open_stream()
+                self._partial_bytes = partials
                 self.partials = self.keeper.allocate(partials)
                 # Other streams use it.
                 self.keeper.wait()

@@ -370,7 +370,8 @@ def serve(listening: socket.socket, jobs: Path, turn: int) -> None:
     The `turn` is the number of this server among those of the run. If the file names a backend, a
     process imports what that needs while the run compiles.
     """
-    workers, began = Workers(keep=True, turn=turn), time.time()
+    workers = Workers(keep=True, turn=turn)
+    began = time.time()
     listed = json.loads(jobs.read_text(encoding="utf-8"))
     awaited = {int(repeat): list(map(Path, paths)) for repeat, paths in listed["outs"].items()}
     if listed["backend"] is not None:

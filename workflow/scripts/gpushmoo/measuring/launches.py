@@ -53,7 +53,8 @@ def chunked(timed: Iterable[tuple[T, float]], most: int, most_s: float) -> Itera
     for item, seconds in timed:
         if chunk and (len(chunk) == most or together_s + seconds > most_s):
             yield chunk
-            chunk, together_s = [], 0.0
+            chunk = []
+            together_s = 0.0
         chunk.append(item)
         together_s += seconds
     if chunk:
@@ -79,7 +80,9 @@ def launches_of_group(
     factor : float
         Multiplies the seconds of a sample, to show that its length changes no time.
     """
-    least, most, lasting_s = 1, MAX_LAUNCHES, SHORT_S
+    least = 1
+    most = MAX_LAUNCHES
+    lasting_s = SHORT_S
     if met.flushed:
         most = MAX_FLUSHED
     elif met.timing_mode == "isolated":
@@ -107,7 +110,8 @@ def choose_launches(steps: CellSteps, group: CellGroup, runs: Sequence[CellRun])
     `runs` are cells of the group that have had their first launch.
     """
     if group not in steps.launches:
-        met, factor = group.condition, steps.settings.launches_factor
+        met = group.condition
+        factor = steps.settings.launches_factor
         has_overhead = interval_of(steps, runs) == TimedInterval.ROW
 
         def number(seconds: float) -> int:
@@ -131,7 +135,8 @@ def set_launches(steps: CellSteps, runs: Sequence[CellRun], launches: int) -> No
         run.launches = launches_of_cell(launches, first_s(run))
     if launches == 1 or interval_of(steps, runs) != TimedInterval.ROW:
         return
-    factor, slow_s = steps.settings.launches_factor, SLOWER * min(map(first_s, runs))
+    factor = steps.settings.launches_factor
+    slow_s = SLOWER * min(map(first_s, runs))
 
     def needed(run: CellRun, seconds: float) -> int:
         if seconds >= max(LONG_S, slow_s):

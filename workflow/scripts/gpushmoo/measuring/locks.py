@@ -96,7 +96,8 @@ def lock_one(
     only then.
     """
     locks = [(index, device_lock(uuid)) for index, uuid in devices]
-    waits, say_at = True, time.monotonic() + _SAY_S
+    waits = True
+    say_at = time.monotonic() + _SAY_S
     while True:
         for index, lock in locks[:1] if own and waits else locks:
             if lock.acquire():
@@ -111,12 +112,14 @@ class HeldClocks:
     """The clocks of a locked device, held by a guardian process, which holds its lock as well."""
 
     def __init__(self, backend: str, uuid: str, asked: int | str, lock: DeviceLock) -> None:
-        self._uuid, self.asked, self._guardian = uuid, asked, None
+        self._uuid = uuid
+        self.asked = asked
+        self._guardian = None
         if not BACKENDS[backend].locks_clocks:
             self.told = LockedClocks(None, why=f"backend '{backend}' has no way to lock clocks")
             return
         assert lock.descriptor is not None
-        guardian = self._guardian = subprocess.Popen(
+        guardian = subprocess.Popen(
             [sys.executable, "-m", "gpushmoo.measuring.locks", backend, uuid, str(asked)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -125,6 +128,7 @@ class HeldClocks:
             start_new_session=True,
             env=child_environment(),
         )
+        self._guardian = guardian
         assert guardian.stdout is not None
         line = guardian.stdout.readline()
         ended = f"the process that holds them ended with status {guardian.poll()}"
@@ -149,7 +153,8 @@ class HeldClocks:
         """Free the clocks once; a failure is logged."""
         if self._guardian is None:
             return
-        guardian, self._guardian = self._guardian, None
+        guardian = self._guardian
+        self._guardian = None
         try:
             # Its standard input closes.
             guardian.communicate(timeout=_PATIENCE_S)

@@ -54,7 +54,8 @@ class CheckedOutput:
         cls, device: Device, name: str, expected: Array, limit: Limit, buffer: Any, content: Any
     ) -> CheckedOutput:
         """The output in `buffer`, where a launch finds `content`, or poison for None."""
-        form, flat = key_format(expected.dtype), np.ascontiguousarray(expected).reshape(-1)
+        form = key_format(expected.dtype)
+        flat = np.ascontiguousarray(expected).reshape(-1)
         limit = limit.for_each(expected.shape)
         # The poison is NaN in every type of floats.
         twice = _has_nan(flat) if form.kind == FLOATING else _allows_ones(flat, limit, form)
@@ -76,7 +77,8 @@ class CheckedOutput:
         """A clause on a deviation; `place` says which of several outputs, and where."""
         if self.on_device.tolerance is None:
             return f"{found.wrong} of {self.words} words{place} differ"
-        worst, many = found.worst or 0.0, math.prod(self.shape)
+        worst = found.worst or 0.0
+        many = math.prod(self.shape)
         said = f"{found.wrong} of {many} elements{place} are off by more than {self.limit}"
         if self.limit.exact:
             return f"{found.wrong} of {many} elements{place} differ"
@@ -97,7 +99,8 @@ class CheckedOutput:
 
     def first(self, device: Device) -> Wrong | None:
         """The first wrong element, if there is one."""
-        own, size = self.on_device, math.prod(self.shape)
+        own = self.on_device
+        size = math.prod(self.shape)
         for begin in range(0, size, HOST_PART):
             count = min(HOST_PART, size - begin)
             found, expected = (
@@ -160,7 +163,8 @@ def hint_of(got: Any, due: Any, limit: Limit = EXACT) -> str:
 
 def _allows_ones(flat: Array, limit: Limit, form: KeyFormat) -> bool:
     """Whether an element of whole numbers is right if all of its bits are ones."""
-    ones, bits = ~np.zeros(1, form.unsigned), flat.view(form.unsigned)
+    ones = ~np.zeros(1, form.unsigned)
+    bits = flat.view(form.unsigned)
     if limit.exact:
         return any((bits[part] == ones).any() for part in parts(flat.size))
     held = ones.view(flat.dtype)

@@ -84,12 +84,15 @@ class PairedRun:
             replace(steps, emit=partial(self._pass_on, name))
             for name, steps in zip(who, (*sides, (fed or sides)[0]), strict=True)
         )
-        self._steps, self._emit, self._blocks = (self._a, self._b), sides[0].emit, blocks
+        self._steps = (self._a, self._b)
+        self._emit = sides[0].emit
+        self._blocks = blocks
         self._settings = sides[0].settings
         self._rng = np.random.default_rng(self._settings.seed)
         # The key of a pair by those of its cells.
         self._key: dict[str, str] = {}
-        self._total = self._done = 0
+        self._total = 0
+        self._done = 0
 
     def _pass_on(self, who: str, event: Event) -> None:
         """Report the begin of cells, and the first launch of both, as those of their pairs."""
@@ -173,7 +176,8 @@ class PairedRun:
             self._emit(Grouped(group, launches))
             for pair in some:
                 own = launches_of_cell(launches, max(map(first_s, pair.runs)))
-                pair.a.launches = pair.b.launches = own
+                pair.a.launches = own
+                pair.b.launches = own
             for who, steps in enumerate(self._steps):
                 runs = [pair.runs[who] for pair in some]
                 set_overheads(runs, group_overhead(steps, runs, launches, self._rng))

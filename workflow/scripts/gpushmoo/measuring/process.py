@@ -153,10 +153,12 @@ class WorkerProcess:
         its threads waited for a core of a busy machine (MIN_COUNTED_SHARE of that counts), or while
         this process was stopped or the machine suspended: a look counts at most POLL_INTERVAL_S.
         """
-        silent_s, pid = 0.0, self._process.pid
+        silent_s = 0.0
+        pid = self._process.pid
         waits_s = core_waits_s(pid)
         while not self._connection.poll(POLL_INTERVAL_S):
-            before_s, waits_s = waits_s, core_waits_s(pid)
+            before_s = waits_s
+            waits_s = core_waits_s(pid)
             if not is_stopped(pid):
                 ran_s = POLL_INTERVAL_S - longest_wait_s(before_s, waits_s)
                 silent_s += max(MIN_COUNTED_SHARE * POLL_INTERVAL_S, ran_s)
@@ -203,13 +205,16 @@ class Workers:
         A kept process keeps its device. Servers that begin with the same one would share it, and
         leave the others idle.
         """
-        self.keeps, self._owner, self._turn = keep, os.getpid(), turn
+        self.keeps = keep
+        self._owner = os.getpid()
+        self._turn = turn
         # By the jobs' process_key.
         self._kept: dict[tuple[object, ...], WorkerProcess] = {}
         self._spare: WorkerProcess | None = None
         # All that have not ended: another thread may stop them.
         self._made: list[WorkerProcess] = []
-        self._is_stopped, self._making = False, threading.Lock()
+        self._is_stopped = False
+        self._making = threading.Lock()
 
     def by_turn(self, devices: Sequence[tuple[int, str]]) -> Sequence[tuple[int, str]]:
         """The devices in the order in which a job tries them."""
@@ -222,7 +227,10 @@ class Workers:
         It imports what the `backend` needs as well, if that is known.
         """
         if os.getpid() != self._owner:  # after a fork the processes are the parent's
-            self._owner, self._kept, self._spare, self._made = os.getpid(), {}, None, []
+            self._owner = os.getpid()
+            self._kept = {}
+            self._spare = None
+            self._made = []
         if self._spare is None and not self._kept:
             self._spare = self._known(lambda: early(PROGRAM))
             if backend is not None:
@@ -234,7 +242,8 @@ class Workers:
         Each repeat has a process of its own, for whose start the GPU would wait. A device that is
         the host itself would be disturbed, and has none prepared.
         """
-        backend, repeats = BACKENDS[job.params["backend"]], job.params["measure"]["repeats"]
+        backend = BACKENDS[job.params["backend"]]
+        repeats = job.params["measure"]["repeats"]
         *where, _ = job.process_key
         is_last = job.params["repeat"] >= repeats
         there = (*where, job.params["repeat"] + 1) in self._kept or self._spare is not None
@@ -260,7 +269,10 @@ class Workers:
 
     def restart(self) -> None:
         """Be as new after `stop`, once no thread uses the processes."""
-        self._kept, self._spare, self._made, self._is_stopped = {}, None, [], False
+        self._kept = {}
+        self._spare = None
+        self._made = []
+        self._is_stopped = False
 
     def take(self, job: Job | Open) -> WorkerProcess:
         """The kept process for jobs like this, or a new one; at work on the job.
@@ -374,7 +386,8 @@ class Session:
 
     def _taken(self) -> WorkerProcess:
         """The spare process, or another one, at work on the job."""
-        process, self._spare = self._spare or self._workers.take(self._job), None
+        process = self._spare or self._workers.take(self._job)
+        self._spare = None
         return process
 
     def drop(self) -> None:
@@ -419,7 +432,8 @@ class Session:
         """
         if self._held is None:
             some = [device for device in devices if device[1] in self._preferred] or devices
-            ordered, own = self._workers.by_turn(some), self._workers.keeps
+            ordered = self._workers.by_turn(some)
+            own = self._workers.keeps
             index, lock = lock_one(ordered, self._say_waiting, own)
             self._held = dict(devices)[index], lock
             self._lock_clocks(*self._held)

@@ -186,7 +186,8 @@ class LiveFile:
         self._add(share=share, cells=[vars(cell) for cell in new])
 
     def _cell(self, key: str, run: CellRun, seconds: float | None) -> LiveCell:
-        cell, gbs = run.cell, None
+        cell = run.cell
+        gbs = None
         if seconds is not None:
             with suppress(WorkloadError):
                 gbs = sum(self._workload.bytes_moved(cell)) * 1e-9 / seconds or None

@@ -178,7 +178,8 @@ class ShardRun:
 
     def measure(self, cells: Sequence[Cell]) -> list[CellRun]:
         """Report one Ended for each cell. Raises DeviceLostError; running cells are then open."""
-        steps, workload = self._steps, self._steps.folder.workload
+        steps = self._steps
+        workload = self._steps.folder.workload
         runs = [planned(workload, cell) for cell in cells]
         for run in runs:
             if run.status is None:
@@ -299,7 +300,8 @@ class ShardRun:
                 found = group_overhead(self._steps, members, launches, self._rng)
                 self._overheads[group] = found
             set_overheads(members, self._overheads[group])
-        is_cpu, warmup = self._steps.device.info.kind == "cpu", self._steps.settings.warmup
+        is_cpu = self._steps.device.info.kind == "cpu"
+        warmup = self._steps.settings.warmup
         for done in range(0 if is_cpu else warmup):
             self._warm_up([run for run in cold if done or run.launches != 1])
 
@@ -321,7 +323,8 @@ class ShardRun:
 
         If the place of buffers matters, cells go on in other places after a part of the rounds.
         """
-        rule, place = self._steps.settings.rule, 0
+        rule = self._steps.settings.rule
+        place = 0
         places = self._places(runs)
 
         def take(active: Sequence[CellRun]) -> bool:
@@ -364,7 +367,8 @@ class ShardRun:
 
     def _moved(self, runs: Sequence[CellRun], place: int) -> Space:
         """Other memory for these cells, to which they are bound; the old one is freed after it."""
-        cell, steps = runs[0].cell, self._steps
+        cell = runs[0].cell
+        steps = self._steps
         steps.emit(Preparing(cell.problem, frozenset(r.cell.variant for r in runs)))
         space = self._opened(cell.problem, cell, place)
         for run in runs:

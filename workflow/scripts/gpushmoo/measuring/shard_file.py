@@ -271,7 +271,8 @@ class Earlier:
         # The newest counts.
         for path in sorted(self._read, key=lambda path: str(self._read[path][1]["written_at"])):
             table, metadata = self._read[path]
-            other, old_codes = _difference(metadata, device), metadata.get("codes", {})
+            other = _difference(metadata, device)
+            old_codes = metadata.get("codes", {})
             keys = table.column("cell_key").to_pylist()
             samples = table.column("launches_per_sample").to_pylist()
             overheads = table.column("overhead_s").to_pylist()

@@ -80,7 +80,8 @@ class FirstLaunches:
 
     def __init__(self, least_s: float = FIRST_LAUNCH_S) -> None:
         self._longest_wait_s = 0.0
-        self._least_s = self._limit_s = least_s
+        self._least_s = least_s
+        self._limit_s = least_s
 
     @property
     def limit_s(self) -> float:
@@ -246,7 +247,8 @@ class Supervisor(Generic[Run]):
         self, doing: Began | Preparing | None, err: Exception, limit_s: float
     ) -> WorkerFailure:
         """The meaning of the end of a process that was `doing` something."""
-        text, is_killed = str(err), isinstance(err, WorkerKilledError)
+        text = str(err)
+        is_killed = isinstance(err, WorkerKilledError)
         status = Status.LAUNCH_FAILED
         if isinstance(doing, Began):
             if isinstance(err, WorkerSilentError):
@@ -373,7 +375,8 @@ class Supervisor(Generic[Run]):
         """End the cell, and skip the rest of its version if nothing else of it was right."""
         often = ", each time that it measured this cell alone" if failure.from_outside else ""
         self.result.runs[key].end(failure.status, failure.text + often)
-        version, most = self._versions[key], self._limits.max_faults
+        version = self._versions[key]
+        most = self._limits.max_faults
         self._faults[version] += 1
         if most is None or self._faults[version] < most or version in self._right:
             return

@@ -56,8 +56,11 @@ class Trial:
         data: HostData | None = None,
     ) -> None:
         """The `data` on the host are those of the `first_seed`, if some were made ahead."""
-        self._steps, self._workload, self._data = steps, steps.folder.workload, data
-        self._device, self._earlier = steps.device, frozenset(tried)
+        self._steps = steps
+        self._workload = steps.folder.workload
+        self._data = data
+        self._device = steps.device
+        self._earlier = frozenset(tried)
         # Of the data that were last tried.
         self._seed = first_seed(digest, steps.settings.seed) - 1
 
@@ -112,7 +115,8 @@ class Trial:
         if not runs:
             return []
         self._seed += 1
-        space, found = self._open(runs[0]), []
+        space = self._open(runs[0])
+        found = []
         for run in runs:
             try:
                 bound = self._bound(run, space)

@@ -111,7 +111,8 @@ class CellSteps:
 
     def begin(self, runs: Sequence[CellRun]) -> None:
         """Begin to count the work of these cells, which will run."""
-        self._steps, self._done = self._each * len(runs), 0
+        self._steps = self._each * len(runs)
+        self._done = 0
 
     def step(self, run: CellRun) -> None:
         """Count a cell's verification or sample; a repeated one is no progress."""
@@ -212,7 +213,8 @@ class CellSteps:
         if self.device.info.kind != "cpu":
             take()
             return
-        waits_s, computed_s = core_waits_s(os.getpid()), time.process_time()
+        waits_s = core_waits_s(os.getpid())
+        computed_s = time.process_time()
         take()
         computed_s = time.process_time() - computed_s
         self.emit(Shared(computed_s, all_waits_s(waits_s, core_waits_s(os.getpid()))))
@@ -290,7 +292,8 @@ class CellSteps:
 
     def bind(self, run: CellRun, space: Space) -> None:
         """Bind the cell's launch, and the one that is verified, to this memory."""
-        program, launch = self.program(run.cell), run.launch
+        program = self.program(run.cell)
+        launch = run.launch
         run.bound = space.bind(program, run.cell)
         run.proof = space.bind_proof(program, run.cell) or run.bound
         run.launch = fitted(launch, program, self.device.info)
@@ -337,7 +340,8 @@ class CellSteps:
 
     def _verify_alone(self, space: Space, run: CellRun) -> None:
         """Verify a launch on poisoned output. A second one that takes too long is a timeout."""
-        proof, slowest_s = _proof(run), self.settings.cell_timeout_s
+        proof = _proof(run)
+        slowest_s = self.settings.cell_timeout_s
         launch = partial(self._poisoned_launch, proof, space)
         _, took = self.announced([run], launch)
         if took > slowest_s:

@@ -137,7 +137,8 @@ class Caller:
     def send(self, message: Message | CompilerSlowError) -> None:
         """Send a message; progress and news only every half second."""
         if isinstance(message, Worked | Doing):
-            kind, now = type(message), time.monotonic()
+            kind = type(message)
+            now = time.monotonic()
             if now - self._told_s.get(kind, -math.inf) < _TELL_EVERY_S:
                 return
             self._told_s[kind] = now
@@ -254,8 +255,10 @@ class _Shard:
 
     @classmethod
     def of(cls, job: Job) -> _Shard:
-        folder, settings = load_kernel(ROOT / job.params["folder"]), settings_of(job.params)
-        dtype, on_trial = job.params["dtype"], None
+        folder = load_kernel(ROOT / job.params["folder"])
+        settings = settings_of(job.params)
+        dtype = job.params["dtype"]
+        on_trial = None
         if settings.verifies_before:
             seed = first_seed(job.params["kernel_digest"], settings.seed)
             on_trial = HostData(folder.workload, dtype, seed)

@@ -127,7 +127,8 @@ def fit_device(
     however many cells it has. What the cells say nothing of stays at its `first` value.
     """
     cells = described[chosen]
-    x, measured = Launches.of(cells), np.log(cells["measured_s"].to_numpy(np.float64))
+    x = Launches.of(cells)
+    measured = np.log(cells["measured_s"].to_numpy(np.float64))
     weights = _weights(cells)
     begin = np.log([*first.values()])
     prior = np.array([KNOWN if name in WELL_KNOWN else UNKNOWN for name in first])
@@ -183,7 +184,8 @@ def measured_bands(described: pd.DataFrame, chosen: Bools, fit: DeviceFit) -> Ba
     """The bands of one device's cells, of which `chosen` went into `fit`."""
     kernels = described["kernel"].to_numpy()
     off = np.abs(np.log(fit.seconds(described) / described["measured_s"].to_numpy()))
-    known, unknown = {}, []
+    known = {}
+    unknown = []
     thinned = chosen & (np.cumsum(chosen) % max(1, round(chosen.sum() / MOST_CELLS)) == 0)
     names = [k for k in sorted(set(kernels)) if (kernels == k).sum() >= FEWEST_CELLS]
     for name in names:

@@ -196,7 +196,8 @@ class Model:
     def said(self, x: Launches, half_width: Floats | float) -> dict[str, npt.NDArray[Any]]:
         """Columns of what the model says, between bands of that half-width in the logarithm."""
         cycles, limits = self._total(x)
-        seconds, alone = cycles / x.clock_hz, np.stack([limits[name] for name in LIMITS])
+        seconds = cycles / x.clock_hz
+        alone = np.stack([limits[name] for name in LIMITS])
         shares = alone / alone.max(axis=0)
         return {
             "predicted_s": seconds,
@@ -231,7 +232,8 @@ class Model:
         p = self.values
         fullest = np.ceil(blocks / x.multiprocessors)
         dispatch = fullest * joined(HARD, p["dispatch"], p["warp_launch"] * x.warps)
-        service, alone = fullest * of_block.service, of_block.alone
+        service = fullest * of_block.service
+        alone = of_block.alone
         l2, dram = self._l2_cycles(x, blocks), self._dram_cycles(x, of_block.held, blocks)
         hard = joined(HARD, dispatch, l2)
         waiting = alone
@@ -264,7 +266,8 @@ class Model:
     def _written_back(self, x: Launches, held: Floats) -> Floats:
         """Bytes written to DRAM: a flush leaves L2 full of others' data that go there first."""
         p = self.values
-        room, moved = p["l2_end"] * x.cache_bytes, x.bytes_read + x.bytes_written
+        room = p["l2_end"] * x.cache_bytes
+        moved = x.bytes_read + x.bytes_written
         beyond = np.maximum(0.0, moved - room) / np.maximum(moved, 1.0) * x.bytes_written
         flushed = p["dirty"] * np.minimum(moved, room) + beyond
         return np.where(x.flushed > 0, flushed, x.bytes_written * (1 - held))
@@ -281,7 +284,8 @@ class Model:
 
     def _l2_cycles(self, x: Launches, blocks: Floats) -> Floats:
         p = self.values
-        share, wasted = blocks / x.blocks, self._wasted(x) * blocks
+        share = blocks / x.blocks
+        wasted = self._wasted(x) * blocks
         read, written = x.bytes_read * share, x.bytes_written * share
         stored = written + np.where(written > 0, wasted, 0.0)
         both = (read + written + wasted) / p["l2_rate"]
@@ -290,7 +294,8 @@ class Model:
     def _dram_cycles(self, x: Launches, held: Floats, blocks: Floats) -> Floats:
         p = self.values
         share = blocks / x.blocks
-        read, written = x.bytes_read * share * (1 - held), self._written_back(x, held) * share
+        read = x.bytes_read * share * (1 - held)
+        written = self._written_back(x, held) * share
         turning = (
             p["turn_round"]
             + p["turn_more"] * np.log2(np.maximum(x.loads_a_wait, 1.0))

@@ -226,14 +226,18 @@ def _asked(
     def mean(keys: Ints) -> float:
         return float(kinds[keys // _GROUP % len(kinds)].sum() / count)
 
-    row, first = elements // _ROW, elements % _ROW * itemsize
-    lines, sectors = 0.0, []
+    row = elements // _ROW
+    first = elements % _ROW * itemsize
+    lines = 0.0
+    sectors = []
     for offset in range(0, itemsize, piece):
         x = first + offset
         lines += mean(_distinct(_keys(warp + access, x // long, row // tall)))
         sectors.append(_keys(warp, x // wide, row // high).ravel())
     whole, used = np.unique(np.concatenate(sectors), return_counts=True)
-    warp_of, row, x = whole // _GROUP, whole % _GROUP // _ROW * high, whole % _ROW * wide
+    warp_of = whole // _GROUP
+    row = whole % _GROUP // _ROW * high
+    x = whole % _ROW * wide
     used_bytes = used * piece
     part = used_bytes < wide * high
     return Asked(
@@ -311,7 +315,8 @@ class Describer:
 
     def table(self, cells: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str]]:
         """A row for each verified batched cell that can be described; by kernel why others not."""
-        rows, why = [], {}
+        rows = []
+        why = {}
         wanted = (cells["status"] == Status.OK) & (cells["timing_mode"] == TIMING_MODES[0])
         for row in cells[wanted].to_dict("records"):
             described = self._row(row)

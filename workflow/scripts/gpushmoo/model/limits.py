@@ -59,7 +59,8 @@ def factor_to_gain(model: Model, launch: Launches, limit: str) -> float | None:
 
     if not gains(MOST):
         return None
-    too_little, enough = 1.0, MOST
+    too_little = 1.0
+    enough = MOST
     for _ in range(HALVINGS):
         middle = (too_little + enough) / 2
         too_little, enough = (too_little, middle) if gains(middle) else (middle, enough)

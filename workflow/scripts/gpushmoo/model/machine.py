@@ -106,7 +106,8 @@ def measure_machine(dataset: Path, out: Path) -> None:
 
 def _latency(measured: MachineCells, inside: bool) -> Found:
     """Seconds of a hop of one chain inside of the cache, or far outside."""
-    rows, cache = measured.chains(), measured.cache
+    rows = measured.chains()
+    cache = measured.cache
     rows = rows[rows["chains"] == 1]
     warm = rows["cache_state"] == "warm"
     if inside:
@@ -280,7 +281,8 @@ def _end(
 
 
 def _end_by_latency(measured: MachineCells) -> Found:
-    rows, cache = measured.chains(), measured.cache
+    rows = measured.chains()
+    cache = measured.cache
     rows = rows[(rows["cache_state"] == "warm") & (rows[SEEN] == rows[SPAN])]
     rows = _needed(rows, "No launch of the kernel 'chase' goes through its whole array.")
     rows = rows[rows["chains"] == rows["chains"].max()].sort_values(SPAN)
@@ -300,7 +302,8 @@ def _end_by_latency(measured: MachineCells) -> Found:
 
 
 def _end_by_rate(measured: MachineCells) -> Found:
-    rows, cache = measured.net("global_load"), measured.cache
+    rows = measured.net("global_load")
+    cache = measured.cache
     rows = rows[(rows["cache_state"] == "warm") & (rows[TIMES[0]] > 0)]
     rows = rows.assign(**{RATE: rows[BYTES_TOUCHED] / rows[TIMES[0]]})
     best = rows.groupby(BYTES_TOUCHED)[RATE].max()

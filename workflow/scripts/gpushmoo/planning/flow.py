@@ -395,7 +395,8 @@ class Flow:
 
     def figure_params(self, wildcards: Any) -> dict[str, Any]:
         """What the figure named by the wildcards shows."""
-        spec, sweeps = self.figure(wildcards), self.config.sweeps.values()
+        spec = self.figure(wildcards)
+        sweeps = self.config.sweeps.values()
         met = {
             "cache_state": {state for s in sweeps for state in s.cache_states},
             "timing_mode": {kind for s in sweeps for kind in s.timing_modes},

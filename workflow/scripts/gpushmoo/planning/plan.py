@@ -66,7 +66,8 @@ def plan_shards(config: RunConfig) -> list[ShardJob]:
     """All shards of a run, a repeat after the other, without a device. Raises ConfigError."""
     counts = {name: _shards(sweep, config) for name, sweep in config.sweeps.items()}
     dtypes = {name: sweep.dtypes for name, sweep in config.sweeps.items()}
-    repeats, per_shard = config.measure["repeats"], config["measure"]["cells_per_shard"]
+    repeats = config.measure["repeats"]
+    per_shard = config["measure"]["cells_per_shard"]
     total = repeats * sum(n * len(dtypes[name]) for name, n in counts.items())
     if total > MOST_SHARDS:
         raise ConfigError(
@@ -99,7 +100,8 @@ def budget_of(config: RunConfig, shard: ShardJob) -> float | None:
 
     The first repeat, which alone has all cells, gets as much as all later ones.
     """
-    budget, repeats = config["measure"]["budget"], config.measure["repeats"]
+    budget = config["measure"]["budget"]
+    repeats = config.measure["repeats"]
     if budget is None:
         return None
     sweep = config.sweeps[shard.sweep]

@@ -411,7 +411,8 @@ def refuse_large(
     """
     everything = {name: sweep.n_combinations for name, sweep in sweeps.items()}
     counts = _counted(everything, max_cells, lambda name: sweeps[name].n_cells)
-    total, name = sum(counts.values()), max(counts, key=lambda name: counts[name])
+    total = sum(counts.values())
+    name = max(counts, key=lambda name: counts[name])
     if total > max_cells:
         cells = within(f"kernels.{name}: ", _among(counts[name], total, "cells"))
         raise ConfigError(
@@ -420,7 +421,8 @@ def refuse_large(
         )
     everything = {name: sweep.most_builds for name, sweep in sweeps.items()}
     counts = _counted(everything, max_builds, lambda name: sweeps[name].n_builds)
-    total, name = sum(counts.values()), max(counts, key=lambda name: counts[name])
+    total = sum(counts.values())
+    name = max(counts, key=lambda name: counts[name])
     if total > max_builds:
         versions = within(f"kernels.{name}: ", _among(counts[name], total, "versions"))
         axes = joined(sweeps[name].folder.workload.compile_axes) or "variants"

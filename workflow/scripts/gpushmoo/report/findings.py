@@ -361,7 +361,8 @@ def _backing(limits: Sequence[CountedLimit | None]) -> str:
     if not counted:
         return "Every limit is inferred by the model: no hardware counter backs one."
     backed = sum(limit.backed for limit in counted)
-    against, inferred = len(counted) - backed, len(limits) - len(counted)
+    against = len(counted) - backed
+    inferred = len(limits) - len(counted)
     return (
         f"Of {len(counted)} limits {backed} are backed by hardware counters of the same launches "
         "on such a device"

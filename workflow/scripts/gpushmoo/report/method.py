@@ -379,7 +379,8 @@ def _of_device(name: str, shards: Sequence[Mapping[str, Any]]) -> str:
     if not moved:
         return ""
     number = sum(found["readings"] for found in seen)
-    held, counts = "", Counter[str]()
+    held = ""
+    counts = Counter[str]()
     for found in seen:
         counts.update({r: n for r, n in found["reasons"].items() if r in _REASONS})
     for reason, count in counts.most_common(1):

@@ -92,7 +92,8 @@ def _grid_columns(candidates: Sequence[Candidate]) -> list[Floats]:
     ]
     blocks, threads, multiprocessors, elements = np.array(facts, dtype=np.float64).T
     columns = [np.log2(np.maximum(1.0, blocks)), np.log2(blocks * threads / elements)]
-    each, turns = blocks / multiprocessors, elements / (blocks * threads)
+    each = blocks / multiprocessors
+    turns = elements / (blocks * threads)
     columns += [_fill(each), _fill(turns), np.log2(np.ceil(turns) * np.ceil(each))]
     if all(c.resident_blocks for c in candidates):
         resident = np.array([c.resident_blocks for c in candidates], dtype=np.float64)
@@ -117,7 +118,9 @@ ROOT5 = math.sqrt(5.0)
 # Priors of the hyperparameters: means of normal distributions of their logarithms, with deviation
 # 1. Lengths are in standard deviations of a feature, amplitude and noise in those of the times. Few
 # times say little of a dozen lengths.
-LENGTH, AMPLITUDE, NOISE = math.log(3.0), 0.0, math.log(0.03)
+LENGTH = math.log(3.0)
+AMPLITUDE = 0.0
+NOISE = math.log(0.03)
 JITTER = 1e-8
 STEPS = 25
 
@@ -151,7 +154,8 @@ class Process:
     def fit(self, places: Places, values: Floats, errors: Floats) -> None:
         """Take the hyperparameters that explain these values, with these standard errors, best."""
         y, _, unit = _standard(values)
-        x, known = self._features[places], (errors / unit) ** 2 + JITTER
+        x = self._features[places]
+        known = (errors / unit) ** 2 + JITTER
         # Other measuring processes do without SciPy, which takes long to import.
         from scipy.optimize import minimize
 
@@ -198,7 +202,8 @@ class Process:
 
     def followed(self, posterior: Posterior, place: int) -> Posterior:
         """The posterior had the candidate at `place` the time that is expected of it."""
-        noise, unit = np.exp(2.0 * self._theta[-1]), posterior.unit
+        noise = np.exp(2.0 * self._theta[-1])
+        unit = posterior.unit
         row = self._covariance(np.array([place]))[0]
         row -= posterior.half[:, place] @ posterior.half
         row /= math.sqrt(max(float(row[place]), 0.0) + noise + JITTER)
@@ -215,7 +220,8 @@ class Process:
 
 def _standard(values: Floats) -> tuple[Floats, float, float]:
     """Values of mean 0 and deviation 1, and what these were; equal values have the unit 1e-3."""
-    centre, unit = float(np.mean(values)), max(float(np.std(values)), 1e-3)
+    centre = float(np.mean(values))
+    unit = max(float(np.std(values)), 1e-3)
     return (values - centre) / unit, centre, unit
 
 
@@ -284,7 +290,8 @@ class GuidedPlanner(Planner):
 
     def _new(self) -> tuple[list[int], SearchEnd]:
         """Cells without samples that are worth some; why the search ends where there is none."""
-        left, measured = self.unmeasured, len(self.measured)
+        left = self.unmeasured
+        measured = len(self.measured)
         room = max(0, self._most_cells - int(np.count_nonzero(self.taken)))
         if not len(left):
             self._better = 0.0

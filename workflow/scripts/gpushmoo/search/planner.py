@@ -236,7 +236,8 @@ class Planner(ABC):
         """How many more samples a cell of the front gets at once; 0 when it is full."""
         if self._full[place] or self._out[place]:
             return 0
-        taken, fewest = int(self.taken[place]), self._settings.fewest
+        taken = int(self.taken[place])
+        fewest = self._settings.fewest
         if taken < fewest:
             return fewest - taken
         if taken < self._least:

@@ -97,7 +97,8 @@ def job_log(
     path.parent.mkdir(parents=True, exist_ok=True)
     _flush()
     with os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace") as terminal:
-        said, was_cut = None, threading.Event()
+        said = None
+        was_cut = threading.Event()
         try:
             with _bounded(path, was_cut):
                 # On a full disk a handler loses a line; to print one would end the job.
@@ -160,14 +161,16 @@ def _bounded(path: Path, was_cut: threading.Event) -> Iterator[None]:
 
 def _shortened(descriptor: int) -> bool:
     """Keep half of MOST_BYTES at the beginning and a quarter at the end of a longer file."""
-    size, tail = os.fstat(descriptor).st_size, MOST_BYTES // 4
+    size = os.fstat(descriptor).st_size
+    tail = MOST_BYTES // 4
     if size <= MOST_BYTES:
         return False
     with suppress(OSError):
         # Output between reading and cutting would be lost.
         for _ in range(_TRIES):
             last = os.pread(descriptor, tail, size - tail)
-            before, size = size, os.fstat(descriptor).st_size
+            before = size
+            size = os.fstat(descriptor).st_size
             if size == before:
                 break
         os.ftruncate(descriptor, MOST_BYTES // 2)

@@ -30,7 +30,8 @@ class NotWrittenError(UserError, OSError):
 
     def __init__(self, path: Path, err: OSError) -> None:
         super().__init__(unwritten(path, err))
-        self.path, self.errno = path, err.errno
+        self.path = path
+        self.errno = err.errno
 
 
 def temporary_folder() -> Path:

@@ -98,7 +98,8 @@ class Shard:
 def open_shard(path: Path) -> Shard:
     """Check a shard's provenance and columns. Raises BadParquetError."""
     with checked_file(path) as file:
-        schema, raw = file.schema_arrow, _metadata_text(path, file)
+        schema = file.schema_arrow
+        raw = _metadata_text(path, file)
     try:
         metadata = json.loads(raw)
         version = metadata["schema_version"]
@@ -238,7 +239,8 @@ def restored(rows: pa.Table, axes: Sequence[str], cache: int | None) -> pa.Table
         computed[name] = np.full(len(rows), math.nan)
         computed[name][ok] = values
     computed[_WORKING_SET] = _moved(rows) / (cache or math.nan)
-    schema, columns = cell_schema(axes), []
+    schema = cell_schema(axes)
+    columns = []
     for field in schema:
         if field.name in rows.column_names:
             columns.append(rows.column(field.name).cast(field.type))
@@ -256,7 +258,8 @@ def _derived(rows: pa.Table) -> dict[str, Floats]:
     samples = rows.column("samples_s")
     lengths = pc.list_value_length(samples).to_numpy()
     m = median_intervals(pc.list_flatten(samples).to_numpy(), lengths)
-    gb, copy = _moved(rows) * 1e-9, _numbers(rows, "memcpy_gbs")
+    gb = _moved(rows) * 1e-9
+    copy = _numbers(rows, "memcpy_gbs")
     half = NORMAL_HALF * np.sqrt(overhead_variances(rows, m.median))
     with np.errstate(divide="ignore", invalid="ignore"):
         low = m.median * np.exp(-np.hypot(np.log(m.median / m.low), half))

@@ -378,7 +378,8 @@ def join(
     if len(rows) != len(made):
         raise NotCountedError(f"the profiler recorded {len(rows)} launches, {len(made)} were made.")
     for row, one in zip(rows, made, strict=True):
-        seen, due = (row.kernel, row.grid, row.block), (one["entry"], one["grid"], one["block"])
+        seen = (row.kernel, row.grid, row.block)
+        due = (one["entry"], one["grid"], one["block"])
         if seen != (due[0], tuple(due[1]), tuple(due[2])):
             raise NotCountedError(f"{due} was launched, and the profiler saw {seen}.")
     return {
@@ -404,7 +405,8 @@ def count_of_run(
     spec: Mapping[str, Any], out: Path, say: Say, cache: str, explained: Sequence[Path]
 ) -> None:
     """Count the launches that models explain in the files `explained`."""
-    chosen, kept = explained_cells(explained), Path(cache).resolve()
+    chosen = explained_cells(explained)
+    kept = Path(cache).resolve()
     names = {one.cell.kernel for one in chosen}
     folders = {n: load_kernel(ROOT / f) for n, f in spec["folders"].items() if n in names}
     with tempfile.TemporaryDirectory(prefix="counters-") as work:

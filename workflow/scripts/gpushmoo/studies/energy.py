@@ -101,7 +101,8 @@ def watched(
     clock: Callable[[], float],
 ) -> Iterator[CounterSteps]:
     """The counter's steps, watched by a thread until the block is left."""
-    seen, end = CounterSteps(), threading.Event()
+    seen = CounterSteps()
+    end = threading.Event()
 
     def watch() -> None:
         while not end.wait(_LOOK_EVERY_S):
@@ -235,7 +236,8 @@ class EnergyMeter:
         begins at the first step after the warming and ends at the first step that is late enough,
         and work goes on until that is seen. Raises NoEnergyError when the counter does not step.
         """
-        begin, window_s = self.clock(), self.task.plan.window_s
+        begin = self.clock()
+        window_s = self.task.plan.window_s
         done: list[tuple[float, float, float]] = []
         while True:
             started = self.clock()
@@ -301,7 +303,8 @@ class EnergyMeter:
             needs = self.task.folders[first.kernel].workload.footprint(first.problem, first.dtype)
             if ready and needed + needs >= 0.9 * self.device.info.global_memory:
                 yield ready
-                ready, needed = [], 0
+                ready = []
+                needed = 0
             needed += needs
             ready += self._ready(some)
         if ready:

@@ -355,7 +355,8 @@ class CallWorkload(Workload):
 
     def launch(self, cell: Cell) -> Launch:
         """Evaluate grid and block of the call; by default the axes block_x to _z cover the size."""
-        call, values = self.call, self.values(cell)
+        call = self.call
+        values = self.values(cell)
         block = self._three("block", call.block, values)
         if call.block is None:
             block = [whole_of(axis, values.get(axis, 1), 1) for axis in BLOCK_AXES]

@@ -161,7 +161,9 @@ def shared_code(folder: Path) -> dict[str, bytes]:
     """The modules beside a kernel's folder that it imports, or that these do: files by place."""
     own = folder / "workload.py"
     # A recorded kernel may be gone.
-    files, seen, left = dict[str, bytes](), set[str](), [own.read_bytes()] if own.is_file() else []
+    files = dict[str, bytes]()
+    seen = set[str]()
+    left = [own.read_bytes()] if own.is_file() else []
     while left:
         tops = (
             {name.decode().split(".")[0] for _, name in _IMPORT.findall(left.pop())} - seen - {""}
@@ -208,7 +210,9 @@ def included_files(source: Path) -> list[tuple[Path, Path]]:
 
     Each with its place, from the folder on: ``../common.h`` is beside the folder.
     """
-    folder, found, left = Path(os.path.abspath(source.parent)), set[Path](), {source}
+    folder = Path(os.path.abspath(source.parent))
+    found = set[Path]()
+    left = {source}
     while left:
         names = ((p, name) for p in left for name in included(p.read_bytes()) if name[0] != "/")
         # A link keeps its name, by which it is included.
@@ -298,7 +302,8 @@ class _FreshLoader(SourceFileLoader):
 def load_kernel(path: Path) -> KernelFolder:
     """Load ``workload.py`` of a kernel folder. Raises KernelFolderError if it does not fit."""
     _lend(path)
-    name, file = f"gpushmoo_kernel_{path.name}", path / "workload.py"
+    name = f"gpushmoo_kernel_{path.name}"
+    file = path / "workload.py"
     loader = _FreshLoader(name, str(file))
     spec = importlib.util.spec_from_file_location(name, file, loader=loader)
     if spec is None or spec.loader is None:

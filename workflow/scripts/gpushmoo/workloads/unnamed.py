@@ -32,7 +32,8 @@ class UnnamedFile:
     """An open file of this process, closed with this object; `path` opens it elsewhere."""
 
     def __init__(self, descriptor: int) -> None:
-        self.descriptor, self.path = descriptor, f"{_PROCESSES}/{os.getpid()}/fd/{descriptor}"
+        self.descriptor = descriptor
+        self.path = f"{_PROCESSES}/{os.getpid()}/fd/{descriptor}"
         self.close = weakref.finalize(self, os.close, descriptor)
 
 
@@ -77,7 +78,8 @@ def file_of(array: npt.NDArray[Any]) -> UnnamedFile | None:
     """The file behind an array of `array_in_file`, or behind a view of all its bytes."""
     base: Any = array
     while isinstance(base, np.ndarray):
-        whole, base = base, base.base
+        whole = base
+        base = base.base
     is_whole = array.nbytes == whole.nbytes and array.ctypes.data == whole.ctypes.data
     return base.file if isinstance(base, _Memory) and is_whole else None
 

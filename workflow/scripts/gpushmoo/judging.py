@@ -152,7 +152,8 @@ _ENDS = {error: _WORDS[word] for word, error in ERRORS.items()}
 
 
 def _of_cache(content: Mapping[str, Any], path: Path) -> FileGroup:
-    objective, names = content.get("objective", "time"), content["tune_params_keys"]
+    objective = content.get("objective", "time")
+    names = content["tune_params_keys"]
     if objective != "time":
         raise JudgeError(f"'{path}' was tuned for '{objective}'; only times are judged.")
     size = content.get("problem_size", [])
@@ -319,7 +320,8 @@ def centres(blocks: Floats) -> tuple[Floats, Floats]:
     found = replicated([logs], alike)
     spreads = run_spreads([found])
     assert spreads is not None
-    none, priors = np.zeros(len(logs)), spreads.at(alike, alike.each())
+    none = np.zeros(len(logs))
+    priors = spreads.at(alike, alike.each())
     own, _ = half_widths(logs.shape[1], found.own, none, priors)
     return logs.mean(axis=1), own * math.sqrt(_widening(logs))
 
@@ -381,7 +383,9 @@ def _table(group: FileGroup) -> pd.DataFrame:
 
 
 def _row(group: FileGroup, of: Configuration) -> dict[str, Any]:
-    half, known, count = 0.0, False, of.count or 0
+    half = 0.0
+    known = False
+    count = of.count or 0
     if not of.samples_s and count > 1 and not math.isnan(of.deviation_s):
         half = float(t_quantile(np.array(count - 1.0))) * of.deviation_s / math.sqrt(count)
         known = True
@@ -453,7 +457,8 @@ class Judgement:
 
     def _lines(self, row: Mapping[str, Any]) -> list[str]:
         names = (row["file"], row["kernel"], row["problem"], row["device_name"])
-        n, near = row["timed"], f"{row['near']} within {percent(self.threshold, sign=False)}"
+        n = row["timed"]
+        near = f"{row['near']} within {percent(self.threshold, sign=False)}"
         if row["tied"] is None:
             words = f"the fastest of {n}; nobody can say how many are statistically tied with it"
         else:

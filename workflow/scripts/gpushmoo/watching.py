@@ -159,7 +159,8 @@ class Watched:
 
     def __init__(self, folder: Path) -> None:
         """Raises WatchError where there is no run."""
-        self._folder, self._read = folder, dict[Path, tuple[tuple[int, int], _Finished]]()
+        self._folder = folder
+        self._read = dict[Path, tuple[tuple[int, int], _Finished]]()
         self._plan()
 
     def _plan(self) -> tuple[RunPlan, float]:
@@ -189,7 +190,8 @@ class Watched:
         plan, started = self._plan()
         now = time.time() if now is None else now
         state = RunState(self._folder.name, now - started)
-        works, begun_at = list[npt.NDArray[np.float64]](), list[float]()
+        works = list[npt.NDArray[np.float64]]()
+        begun_at = list[float]()
         for name, dtype, sweep in _planned_sweeps(plan):
             space = space_of(sweep.shard_params(0, 1))
             axes = (a for a, spec in space.axes.items() if most_values(spec, TYPICAL) > 1)
@@ -199,20 +201,26 @@ class Watched:
             for file, repeat in sweep.shards():
                 path = self._folder / "cells" / name / dtype / file
                 state.shards[1] += 1
-                finished, live = self._finished(path), read_live(live_path(self._folder, path))
+                finished = self._finished(path)
+                live = read_live(live_path(self._folder, path))
                 begun_at += [] if live is None else [live.begun_at]
                 if finished is not None and finished.params == plan.shard_params(path):
                     state.shards[0] += 1
-                    heard, planned, ended = finished.written_at, len(finished.cells), finished.cells
+                    heard = finished.written_at
+                    planned = len(finished.cells)
+                    ended = finished.cells
                     measured = [at for at in finished.measured_at if at >= started]
                     begun_at += measured
-                    taken, done = 0, float(planned)
+                    taken = 0
+                    done = float(planned)
                     work = (1.0, finished.seconds, 0.0) if measured else (0.0, 0.0, 0.0)
                 elif live is not None and now - live.told_at < QUIET_S:
                     state.labels.append(live.label)
-                    heard, planned = live.told_at, live.cells + live.taken
+                    heard = live.told_at
+                    planned = live.cells + live.taken
                     ended = [cell for cell in live.known if cell.status is not None]
-                    taken, done = live.taken, live.taken + live.share * live.cells
+                    taken = live.taken
+                    done = live.taken + live.share * live.cells
                     work = (live.share, live.told_at - live.begun_at, 1.0 - live.share)
                     here.latest = live.known[-1] if live.known else here.latest
                     here.begun += [cell for cell in live.known if cell.status is None]
@@ -284,7 +292,8 @@ def _left_s(state: RunState, works: npt.NDArray[np.float64], now: float) -> floa
     telling = done.sum() > _TELLING * (done + left).sum() and state.quiet_s < QUIET_S
     if telling and spent.sum() > 0 and state.begun_at is not None:
         known = slice(0, 1 if done[:, 0].sum() > 0 else 2)
-        usual, few = spent[:, known].sum() / done[:, known].sum(), _FEW * (done + left).sum()
+        usual = spent[:, known].sum() / done[:, known].sum()
+        few = _FEW * (done + left).sum()
         first = (spent[:, 0] + few * usual) / (done[:, 0] + few)
         shown = _LATER_SHOWN * usual
         share = (spent[:, 1].sum() + _LATER * shown) / (first @ done[:, 1] + shown)
@@ -384,7 +393,8 @@ def _sweeps(state: RunState, shown: SweepState | None, room: int, width: int) ->
     begin = max(0, min(begin, len(state.sweeps) - room))
     rows = [("kernel", "type", "cells", "best", "with")]
     for sweep in state.sweeps[begin : begin + room]:
-        cells, best = f"{sweep.ended:,} of {round(sweep.planned):,}", sweep.best
+        cells = f"{sweep.ended:,} of {round(sweep.planned):,}"
+        best = sweep.best
         rate = _speed(best) if best else ""
         launch = f"{_launch(best)} ({_group_words(best)})" if best else ""
         rows.append((sweep.sweep, sweep.dtype, cells, rate, launch))

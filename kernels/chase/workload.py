@@ -66,7 +66,8 @@ class Chase(Workload):
 
     def launch(self, cell: Cell) -> Launch:
         """Begins as many places before the chain's beginning as all blocks go."""
-        places, hops = _places(cell.problem), cell["chains"] * cell["hops"]
+        places = _places(cell.problem)
+        hops = cell["chains"] * cell["hops"]
         numbers = map(np.uint32, (places, -hops % places, cell["hops"]))
         args = (BufferRef("dst"), BufferRef("src"), *numbers)
         return Launch("chase", (cell["chains"], 1, 1), (1, 1, 1), args, tiles=hops)

@@ -49,7 +49,8 @@ def share(x: Array, y: Array, parts: Array, length: int) -> None:
 
 @njit(cache=True, parallel=True)
 def _share_bins(x: Array, y: Array, bins: npt.NDArray[np.int64], least: int) -> None:
-    parts, negative = bins.shape[0], bins.shape[2] // 2
+    parts = bins.shape[0]
+    negative = bins.shape[2] // 2
     mask = 2**18 - 1
     for part in prange(parts):
         for i in range(x.size * part // parts, x.size * (part + 1) // parts):
@@ -58,8 +59,12 @@ def _share_bins(x: Array, y: Array, bins: npt.NDArray[np.int64], least: int) -> 
             v, b_exponent = math.frexp(abs(b))
             # Three digits of each, as integers, the most significant first.
             p, q = np.int64(u * 2.0**54), np.int64(v * 2.0**54)
-            p0, p1, p2 = p >> 36, p >> 18 & mask, p & mask
-            q0, q1, q2 = q >> 36, q >> 18 & mask, q & mask
+            p0 = p >> 36
+            p1 = p >> 18 & mask
+            p2 = p & mask
+            q0 = q >> 36
+            q1 = q >> 18 & mask
+            q2 = q & mask
             where = a_exponent + b_exponent - least
             # A product of zeros adds nothing wherever it goes.
             if (a < 0) != (b < 0):

@@ -29,7 +29,8 @@ def pipeline(cell: Cell, operands: tuple[str, ...]) -> Pipeline:
     two, and for 1 to 3 elements a stream, for which it launches a grid of no block.
     """
     _refuse(cell)
-    n, most = cell.problem.height * cell.problem.width, cell["streams"]
+    n = cell.problem.height * cell.problem.width
+    most = cell["streams"]
     if n == 0:
         return Pipeline(0, (), 0, 0, 0, True, StreamSetup.IN_TURN)
     power = _power_of_two(n)

@@ -58,7 +58,9 @@ class ResidentSum(DotProduct):
 
         It takes `unroll` elements at a time. Then come its block, and the block that ends last.
         """
-        n, blocks, threads = cell.problem.height * cell.problem.width, cell["grid"], cell["threads"]
+        n = cell.problem.height * cell.problem.width
+        blocks = cell["grid"]
+        threads = cell["threads"]
         elements = cell["unroll"] * ceil_div(n, blocks * threads * cell["unroll"])
         ours = blocked_depth(elements, threads, 1, 1)
         return ours + blocked_depth(ceil_div(blocks, threads), threads, 1, 1)

@@ -110,7 +110,8 @@ def _digits(significand: Array) -> tuple[Array, Array, Array]:
 
 def _exact_sums(x: Array, y: Array) -> tuple[int, int]:
     """Sums of the positive and of the negated negative products, in units of 2^−_GRAIN."""
-    positive = negative = 0
+    positive = 0
+    negative = 0
     binned = _binned if x.size < COMPILED_FROM else _compiled_binned
     for start in range(0, x.size, _SEGMENT):
         bins = binned(x[start : start + _SEGMENT], y[start : start + _SEGMENT])

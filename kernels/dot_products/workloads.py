@@ -70,7 +70,8 @@ class DotProduct(ReducingWorkload):
 
         All are positive, so that a piece left out is far from the truth.
         """
-        n, scalar = problem.height * problem.width, DTYPES[dtype].scalar
+        n = problem.height * problem.width
+        scalar = DTYPES[dtype].scalar
         return {name: uniform(rng, (n,), scalar) for name in self.operands}
 
     def known(self, inputs: Mapping[str, Array]) -> summation.Reference:
@@ -146,7 +147,8 @@ class StreamedDot(DotProduct, HostFedWorkload):
             )
         if cell.variant == PUBLISHED:
             return printed_loop.pipeline(cell, self.operands)
-        n, (memory, mode) = cell.problem.height * cell.problem.width, cell.variant.split("-")
+        n = cell.problem.height * cell.problem.width
+        (memory, mode) = cell.variant.split("-")
         n_device = n - share_of_host(n, cell["host_percent"])
         if n_device < n:
             prepare(np.dtype(DTYPES[cell.dtype].scalar))
@@ -156,7 +158,8 @@ class StreamedDot(DotProduct, HostFedWorkload):
             raise LaunchRefusedError(
                 f"{n_device} elements in {n_pieces} pieces; at most {MOST_PIECES} are queued."
             )
-        pieces, first = [], 0
+        pieces = []
+        first = 0
         for cut in cuts(n_device, streams, fewest, chunk):
             blocks = _blocks(cell, cut.end - cut.begin)
             args: tuple[Argument, ...] = (

@@ -23,7 +23,8 @@ class DotResident(ResidentSum):
 
     def depth(self, cell: Cell) -> int:
         """Roundings within a thread, its block, and the last block, which adds the partial sums."""
-        n, blocks = cell.problem.height * cell.problem.width, cell["grid"]
+        n = cell.problem.height * cell.problem.width
+        blocks = cell["grid"]
         threads = cell["threads"]
         # The left over packs come after `unroll` at a time: as many as one after the other.
         lanes = 16 // DTYPES[cell.dtype].itemsize

@@ -55,7 +55,8 @@ class GlobalCopy(CopyWorkload):
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
         """All loads and stores of a whole piece, as wide as the element, in its loop."""
-        width, unroll = DTYPES[dtype].itemsize, int(entry.rsplit("_", 1)[1])
+        width = DTYPES[dtype].itemsize
+        unroll = int(entry.rsplit("_", 1)[1])
         return (
             Access("load", "global", width, unroll, in_loop=True),
             Access("store", "global", width, unroll, in_loop=True),

@@ -95,7 +95,8 @@ class GlobalLoad(CopyWorkload):
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
         """All loads of a whole piece, as wide as the element, in the loop over pieces."""
-        width, unroll = DTYPES[dtype].itemsize, int(entry.rsplit("_", 1)[1])
+        width = DTYPES[dtype].itemsize
+        unroll = int(entry.rsplit("_", 1)[1])
         return (Access("load", "global", width, unroll, in_loop=True),)
 
     def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64]:

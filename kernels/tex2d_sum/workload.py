@@ -25,7 +25,8 @@ from gpushmoo.workloads.contract import (
 from texel_mapping import AXES, MAPPINGS, CoveringMap, grid_of, refused_waves, texels_of, waves_of
 
 # Not fetched: loaded from a buffer, by the mappings of which twins are asked.
-PLAIN, TWINS = "plain", ("block", "row")
+PLAIN = "plain"
+TWINS = ("block", "row")
 FILTERS = {"point": "CLK_FILTER_NEAREST", "linear": "CLK_FILTER_LINEAR"}
 ADDRESSES = {
     "clamp": "CLK_ADDRESS_CLAMP_TO_EDGE",
@@ -105,7 +106,8 @@ class Tex2dSum(Workload):
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
         """Mapping, lanes, sampler, and the factor that makes sums whole."""
-        v, kind = Variant.of(variant), DTYPES[dtype]
+        v = Variant.of(variant)
+        kind = DTYPES[dtype]
         macros = {f"MAP_{v.mapping.upper()}": "1", "FETCHED_LANES": str(kind.lanes)}
         if v.filter == PLAIN:
             return macros | {"PLAIN": "1", "SCALE": "1.0f"}
@@ -184,7 +186,8 @@ class Tex2dSum(Workload):
 
     def bytes_moved(self, cell: Cell) -> tuple[int, int]:
         """Bytes of all texels read; a float32 sum of each texel or of each block may be stored."""
-        v, stored = Variant.of(cell.variant), 0
+        v = Variant.of(cell.variant)
+        stored = 0
         if v.sums == "written":
             stored = cell.problem.height * cell.problem.width
         elif v.sums == "reduced":
@@ -205,7 +208,8 @@ class Tex2dSum(Workload):
 
         Raises LaunchRefusedError where the threads of a block have no room to add up their sums.
         """
-        v, block = Variant.of(cell.variant), (cell["block_x"], cell["block_y"], 1)
+        v = Variant.of(cell.variant)
+        block = (cell["block_x"], cell["block_y"], 1)
         if v.sums == "reduced" and block[0] * block[1] > MOST_REDUCED:
             raise LaunchRefusedError(
                 f"{block[0] * block[1]} threads a block; {cell.variant} takes {MOST_REDUCED}."
@@ -233,8 +237,10 @@ class Tex2dSum(Workload):
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
         """In the loop a fetch of all lanes, or the twins' load, again in a proof; then a store."""
-        v, kind = Variant.of(variant), DTYPES[dtype]
-        plain, times = v.filter == PLAIN, 1 if v.sums else 2
+        v = Variant.of(variant)
+        kind = DTYPES[dtype]
+        plain = v.filter == PLAIN
+        times = 1 if v.sums else 2
         space, width = ("global", kind.itemsize) if plain else ("texture", 4 * kind.lanes)
         return Access("load", space, width, times, in_loop=True), Access("store", "global", 4)
 

@@ -187,8 +187,10 @@ class Law:
 
     def seconds(self, k: pd.Series, nbytes: pd.Series) -> pd.Series:
         """For so many streams and bytes in all."""
-        stream, t = self.stream_s, nbytes / k / (1e9 * self.link_gbs)
-        added, longer = k * (stream + t), t.clip(lower=stream)
+        stream = self.stream_s
+        t = nbytes / k / (1e9 * self.link_gbs)
+        added = k * (stream + t)
+        longer = t.clip(lower=stream)
         return self.constant_s + (added if self.form == ADDED else stream + t + (k - 1) * longer)
 
 

@@ -45,7 +45,8 @@ class StreamedPlan(ChapterPlan):
 
     def study_params(self, study: str, device: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters of a study's job on `device` (see `Flow.job_device`)."""
-        job, suffix = self.jobs[study], source_suffix(device["backend"])
+        job = self.jobs[study]
+        suffix = source_suffix(device["backend"])
         digests = {name: self.folders[name].digest(suffix) for name in job["folders"]}
         return dict(sorted({**device, **job, "kernel_digests": digests}.items()))
 
@@ -116,7 +117,8 @@ def _recorded(value: str | None, studies: Iterable[str], root: Path) -> dict[str
     """Files of those of the `studies` that lie in the folder `value`; none where that is None."""
     if value is None:
         return {}
-    key, path = "chapters.streamed_dot.recorded", root / value
+    key = "chapters.streamed_dot.recorded"
+    path = root / value
     try:
         refuse_braces(value)
         usable = path.is_dir()
@@ -145,7 +147,8 @@ def _timelines(
 
 def _check_timeline(key: str, spec: Mapping[str, Any], folder: KernelFolder) -> None:
     """Raise ChapterError, which names the key, for a cell that cannot be traced."""
-    w, axes = folder.workload, spec["axes"]
+    w = folder.workload
+    axes = spec["axes"]
     if not isinstance(w, HostFedWorkload) or not w.device_code:
         raise ChapterError(f"{key}.kernel: '{w.name}' streams nothing to a device")
     for what, allowed in (("dtype", w.dtypes), ("variant", w.variants)):

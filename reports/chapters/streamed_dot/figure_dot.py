@@ -206,7 +206,8 @@ def _our_findings(measured: pd.DataFrame, ours: pd.DataFrame, times: bool) -> It
     Times at the longest array that both have, throughputs each at its best.
     """
     for name in ours["series"].unique():
-        curve, rivals = _curve(ours, name), _rivals(measured, str(name))
+        curve = _curve(ours, name)
+        rivals = _rivals(measured, str(name))
         shared = [n for n in curve.index if all(n in rival.index for rival in rivals.values())]
         n = max(shared or curve.index) if times else curve.idxmax()
         value = curve.loc[n]

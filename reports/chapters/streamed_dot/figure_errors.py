@@ -134,7 +134,8 @@ def _panel(ax: Axes, rows: pd.DataFrame, x: str, dtype: str) -> None:
 
 def _bound_line(rows: pd.DataFrame, x: str, order: str, dtype: str) -> Array:
     """Places and bounds (2, points) of an order of summation, as far as the bounds are below 1."""
-    n, points = int(rows["n"].iloc[0]), []
+    n = int(rows["n"].iloc[0])
+    points = []
     for place in np.geomspace(rows[x].min(), rows[x].max(), 200):
         where = (round(place), UNIFORM) if x == "n" else (n, place)
         points.append((place, order_bound(order, where[0], dtype, where[1])))

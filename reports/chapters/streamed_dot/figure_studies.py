@@ -41,7 +41,8 @@ from .verdicts import (
 COLOURS = {COPY: OKABE_ITO[5], KERNEL: OKABE_ITO[1]}
 # Of a stream's row. Kernels, mostly short, stand out above and below the copies, also in grey.
 HEIGHTS = {COPY: 0.6, KERNEL: 0.95}
-WAITING, WAITING_WIDTH = "#999999", 0.6
+WAITING = "#999999"
+WAITING_WIDTH = 0.6
 ENDED = (0, (4, 2))
 # Of the axis, about 0.7 points: a kernel that is far shorter than the copies must not vanish.
 THINNEST = 1.5e-3
@@ -117,7 +118,8 @@ def _bars(
         low, high = stream - height / 2, stream + height / 2
         longer = ((s.begin_s, max(s.end_s, s.begin_s + thinnest_s) + thinnest_s) for s in in_stream)
         for begin_s, end_s in union(longer):
-            left, right = 1e3 * begin_s, 1e3 * (end_s - thinnest_s)
+            left = 1e3 * begin_s
+            right = 1e3 * (end_s - thinnest_s)
             bars.append([(left, low), (right, low), (right, high), (left, high)])
     return bars
 

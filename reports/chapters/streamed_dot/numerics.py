@@ -130,7 +130,8 @@ def run_study(device: Device, modes: Sequence[Mode], study: Study) -> pa.Table:
     """
     rows: list[Row] = []
     for dtype in study.dtypes:
-        builds, scalar = build_modes(device, modes, dtype), DTYPES[dtype].scalar
+        builds = build_modes(device, modes, dtype)
+        scalar = DTYPES[dtype].scalar
         for n in study.sizes:
             # What a sweep with this seed computes with.
             rng = np.random.default_rng([study.seed, 1, n])
@@ -250,12 +251,15 @@ def _opened(device: Device, workload: DotProduct, data: _Data) -> FedSpace | Red
 
 def _outcome(space: FedSpace | ReducedSpace, mode: Mode, builds: Builds, data: _Data) -> Row:
     """One run on poisoned memory, as a measured cell is verified."""
-    problem, program = Problem(1, data.reference.terms), builds.programs[mode.variant]
+    problem = Problem(1, data.reference.terms)
+    program = builds.programs[mode.variant]
     cell = Cell(mode.folder.name, data.dtype, mode.variant, problem, mode.params)
     proof = space.bind_proof(program, cell) or space.bind(program, cell)
     space.poison()
     proof.run()
-    value, verdict, exact = space.value(proof), space.verdict(cell, proof), data.reference.value
+    value = space.value(proof)
+    verdict = space.verdict(cell, proof)
+    exact = data.reference.value
     depth = mode.workload.depth(cell)
     bound = summation.tolerance(data.reference, depth, DTYPES[data.dtype].scalar)
     return {

@@ -53,7 +53,11 @@ class TimedWay(Table):
 
 
 RIVALS_SCHEMA = TimedWay.schema()
-LENGTH, SHARE, PARAMETER, BETWEEN, COPY = "length", "share", "parameter", "between", "copy"
+LENGTH = "length"
+SHARE = "share"
+PARAMETER = "parameter"
+BETWEEN = "between"
+COPY = "copy"
 TO_DEVICE, TO_HOST = "host to device", "device to host"
 PRODUCT, SQUARES = "x·y", "x·x"
 STREAMED = {PRODUCT: "dot_streamed", SQUARES: "dot_square"}
@@ -79,7 +83,8 @@ ON_DEVICE: dict[str, tuple[str, dict[str, int]]] = {
 # And those of today, where the backend has them: one launch whose kernel reads the host's pinned
 # memory, or managed memory that the host has just written, without a copy; and the copies and
 # launches of the pooled way, kept as one graph.
-MAPPED, MANAGED, GRAPH = TODAY = "mapped", "managed", "graph"
+TODAY = "mapped", "managed", "graph"
+MAPPED, MANAGED, GRAPH = TODAY
 DEVICE_WAYS = (*ON_DEVICE, *TODAY)
 KEPT_STREAMS = ", pooled"
 SHARES = (0, 20, 40, 45, 50, 55, 60, 65, 70, 75, 80, 90, 100)
@@ -128,7 +133,8 @@ class Call:
 
     def seconds(self, runs: int, clock: Callable[[], float]) -> float:
         """Mean of so many runs, by one reading of the clock where nothing comes before."""
-        spent, together = 0.0, runs if self.before is None else 1
+        spent = 0.0
+        together = runs if self.before is None else 1
         for _ in range(runs // together):
             if self.before is not None:
                 self.before()
@@ -356,7 +362,8 @@ def in_rounds(
     for label, way in ways.items():
         way.run()
         calls[label] = max(1, min(MOST_CALLS, int(LEAST_S / max(way.seconds(1, clock), 1e-9))))
-    found, before = [], any(way.threaded for way in ways.values())
+    found = []
+    before = any(way.threaded for way in ways.values())
     for number in range(rounds):
         for label in (str(name) for name in rng.permutation(list(ways))):
             if settles and before:

@@ -66,7 +66,8 @@ def after_each_other(spans: Sequence[Span]) -> tuple[Span, ...]:
 
     Were there two engines, one of two copies at once would come out faster than the link can be.
     """
-    begins, free_s = {}, -math.inf
+    begins = {}
+    free_s = -math.inf
     copies = [i for i, span in enumerate(spans) if span.what == COPY]
     for i in sorted(copies, key=lambda i: spans[i].end_s):
         begins[i] = max(spans[i].ready_s, free_s)

@@ -109,7 +109,8 @@ def trace(
     if not pipeline.pieces:
         raise ValueError(f"cell {cell.key} copies nothing, so that there is no time line")
     arrays = {name: device.host_array(a, pipeline.pinned) for name, a in inputs.items()}
-    host_part, notes = partial(workload.host_part, cell), Notes(clock)
+    host_part = partial(workload.host_part, cell)
+    notes = Notes(clock)
     one_engine = pipeline.pinned and device.info.kind == "gpu"
     # A pool opens streams and asks no more of a device where no run is poisoned.
     untraced, traced = [], []

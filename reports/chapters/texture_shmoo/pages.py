@@ -60,7 +60,8 @@ def textures_page(
     images = [(where, part) for where, found, _ in grids if len(part := covering(found))]
     if not images:
         return None
-    stored, numbers = published["stored"], best_threads(published)
+    stored = published["stored"]
+    numbers = best_threads(published)
     return {
         "title": published["title"],
         "rule": [str(ENOUGH_THREADS), str(WARP)],
@@ -201,13 +202,15 @@ def _image_row(where: str, cells: pd.DataFrame, peak: Sequence[PeakRow]) -> Json
     tied = tied_best(cells)
     best = tied.iloc[0].to_dict()
     shapes = [(int(x), int(y)) for x, y in zip(tied["block_x"], tied["block_y"], strict=True)]
-    share, side = told_share(peak, best), "store" if best["bytes_written"] else "load"
+    share = told_share(peak, best)
+    side = "store" if best["bytes_written"] else "load"
     of_peak = ""
     if share is not None and share.share is None:
         of_peak = f", above the {side} peak,"
     elif share is not None:
         of_peak = f", {share.text} of the {side} peak,"
-    threads, count = _threads(shapes), f"{len(tied)} of {len(cells)}"
+    threads = _threads(shapes)
+    count = f"{len(tied)} of {len(cells)}"
     worst = percent(cells["bandwidth_gbs"].min() / best["bandwidth_gbs"])
     return {
         "where": where,
@@ -245,7 +248,8 @@ def _class_rows(cells: pd.DataFrame) -> Iterator[Json]:
     """Speed of the shapes that the document's rule puts together, over that of the best shape."""
     threads = cells["threads_per_block"]
     speed = cells["bandwidth_gbs"] / cells["bandwidth_gbs"].max()
-    enough, whole = threads >= ENOUGH_THREADS, threads % WARP == 0
+    enough = threads >= ENOUGH_THREADS
+    whole = threads % WARP == 0
     for words, chosen in (
         (f"at least {ENOUGH_THREADS} threads, whole warps", enough & whole),
         (f"at least {ENOUGH_THREADS} threads, last warp not full", enough & ~whole),

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
-project = html_title = "gpushmoo"
+project = "gpushmoo"
+html_title = "gpushmoo"
 extensions = ["myst_parser"]
 root_doc = "README"
 # Pages lie as GitHub shows them, so links work on both. Other files are downloads.
@@ -17,8 +18,12 @@ include_patterns = ["*.md", "docs/*.md", "config/*.md", "experiments/*.md"]
 exclude_patterns = [".*", "results", "docs/_build", "docs/templates", "reports", "tests"]
 myst_heading_anchors = 3
 html_theme = "furo"
-html_static_path = html_css_files = ["site.css"]
-html_copy_source = html_show_sourcelink = html_show_copyright = html_use_index = False
+html_css_files = ["site.css"]
+html_static_path = html_css_files
+html_copy_source = False
+html_show_sourcelink = False
+html_show_copyright = False
+html_use_index = False
 
 
 def add_contents(_app: Sphinx, name: str, text: list[str]) -> None:

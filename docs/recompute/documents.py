@@ -136,7 +136,8 @@ def _kernel(
     folder: str, name: str, variant: str = "", axis: str = "", dtype: str = "", source: str = ""
 ) -> str:
     """A kernel of ours, and what of it; `source` are words of its CUDA source."""
-    workload, parts = load_kernel(KERNELS / name).workload, [f"`{name}`"]
+    workload = load_kernel(KERNELS / name).workload
+    parts = [f"`{name}`"]
     text = (KERNELS / name / "kernel.cu").read_text("utf-8") if source else ""
     for kind, wanted, there in (
         ("variant", variant, workload.variants),

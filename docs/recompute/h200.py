@@ -257,7 +257,8 @@ def textures(record: Record, claims: Claims) -> dict[str, Any]:
     for (kernel, what, kind), size in product(kinds, (4096, FAR)):
         where = {"dtype": "float", "variant": OBVIOUS[kernel], "width": size}
         cells, tied = record.of(kernel, **where), record.tied(kernel, **where)
-        top, threads = tied.iloc[0], tied["threads_per_block"]
+        top = tied.iloc[0]
+        threads = tied["threads_per_block"]
         slow = cells.loc[cells["bandwidth_gbs"].idxmin()]
         ends = " to ".join(dict.fromkeys((str(threads.min()), str(threads.max()))))
         share = share_of_peak(record.peak, top) or float("nan")
@@ -462,7 +463,8 @@ def _rivals(claims: Claims) -> dict[str, Any]:
 def _shared(rows: pd.DataFrame, claims: Claims) -> dict[str, str]:
     """What the host's share gains where it surely does, and where both have about as much."""
     found = [b for b in verdicts.betweens(rows) if b.host]
-    some, half = [b for b in found if b.gain.low > 1], [b for b in found if b.host > 0.4]
+    some = [b for b in found if b.gain.low > 1]
+    half = [b for b in found if b.host > 0.4]
     claims.hold("The host's share gains with little of it.", 0 < len(some) < len(found))
     claims.hold("It loses with about half of it.", all(b.gain.median < 1 for b in half))
     return {
@@ -515,7 +517,10 @@ def started(record: Record, claims: Claims) -> dict[str, Any]:
 def besides(record: Record, claims: Claims) -> dict[str, Any]:
     """What the documents describe and the full sweep leaves out."""
     tiles = record.of("block_tiles")
-    shares, narrow, wide, pitch = [], [], [], []
+    shares = []
+    narrow = []
+    wide = []
+    pitch = []
     for _, part in tiles.groupby(["dtype", "num_partition"], observed=True):
         best = part.groupby("row_bytes")["bandwidth_gbs"].max()
         shares.append(100 * float(best[256] / best.max()))

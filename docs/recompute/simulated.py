@@ -96,7 +96,8 @@ def c1060(claims: Claims) -> dict[str, Any]:
 
 def _read_cycle(machine: Machine) -> dict[str, str]:
     """The time of one read at the clocks of its timing's part, of the board and of its half."""
-    cycles, board = machine.t_ras_cycles + machine.t_rp_cycles, at_board_clock(machine)
+    cycles = machine.t_ras_cycles + machine.t_rp_cycles
+    board = at_board_clock(machine)
     part = float(PUBLISHED["MHz"]["clock of the part whose timing is taken over"])
     least_most = (PUBLISHED["core cycles"][f"latency, {end}"] for end in ("least", "most"))
     half = float(read_cycle_cycles(machine))
@@ -189,7 +190,8 @@ def h200(record: Record, claims: Claims) -> dict[str, Any]:
     measured = pd.Series([p.measured_gbs for p in wanted])
     for level in kept:
         table[level] = pd.Series([kept[level][name_of(p)] for p in wanted]) / measured - 1
-    few, capacity = table["blocks"] < machine.n_sm, int(table["blocks"].max()) // 2
+    few = table["blocks"] < machine.n_sm
+    capacity = int(table["blocks"].max()) // 2
     many = table[~few]
     claims.hold("From one block an SM on 'banks' is too fast.", bool((many["banks"] > 0).all()))
     at = dict(zip(zip(table["dtype"], table["blocks"], strict=True), measured, strict=True))

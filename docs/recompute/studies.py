@@ -179,7 +179,9 @@ def _energy(claims: Claims) -> dict[str, Any]:
     fastest, least = (
         cells.loc[g] for g in (groups["gbs"].idxmax(), groups["joules_per_gb"].idxmin())
     )
-    rows, surely, groups_told = [], 0, 0
+    rows = []
+    surely = 0
+    groups_told = 0
     for (_, fast), (_, cheap) in zip(fastest.iterrows(), least.iterrows(), strict=True):
         groups_told += 1
         is_sure = bool(cheap["joules_per_gb_high"] < fast["joules_per_gb_low"])

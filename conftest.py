@@ -28,7 +28,8 @@ from projects import answering_opencl
 ROOT = Path(__file__).resolve().parent
 # What PoCL and nvdisasm made of the same bytes in earlier runs of the suite. Sources in temporary
 # folders are others each time: all is removed once it is so much.
-KEPT, MOST_KEPT_BYTES = ROOT / ".venv" / "test-cache", 2**28
+KEPT = ROOT / ".venv" / "test-cache"
+MOST_KEPT_BYTES = 2**28
 
 # `make test`: the same draws in every run, and one that fails is told as it is: the search for a
 # smaller one may take minutes. `make fuzz`: twenty times as many by its seed, and made smaller.

@@ -118,7 +118,8 @@ def ended(
 
 def verdict(device: Device, folder: KernelFolder, cell: Cell) -> Verdict:
     """What is wrong with a cell's output after one proof on poisoned memory."""
-    workload, version = folder.workload, folder.workload.version(cell)
+    workload = folder.workload
+    version = folder.workload.version(cell)
     space = open_space(device, workload, cell.problem, cell.dtype, cell.variant, seed=3)
     builds = programs_for(device, folder, cell.dtype, [version])
     assert not builds.failures

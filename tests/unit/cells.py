@@ -76,7 +76,10 @@ class Machine:
         copied: float = 1.0,
     ) -> None:
         self._rng = np.random.default_rng(seed)
-        self._drift, self._own, self._noise, self._copied = drift, own, noise, copied
+        self._drift = drift
+        self._own = own
+        self._noise = noise
+        self._copied = copied
         self._variants = np.repeat([f"v{g}" for g in range(groups)], cells)
         self._blocks = np.tile(np.arange(cells), groups)
 
@@ -90,7 +93,8 @@ class Machine:
         **provenance: Any,
     ) -> RunCells:
         """A run of that day in which the variants in `slower` take longer by that share."""
-        rng, n = self._rng, len(self._blocks)
+        rng = self._rng
+        n = len(self._blocks)
         drift = rng.normal(0.0, self._drift) if drift is None else drift
         planted = np.log1p([(slower or {}).get(variant, 0.0) for variant in self._variants])
         # Within one decade, and the best of a group well before the others.

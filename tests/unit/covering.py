@@ -30,7 +30,8 @@ def covering(cells: list[Cell]) -> list[Cell]:
     Most faults need a certain value of one parameter or of two. Taken greedily: always the first
     cell with the most pairs that are missing, so that the choice is the same in every run.
     """
-    missing, chosen = set().union(*map(pairs_of, cells)), []
+    missing = set().union(*map(pairs_of, cells))
+    chosen = []
     while missing:
         chosen.append(max(cells, key=lambda cell: len(pairs_of(cell) & missing)))
         missing -= pairs_of(chosen[-1])
@@ -59,7 +60,8 @@ def crossed(workload: Workload, variants: Sequence[str]) -> Iterator[tuple[str, 
 
 def integers(n: int, dtype: str) -> dict[str, npt.NDArray[Any]]:
     """Data whose dot product is exact in any order of summation."""
-    i, scalar = np.arange(n), DTYPES[dtype].scalar
+    i = np.arange(n)
+    scalar = DTYPES[dtype].scalar
     return {"x": (1 + i % 7).astype(scalar), "y": (1 + i % 5).astype(scalar)}
 
 

@@ -230,7 +230,9 @@ class FakeDevice:
         return buffer
 
     def guard(self, buffer: npt.NDArray[np.uint32]) -> None:
-        buffer.base[:ZONE] = buffer.base[-ZONE:] = guard_word(buffer.base.ctypes.data)
+        word = guard_word(buffer.base.ctypes.data)
+        buffer.base[:ZONE] = word
+        buffer.base[-ZONE:] = word
 
     def strays(self, buffers: Sequence[npt.NDArray[np.uint32]]) -> list[OutOfBoundsWrites]:
         self.alive()

@@ -183,7 +183,8 @@ def draw(cells: pd.DataFrame, peak: Sequence[PeakRow], out: Path) -> list[Drawn]
         if mine.empty:
             continue
         device = partition_table(mine) if isinstance(view, Curve) else None
-        dtypes, path = tuple(sorted(mine["dtype"].unique())), out / f"{name}.svg"
+        dtypes = tuple(sorted(mine["dtype"].unique()))
+        path = out / f"{name}.svg"
         view.draw(FigureData(kernel, dtypes, (), several, mine, peak, device), path)
         drawn.append((path, view, kernel))
     return drawn

@@ -45,7 +45,10 @@ START_S = 1e-6
 PERSISTENT = (6e-6, 1.3e-6, 4e-9, 3.0)
 # Seconds that a block of an image kernel costs its multiprocessor: at least so many between two
 # blocks, a life in one of RESIDENT_WARPS' places, so many for each warp and each sector written.
-LAUNCH_S, LIFE_S, ISSUE_S, SECTOR_S = 80e-9, 400e-9, 7.7e-9, 4e-9
+LAUNCH_S = 80e-9
+LIFE_S = 400e-9
+ISSUE_S = 7.7e-9
+SECTOR_S = 4e-9
 RESIDENT_WARPS, MOST_RESIDENT = 64, 32
 # What storing the sums of a texture costs, as a factor.
 WRITTEN = 1.25

@@ -144,7 +144,8 @@ def ask(
 
 def become(args: list[str], folder: str, environment: dict[str, str]) -> None:
     """Do in this process what ``python ARGS`` does."""
-    snakemake, address = sys.modules["snakemake.script"], sys.argv[1]
+    snakemake = sys.modules["snakemake.script"]
+    address = sys.argv[1]
     job = f"{sys.executable} -I -S {__file__} {address} {{fname:q}}"
     snakemake.PythonScript.execute_script = lambda script, fname, edit=False: script._execute_cmd(
         job, fname=fname
@@ -173,9 +174,14 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
         if args[1] != "-m" or args[2] not in SERVERS:
             super().__init__(args, *rest, **how)  # type: ignore[call-overload]
             return
-        self.args, self.returncode, self._waitpid_lock = args, None, threading.Lock()
-        self.stdin = self.stdout = self.stderr = None
-        self.pid, self._child_created = os.fork(), True
+        self.args = args
+        self.returncode = None
+        self._waitpid_lock = threading.Lock()
+        self.stdin = None
+        self.stdout = None
+        self.stderr = None
+        self.pid = os.fork()
+        self._child_created = True
         if self.pid == 0:
             serve_run(args, how["env"])  # type: ignore[arg-type]
 

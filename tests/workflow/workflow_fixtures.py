@@ -30,7 +30,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedProject:
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent
-    made, terminal = Project(shared / "workflow-run"), shared / "workflow-run.terminal"
+    made = Project(shared / "workflow-run")
+    terminal = shared / "workflow-run.terminal"
     with FileLock(shared / "workflow-run.lock"):
         if not terminal.exists():
             compile_simulator(shared)

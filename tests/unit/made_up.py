@@ -14,5 +14,6 @@ def add_made_up(library: Path) -> None:
     """Make ``backend: madeup`` known to the library in this folder, the package itself."""
     shutil.copytree(ROOT / "experiments/backends/madeup", library / "devices/madeup")
     registry = library / "core/backends.py"
-    before, after = registry.read_text().split('        Backend(\n            *("opencl"')
-    registry.write_text(f'{before}{_ENTRY}        Backend(\n            *("opencl"{after}')
+    opencl = '        Backend(\n            name="opencl"'
+    before, after = registry.read_text().split(opencl)
+    registry.write_text(f"{before}{_ENTRY}{opencl}{after}")

@@ -662,6 +662,8 @@ def test_a_terminal_shows_how_many_versions_are_compiled_and_no_line_for_each(
     assert "compiling, 4 of 4 versions done" in shown
     assert "% of 4 cells" in shown
     kept = [line.rpartition("\x1b[K")[2] for line in shown.split("\n")]
+    # On a busy machine a compiler may take long, which is said.
+    kept = [line for line in kept if "has been compiling" not in line]
     # Later repeats, all ok, have none.
     assert len(kept) == 2
     assert "4 ok in" in kept[0]

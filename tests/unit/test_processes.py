@@ -477,9 +477,11 @@ def test_a_measuring_process_stays_for_the_jobs_of_a_repeat(jobs: Jobs) -> None:
     assert "shard 2/3" in jobs.said
     assert "measured" in jobs.log.read_text()
     assert jobs.do("good", repeat=2) == {"ok": 2}
-    # Both jobs of the first repeat make inputs anew for their trial.
-    first, _, same, _, other = jobs.pids
-    assert first == same != other
+    # Both jobs of the first repeat make inputs again for their trial, on a busy machine twice.
+    *of_first, other = jobs.pids
+    assert len(of_first) >= 4
+    assert len(set(of_first)) == 1
+    assert other not in of_first
     # Each job's log has what was printed for it.
     assert [log.read_text().count("INFO measured") for log in jobs.log.parent.glob("*.log")] == [
         1

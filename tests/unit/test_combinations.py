@@ -313,7 +313,8 @@ def test_what_a_process_does_before_the_first_cell_is_said(
     monkeypatch.setattr(session, "_locked", lambda _: (0, None))
     news = process.News
     monkeypatch.setattr(process, "News", lambda *a, **k: news(*a, **k, clock=Clock()))
-    assert session._opened(Worker())[1] is None  # type: ignore[arg-type]
+    worker: Any = Worker()
+    assert session._opened(worker)[1] is None
     assert "340 of 2,376" in terminal.getvalue()
 
 

@@ -283,7 +283,10 @@ class Tolerance:
 
     @property
     def form(self) -> KeyFormat:
-        """The keys of the elements."""
+        """How elements of this type become keys: integers in the order of their values.
+
+        Neighbouring floats have neighbouring keys, so a difference of keys counts ulp.
+        """
         return key_format(self.scalar)
 
     @property

@@ -418,7 +418,7 @@ class _Call:
         return int(self.request.asked["measure"]["repeats"])
 
     def file_of(self, part: Part) -> Path:
-        """The file of a shard."""
+        """The path of the Parquet file of one part, in the call's temporary folder."""
         folder = self.builds.work / CELLS / self.sweep.folder.name / part.dtype
         return folder / f"{shard_name(part.index, part.count, part.repeat)}.parquet"
 

@@ -12,6 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TextIO
 
 import pyarrow.compute as pc
@@ -96,7 +97,10 @@ class SharedTerminal(io.TextIOBase, TextIO):
         self._writing = threading.Lock()
 
     def write(self, text: str) -> int:
-        """Print the text line by line."""
+        """Print each line of `text` above the line that is replaced; return its length.
+
+        Threads call it, so a line of one is never inside a line of another.
+        """
         with self._writing:
             for line in text.splitlines():
                 self._news.write(line)
@@ -246,7 +250,7 @@ def measure_parts(
 
     show()
     try:
-        in_threads(workers, [lambda lane=lane: work(lane) for lane in lanes])  # type: ignore[misc]
+        in_threads(workers, [partial(work, lane) for lane in lanes])
     except KeyboardInterrupt:
         return _complete(parts, schedule.done)
     finally:

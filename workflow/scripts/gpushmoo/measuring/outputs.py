@@ -117,7 +117,10 @@ class CheckedOutput:
         return None
 
     def _wrong(self, device: Device, place: int, got: Any, due: Any) -> Wrong:
-        """An element that holds `got`."""
+        """Describe a wrong element: `got` is found at index `place`, `due` is expected.
+
+        The hint says if it still holds what was there before the launch.
+        """
         content = self.on_device.content
         held = int(np.asarray(got).view(self.form.unsigned))
         if content is not None:

@@ -409,7 +409,10 @@ class _Kernel:
         return builds, *(planned or self._planned(builds, versions))
 
     def cells(self) -> list[Cell]:
-        """The cells that have rows."""
+        """All cells of the job that get a row: valid ones, and invalid ones if these are few.
+
+        The kernel is compiled if values of an axis depend on its occupancy.
+        """
         return self.built()[1] if self._asks_the_device else self._planned(Builds(), ())[0]
 
     def programs(self, versions: Sequence[Version], build: KernelBuild | None = None) -> Builds:

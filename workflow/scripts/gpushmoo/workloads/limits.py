@@ -205,7 +205,8 @@ class Limit:
 
     def _bound(self, expected: Array, begin: int) -> Array:
         """The bound of each difference of values, rounded after each operation."""
-        own = self.atol[begin : begin + expected.size] if np.ndim(self.atol) else self.atol  # type: ignore[index]
+        atol = np.asarray(self.atol)
+        own = atol[begin : begin + expected.size] if atol.ndim else atol
         share = np.float64(self.rtol) * np.abs(expected.astype(np.float64))
         bound: Array = np.asarray(own, np.float64) + share
         return bound

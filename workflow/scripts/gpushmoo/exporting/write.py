@@ -8,7 +8,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -123,70 +123,114 @@ def _fill(
     folder: Path, dataset: Path, run: str, formats: Sequence[str]
 ) -> tuple[list[str], list[ExportGroup]]:
     """Write all but portfolios; sentences on what is left out or not replayed, and the groups."""
-    found, everyone = list[Choice](), list[ExportGroup]()
-    bare: dict[str, dict[str, None]] = {}
-    # Sentences as keys: in order, and each once.
-    left_out, partial = dict[str, None](), dict[str, None]()
-    names: set[str] = set()
-    tables: dict[str, list[LoadedTable]] = {VLLM: [], TRITON: []}
-    provenance = dataset_provenance(dataset)
-    measured_by = t4_metadata(provenance)
+    writing = _Writing(folder, run, formats)
     for where in partitions(dataset):
         can_win = []
         for group in groups_of(read_cells(dataset, where)):
-            if not group.axes:
-                bare.setdefault(group.key["kernel"], {})[group.key["variant"]] = None
-                continue
-            name = _file_name(group, names)
-            if T4 in formats:
-                _write_json(folder / T4 / name, t4_results(group, run))
-            if KERNEL_TUNER in formats:
-                write_whole(folder / KERNEL_TUNER / name, cache_text(group).encode())
-                if not is_whole(group):
-                    partial[_NOT_WHOLE.format(group.name)] = None
-            if group.ok:
+            name = writing.add(group)
+            if name is not None and group.ok:
                 # The samples are most of a group, and no choice needs them.
                 light = replace(group, cells=group.cells.drop(columns=list(SAMPLES)))
                 can_win.append((name.removesuffix(".json"), light))
-            else:
-                counts = sorted(Counter(group.cells["status"]).items())
-                statuses = ", ".join(f"{count} {status}" for status, count in counts)
-                left_out[f"{group.name}: no launch was verified ({statuses})."] = None
-        groups = [group for _, group in can_win]
-        everyone += groups
-        found += choices(groups)
-        tables[VLLM] += vllm_tables(groups)
-        tables[TRITON] += [
+        writing.choose(can_win)
+    writing.refuse_nothing()
+    writing.finish(dataset_provenance(dataset))
+    return writing.notes, writing.groups
+
+
+@dataclass
+class _Writing:
+    """An export in the making: the files of each group are written at once, others at the end."""
+
+    folder: Path
+    run: str
+    formats: Sequence[str]
+    groups: list[ExportGroup] = field(default_factory=list)
+    found: list[Choice] = field(default_factory=list)
+    tables: dict[str, list[LoadedTable]] = field(default_factory=lambda: {VLLM: [], TRITON: []})
+    names: set[str] = field(default_factory=set)
+    # Variants of each kernel without launch parameters, as keys.
+    bare: dict[str, dict[str, None]] = field(default_factory=dict)
+    # Sentences as keys: in order, and each once.
+    unverified: dict[str, None] = field(default_factory=dict)
+    not_whole: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def left_out(self) -> list[str]:
+        """Sentences on groups that are not exported."""
+        if not self.bare:
+            return [*self.unverified]
+        whole = "; ".join(f"{kernel} ({', '.join(own)})" for kernel, own in self.bare.items())
+        return [f"Left out, having no launch parameters: {whole}.", *self.unverified]
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on what is left out or cannot be replayed."""
+        return [*self.left_out, *self.not_whole]
+
+    def add(self, group: ExportGroup) -> str | None:
+        """Write a group's own files; their name, or None if it has no launch parameters."""
+        if not group.axes:
+            self.bare.setdefault(group.key["kernel"], {})[group.key["variant"]] = None
+            return None
+        name = _file_name(group, self.names)
+        if T4 in self.formats:
+            _write_json(self.folder / T4 / name, t4_results(group, self.run))
+        if KERNEL_TUNER in self.formats:
+            write_whole(self.folder / KERNEL_TUNER / name, cache_text(group).encode())
+            if not is_whole(group):
+                self.not_whole[_NOT_WHOLE.format(group.name)] = None
+        if not group.ok:
+            counts = sorted(Counter(group.cells["status"]).items())
+            statuses = ", ".join(f"{count} {status}" for status, count in counts)
+            self.unverified[f"{group.name}: no launch was verified ({statuses})."] = None
+        return name
+
+    def choose(self, named: Sequence[tuple[str, ExportGroup]]) -> None:
+        """Choose launches of groups that have verified ones; each with its file's stem."""
+        groups = [group for _, group in named]
+        self.groups += groups
+        self.found += choices(groups)
+        self.tables[VLLM] += vllm_tables(groups)
+        self.tables[TRITON] += [
             triton_table(f"{name}{AUTOTUNE}", group)
-            for name, group in can_win
+            for name, group in named
             if {*TRITON_OPTIONS} & {*group.axes}
         ]
-    if bare:
-        whole = "; ".join(f"{kernel} ({', '.join(variants)})" for kernel, variants in bare.items())
-        left_out = {f"Left out, having no launch parameters: {whole}.": None} | left_out
-    if not names:
-        raise ExportError(f"'{run}' has no cell with launch parameters: nothing to export.")
-    if T4 in formats:
-        _write_json(folder / T4 / METADATA_FILE, measured_by)
-    if {*formats} - {T4, KERNEL_TUNER} and not found:
-        raise ExportError(f"'{run}' has no verified launch to choose: {[*left_out][-1]}")
-    if HEADER in formats:
-        about = _about(run, measured_by)
-        lines = entries(found)
-        write_whole(folder / C_HEADER, c_header(lines, about).encode())
-        write_whole(folder / CPP_HEADER, cpp_header(lines, about).encode())
-    if JSON in formats:
-        write_json(folder / CHOICES_FILE, choices_json(found, [*left_out], run, provenance))
-    for form, made in tables.items():
-        if form in formats and made:
-            for table in made:
-                _write_json(folder / form / table.name, table.content)
-            told = {**measured_by["metadata"], "tables": [table.holds for table in made]}
-            write_json(folder / form / HOLDS, told)
-    if [*formats] == [TRITON] and not tables[TRITON]:
-        options = ", ".join(TRITON_OPTIONS)
-        raise ExportError(f"'{run}' has no kernel of Triton (none has an axis of {options}).")
-    return [*left_out, *partial], everyone
+
+    def refuse_nothing(self) -> None:
+        """Raise ExportError if there is nothing to export in one of the formats."""
+        if not self.names:
+            raise ExportError(
+                f"'{self.run}' has no cell with launch parameters: nothing to export."
+            )
+        if {*self.formats} - {T4, KERNEL_TUNER} and not self.found:
+            raise ExportError(f"'{self.run}' has no verified launch to choose: {self.left_out[-1]}")
+        if [*self.formats] == [TRITON] and not self.tables[TRITON]:
+            options = ", ".join(TRITON_OPTIONS)
+            raise ExportError(
+                f"'{self.run}' has no kernel of Triton (none has an axis of {options})."
+            )
+
+    def finish(self, provenance: Sequence[dict[str, Any]]) -> None:
+        """Write the files of all groups together."""
+        measured_by = t4_metadata(provenance)
+        if T4 in self.formats:
+            _write_json(self.folder / T4 / METADATA_FILE, measured_by)
+        if HEADER in self.formats:
+            about = _about(self.run, measured_by)
+            lines = entries(self.found)
+            write_whole(self.folder / C_HEADER, c_header(lines, about).encode())
+            write_whole(self.folder / CPP_HEADER, cpp_header(lines, about).encode())
+        if JSON in self.formats:
+            content = choices_json(self.found, self.left_out, self.run, provenance)
+            write_json(self.folder / CHOICES_FILE, content)
+        for form, made in self.tables.items():
+            if form in self.formats and made:
+                for table in made:
+                    _write_json(self.folder / form / table.name, table.content)
+                told = {**measured_by["metadata"], "tables": [table.holds for table in made]}
+                write_json(self.folder / form / HOLDS, told)
 
 
 def _file_name(group: ExportGroup, taken: set[str]) -> str:

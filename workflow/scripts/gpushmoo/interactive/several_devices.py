@@ -199,6 +199,61 @@ def in_threads(
         raise
 
 
+@dataclass(frozen=True)
+class _Crew:
+    """The devices that do the parts of one schedule, each in a thread with its own `work`."""
+
+    schedule: _Schedule
+    lanes: Sequence[Lane]
+    measure: Callable[[Lane, Part], MeasuredShard]
+    terminal: SharedTerminal
+    n_parts: int
+
+    def show(self) -> None:
+        """Show how many shards are done."""
+        done = len(self.schedule.done)
+        self.terminal.show(f"{len(self.lanes)} devices: {done} of {self.n_parts} shards done")
+
+    def work(self, lane: Lane) -> None:
+        """Measure parts on a device until none is left or the device fails."""
+        try:
+            while (part := self.schedule.take()) is not None:
+                self._end_repeats(lane, part)
+                lost = self._do(lane, part)
+                if lost is not None:
+                    said = f"device {lane.choice.index} ({lane.info.uuid}) failed: {lost}"
+                    log.error(said)
+                    self.terminal.write(f"gpushmoo: {said} The other devices measure the rest.\n")
+                    return
+        except BaseException as err:
+            self.schedule.fail(err)
+            for one in self.lanes:
+                one.workers.stop()
+
+    def _end_repeats(self, lane: Lane, part: Part) -> None:
+        """End the processes of repeats before this part's that are over; few calls have as many."""
+        for repeat in range(TELLING_REPEATS + 1, part.repeat):
+            if self.schedule.is_over(repeat):
+                lane.workers.end_repeat(repeat)
+
+    def _do(self, lane: Lane, part: Part) -> str | None:
+        """Measure a part. If another device is to measure it again, return how this one failed."""
+        try:
+            shard = self.measure(lane, part)
+        except HostError:
+            raise
+        except DeviceError as err:
+            if not self.schedule.give_back(part):
+                raise
+            return str(err)
+        lost = _lost(shard)
+        if lost is not None and self.schedule.give_back(part):
+            return lost
+        self.schedule.finish(part, shard)
+        self.show()
+        return None
+
+
 def measure_parts(
     parts: Sequence[Part],
     lanes: Sequence[Lane],
@@ -212,45 +267,10 @@ def measure_parts(
     """
     schedule = _Schedule(parts, len(lanes))
     workers = [lane.workers for lane in lanes]
-
-    def show() -> None:
-        terminal.show(f"{len(lanes)} devices: {len(schedule.done)} of {len(parts)} shards done")
-
-    def fail(error: BaseException) -> None:
-        schedule.fail(error)
-        for one in workers:
-            one.stop()
-
-    def work(lane: Lane) -> None:
-        while (part := schedule.take()) is not None:
-            for repeat in range(TELLING_REPEATS + 1, part.repeat):
-                # Few calls have as many.
-                if schedule.is_over(repeat):
-                    lane.workers.end_repeat(repeat)
-            try:
-                shard = measure(lane, part)
-                lost = _lost(shard)
-                if lost is None or not schedule.give_back(part):
-                    schedule.finish(part, shard)
-                    show()
-                    continue
-            except HostError as err:
-                return fail(err)
-            except DeviceError as err:
-                if not schedule.give_back(part):
-                    return fail(err)
-                lost = str(err)
-            except BaseException as err:
-                return fail(err)
-            said = f"device {lane.choice.index} ({lane.info.uuid}) failed: {lost}"
-            log.error(said)
-            terminal.write(f"gpushmoo: {said} The other devices measure the rest.\n")
-            return None
-        return None
-
-    show()
+    crew = _Crew(schedule, lanes, measure, terminal, len(parts))
+    crew.show()
     try:
-        in_threads(workers, [partial(work, lane) for lane in lanes])
+        in_threads(workers, [partial(crew.work, lane) for lane in lanes])
     except KeyboardInterrupt:
         return _complete(parts, schedule.done)
     finally:

@@ -56,7 +56,7 @@ SCHEMAS = {
 }
 
 
-def ab(
+def ab(  # noqa: PLR0913 - keyword-only options of one public call
     a: str | os.PathLike[str],
     b: str | os.PathLike[str] | None = None,
     *,

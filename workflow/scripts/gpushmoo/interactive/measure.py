@@ -78,7 +78,7 @@ log = logging.getLogger(__name__)
 _LAST_WORDS = 4000
 
 
-def sweep(
+def sweep(  # noqa: PLR0913 - keyword-only options of one public call
     kernel: str | os.PathLike[str] | Workload,
     *,
     source: str | Mapping[str, str] | None = None,

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ from .tune_bandwidth import unreachable
 from .tune_source import read_source
 
 
-def tune(
+def tune(  # noqa: PLR0913 - keyword-only options of one public call
     source: str | os.PathLike[str],
     name: str,
     arguments: Sequence[Any] | Mapping[str, Any],
@@ -149,22 +150,9 @@ def tune(
     kernel_source = read_source(name, source, backend)
     kernel_source.refuse_absent()
     given, parameters = named_arguments(arguments, kernel_source, shared or 0)
-    names = list(given)
-    arrays = {key: value for key, value in given.items() if isinstance(value, np.ndarray)}
     expected = expected_outputs(expect, given, parameters)
-    reads = names_of("in_place", in_place, names)
-    if unchecked == "not const" or (unchecked is None and not expected):
-        unchecked = [k for k in arrays if not (k in parameters and parameters[k].is_const)]
-    free = names_of("unchecked", unchecked, names).difference(expected)
-    for key in (*expected, *reads, *free):
-        if key not in arrays:
-            what = "expect, in_place, unchecked"
-            raise ConfigError(f"{what}: '{key}' is not an array among the arguments.")
-        if key in reads and key in expected and same_bytes(arrays[key], expected[key]):
-            does = "already holds what is expected; a kernel that does nothing would pass"
-            raise ConfigError(f"expect: '{key}' {does}.")
-    is_read = {key for key in arrays if key not in expected or key in reads}
-    refuse_other_types(given, parameters, kernel_source, is_read.__contains__)
+    roles = _roles(given, parameters, expected, in_place, unchecked)
+    refuse_other_types(given, parameters, kernel_source, roles.is_read.__contains__)
     limits = limits_of(expected, ulp, rtol, atol)
     sides, words = whole_size(size), options_of(options)
     placed, labels = placed_axes(axes, size_values(sides))
@@ -173,7 +161,10 @@ def tune(
     refuse_parameters(macros, parameters)
     call = Call(
         name,
-        tuple(argument_of(k, value, expected, reads, free, limits) for k, value in given.items()),
+        tuple(
+            argument_of(key, value, expected, roles.reads, roles.free, limits)
+            for key, value in given.items()
+        ),
         sides,
         labels,
         compiled_for,
@@ -195,15 +186,10 @@ def tune(
     if block is None and not kernel_source.is_python and not {*BLOCK_AXES} & {*axes}:
         raise ConfigError("block: it is not given, nor is an axis block_x, block_y or block_z.")
     call = with_unseen(call, placed, kernel_source)
-    main = next(iter(expected or arrays), None)
-    dtype = "float" if main is None else dtype_name(arrays[main].dtype)
-    if dtype is None:
-        raise ConfigError(
-            f"arguments: '{main}' is of type {arrays[str(main)].dtype}, which no kernel has."
-        )
+    dtype = _main_dtype(roles.arrays, expected)
     kernel = re.sub(r"\W+", "_", name).strip("_")[:64]
     workload = called(kernel, call, placed, dtype, work_unit)
-    contents = {key: arrays[key] for key in arrays if key in is_read}
+    contents = {key: roles.arrays[key] for key in roles.is_read}
     kept: list[UnnamedFile] = []
 
     def folder(values: Mapping[str, Any], work: Path, log_file: Path) -> Path:
@@ -232,6 +218,61 @@ def tune(
         for file in kept:
             file.close()
         raise
+
+
+@dataclass(frozen=True)
+class _Roles:
+    """The arrays of a call by name, and the names of those in each role.
+
+    Launches read the content of `reads` in place, and may write `free`, which nobody compares.
+    """
+
+    arrays: dict[str, np.ndarray[Any, Any]]
+    expected: Mapping[str, Any]
+    reads: set[str]
+    free: set[str]
+
+    @property
+    def is_read(self) -> list[str]:
+        """The names of arrays whose content the kernel may read, in the caller's order."""
+        return [key for key in self.arrays if key not in self.expected or key in self.reads]
+
+
+def _roles(
+    given: Mapping[str, Any],
+    parameters: Mapping[str, Any],
+    expected: Mapping[str, Any],
+    in_place: Sequence[str | int] | str | int,
+    unchecked: Sequence[str | int] | str | int | None,
+) -> _Roles:
+    """Find the role of each array. Raises ConfigError."""
+    names = list(given)
+    arrays = {key: value for key, value in given.items() if isinstance(value, np.ndarray)}
+    reads = names_of("in_place", in_place, names)
+    if unchecked == "not const" or (unchecked is None and not expected):
+        unchecked = [k for k in arrays if not (k in parameters and parameters[k].is_const)]
+    free = names_of("unchecked", unchecked, names).difference(expected)
+    for key in (*expected, *reads, *free):
+        if key not in arrays:
+            what = "expect, in_place, unchecked"
+            raise ConfigError(f"{what}: '{key}' is not an array among the arguments.")
+        if key in reads and key in expected and same_bytes(arrays[key], expected[key]):
+            does = "already holds what is expected; a kernel that does nothing would pass"
+            raise ConfigError(f"expect: '{key}' {does}.")
+    return _Roles(arrays, expected, reads, free)
+
+
+def _main_dtype(arrays: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
+    """Name the type of the first output, or of the first array. Raises ConfigError."""
+    main = next(iter(expected or arrays), None)
+    if main is None:
+        return "float"
+    dtype = dtype_name(arrays[main].dtype)
+    if dtype is None:
+        raise ConfigError(
+            f"arguments: '{main}' is of type {arrays[main].dtype}, which no kernel has."
+        )
+    return dtype
 
 
 # Arguments of `sweep` that are about a folder with several kernels.

@@ -56,7 +56,8 @@ class Fact:
 
 def facts(same: float = SAME, ahead: float = AHEAD, slight: float = SLIGHT) -> tuple[Fact, ...]:
     """The facts in the order of the document's text; three of the thresholds may be others."""
-    half, within = 0.5 * 10**-DECIMALS, f"within {_percent(same)}"
+    half = 0.5 * 10**-DECIMALS
+    within = f"within {_percent(same)}"
     single, double = (
         float(PUBLISHED["GB/s"][f"saturated, {d}, 512²"]) for d in ("float", "double")
     )

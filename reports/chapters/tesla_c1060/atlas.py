@@ -90,7 +90,8 @@ def atlas_facts(
 ) -> dict[str, Any]:
     """All that the template shows, as strings, and the numbers by which it finds figures."""
     shown = sorted([*figures, _listing()], key=lambda figure: int(figure["number"]))
-    parts, first = [], 0
+    parts = []
+    first = 0
     for title, last in PARTS:
         in_part = [figure for figure in shown if first < figure["number"] <= last]
         parts.append({"title": title, "figures": in_part})

@@ -193,7 +193,8 @@ def _tile_checks(machine: Machine) -> Iterator[Check]:
     """Part III: tiles as wide as a partition, and the blocks that share them out."""
     for name in reversed(TYPES):
         tiling = Tiling.partition_wide(machine, 256, TYPES[name])
-        what, how = f"tile of {name}", "as wide as a partition, for 512 threads"
+        what = f"tile of {name}"
+        how = "as wide as a partition, for 512 threads"
         yield _sum(what, "columns", tiling.tile_width, how)
         yield _sum(what, "rows", tiling.tile_height, how)
         yield _sum(f"tiles of {name} in 256²", "tiles", tiling.n_tiles, "256² / 512")
@@ -302,12 +303,14 @@ def _critical_path_checks(machine: Machine) -> Iterator[Check]:
 
 def _second_chart_checks(machine: Machine) -> Iterator[Check]:
     """The corrected durations, in core cycles."""
-    unit, turns = "core cycles", machine.half_warp / LANES
+    unit = "core cycles"
+    turns = machine.half_warp / LANES
     measured = PUBLISHED[unit]["index computation, measured"]
     index, how = "index computation of a half-warp", "× threads / lanes of an SM"
     yield _sum(index, unit, float(measured) * turns, f"{measured} {how}")
     yield _sum(f"{index}, “18 x 2”", unit, 18 * turns, f"18 {how}", corrects=True)
-    beat, how = float(machine.beat_cycles), "core clock / data rate"
+    beat = float(machine.beat_cycles)
+    how = "core clock / data rate"
     transfer = "one transfer of 512 bit"
     yield _sum(f"{transfer}, “1 memory cycle”", unit, beat, how, corrects=True)
     yield _sum(transfer, unit, beat, how)
@@ -352,4 +355,5 @@ def _saturated_checks(machine: Machine) -> Iterator[Check]:
 
 # GB/s of one block of float, to so many decimals as the document prints.
 _MEASURED = PUBLISHED["GB/s"]["one block, float, measured"]
-MEASURED_GBS, DECIMALS = float(_MEASURED), len(_MEASURED.partition(".")[2])
+MEASURED_GBS = float(_MEASURED)
+DECIMALS = len(_MEASURED.partition(".")[2])

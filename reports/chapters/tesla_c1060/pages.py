@@ -95,7 +95,8 @@ def check_rows(checks: Sequence[Json]) -> list[Json]:
 # Numbers of blocks in the document's tables 4 to 6.
 LAW_BLOCKS = [1, 2, 4, 8, 16, 30, 32]
 # The element types of the document's table 1, and its BLOCK_ROWS.
-_TABLE_1, BLOCK_ROWS = ("float", "double", "float3"), 8
+_TABLE_1 = ("float", "double", "float3")
+BLOCK_ROWS = 8
 
 
 def doubling_rows(cells: pd.DataFrame, names: Namer) -> list[Json]:

@@ -84,7 +84,8 @@ Work = tuple[Mapping[str, Machine], list[Case]]
 
 def make_table(asked: Mapping[str, Any], out: Path, threads: int) -> None:
     """Write the table that `asked` describes, which `DevicePlan.asked` has."""
-    machine, kind = load_machine(ROOT / asked["file"]), asked["kind"]
+    machine = load_machine(ROOT / asked["file"])
+    kind = asked["kind"]
     if kind == "profile":
         write_profile(machine, asked["side"], out)
     elif kind == "search":

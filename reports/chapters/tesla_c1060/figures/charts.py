@@ -61,7 +61,8 @@ def one_half_warp(machine: Machine, svg: Path) -> None:
 def all_in_turn(machine: Machine, svg: Path) -> None:
     """Figure 13: the half-warps of a block one below the other."""
     chart = bars.reads(machine, FLOAT, 1)
-    count, unit = chart.load.half_warps, chart.unit
+    count = chart.load.half_warps
+    unit = chart.unit
     period = tile_periods(chart.run)[0] / unit
     last = max(t.end for t in chart.transfers[:count]) / unit
     back = chart.transfers[0].end
@@ -81,7 +82,8 @@ def all_in_turn(machine: Machine, svg: Path) -> None:
 def all_tiles(machine: Machine, svg: Path) -> None:
     """Figure 17: the same over all tiles, the middle left out."""
     chart = bars.reads(machine, FLOAT, 1)
-    unit, tiles = chart.unit, chart.load.n_tiles
+    unit = chart.unit
+    tiles = chart.load.n_tiles
     starts = [float(start) / unit for start in chart.run.tile_starts[0]]
     end = float(chart.run.makespan_cycles) / unit
     shown_first = starts[2] + 0.25 * starts[1]
@@ -135,7 +137,8 @@ def float_and_double(machine: Machine, svg: Path) -> None:
 def who_transfers_when(machine: Machine, svg: Path) -> None:
     """Figure 19: two SMs ask at the same time and use the bus one after the other."""
     chart = bars.reads(machine, FLOAT, 2)
-    unit, rows = chart.unit, [{0: 0, 1: 2}, {0: 1, 1: 3}]
+    unit = chart.unit
+    rows = [{0: 0, 1: 2}, {0: 1, 1: 3}]
     # Reversed, so that of a half-warp's transfers the first tile's is kept.
     own = {t[1:3]: t for t in reversed(chart.transfers) if t.half_warp in rows[0]}
     low, high = (float(t.start) for t in (own[0, 0], max(own.values(), key=lambda t: t.start)))
@@ -164,7 +167,8 @@ def who_transfers_when(machine: Machine, svg: Path) -> None:
 def halves(machine: Machine, svg: Path) -> None:
     """Figure 20: two SMs take every other tile and need half the time."""
     one, two = bars.reads(machine, FLOAT, 1), bars.reads(machine, FLOAT, 2)
-    unit, total = one.unit, float(one.run.makespan_cycles)
+    unit = one.unit
+    total = float(one.run.makespan_cycles)
     gantt = Gantt([(0, 1.15 * total / unit)], 1.9, unit=unit)
     lanes = [(one, 0), (two, 0), (two, 1)]
     for row, (chart, block) in enumerate(lanes):
@@ -222,7 +226,8 @@ _ROWS = ("ready-queue", "SM takes", "waiting-queue")
 def queues(machine: Machine, svg: Path, *, number: int, unit_number: int) -> None:
     """Both queues at the end of a time unit, when the scheduler has chosen."""
     chart = bars.reads(machine, FLOAT, 1)
-    time, count = unit_number * chart.unit, chart.load.half_warps
+    time = unit_number * chart.unit
+    count = chart.load.half_warps
     found = queues_at(chart.bars(), time, count)
     back = {t.half_warp for t in chart.transfers if t.end <= time}
     gantt = Gantt([(-0.2, count)], 1.5)
@@ -358,7 +363,8 @@ def _first(chart: Charted) -> float:
 
 def _burst(ax: Axes, chart: Charted) -> set[str]:
     """The bus for two index computations from the first data on, and what the SMs do meanwhile."""
-    start, unit = _first(chart), chart.unit
+    start = _first(chart)
+    unit = chart.unit
     ax.set_xlim(start - 0.1 * unit, start + 2.1 * unit)
     bars.name_lanes([ax], ["SMs", "bus"])
     lanes = [Lane(0, e.phase, e.start, e.end) for e in chart.bars() if e.phase == "index"]
@@ -375,7 +381,8 @@ def _burst(ax: Axes, chart: Charted) -> set[str]:
 
 def _finding(chart: Charted, name: str, blocks: int, one: float) -> str:
     """The burst against the index computation, and what that makes of the bandwidth."""
-    burst, unit = blocks * chart.transfer_cycles, chart.unit
+    burst = blocks * chart.transfer_cycles
+    unit = chart.unit
     against = "shorter than" if burst < unit else "not shorter than"
     step = "SMs compute in step" if in_step(chart.run.events) else "SMs do not compute in step"
     gbs = chart.run.bandwidth_gbs

@@ -56,7 +56,8 @@ def one_by_one(machine: Machine, svg: Path) -> None:
     burst = 1 + next(
         (n for n, (a, b) in enumerate(pairwise(writes)) if a.end != b.start), len(writes) - 1
     )
-    start, unit = writes[0].start, chart.unit
+    start = writes[0].start
+    unit = chart.unit
     low, high = float(start) - 0.6 * unit, float(writes[burst - 1].end) + 1.6 * unit
     shown_writes = [w for w in writes if w.start < high][: burst + 2]
     last = chart.load.half_warps - 1
@@ -156,7 +157,8 @@ def corrected_half_warp(machine: Machine, svg: Path) -> None:
 def corrected_part(machine: Machine, svg: Path) -> None:
     """Figure 30: the first and last half-warps until the first writes, corrected assumptions."""
     chart = copies(machine, CORRECTED_ASSUMPTIONS)
-    unit, count = chart.unit, chart.load.half_warps
+    unit = chart.unit
+    count = chart.load.half_warps
     numbers = bars.ends(count, 5, 3)
     rows = {number: row for row, number in enumerate(numbers) if number is not None}
     first = {
@@ -223,7 +225,8 @@ def first_reads(machine: Machine, svg: Path) -> None:
         bars.head(gantt.axes[0], (number + 0.5) * unit, f"hw{number}")
         part = two[number * n_sm : (number + 1) * n_sm]
         bars.head(gantt.axes[1], (part[0].start + part[-1].end) / 2, f"data of hw{number}")
-    burst, rest = n_sm * chart.transfer_cycles, vacuum_cycles(two)
+    burst = n_sm * chart.transfer_cycles
+    rest = vacuum_cycles(two)
     title = f"Figure 32: index and read of hw0 on {n_sm} SMs, float"
     caption = _first_caption(chart, burst, rest)
     gantt.save(svg, title, caption)
@@ -231,7 +234,8 @@ def first_reads(machine: Machine, svg: Path) -> None:
 
 def _first_caption(chart: Charted, burst: Fraction, rest: Fraction) -> str:
     """The burst against the index computation, and the document's slip."""
-    longer, n_sm = burst > chart.unit, len(chart.run.tiles_per_sm)
+    longer = burst > chart.unit
+    n_sm = len(chart.run.tiles_per_sm)
     follow = f"after {plural(rest, 'cycle')} of vacuum" if rest else "without vacuum"
     limit = ": the bus is the limit" if longer and not rest else ""
     return (
@@ -283,7 +287,8 @@ def write_commands(machine: Machine, svg: Path) -> None:
 def _first_commands(holds: Sequence[Event]) -> tuple[Fraction, Fraction, Fraction]:
     """Start and end of an SM's first write commands in a row, and when it is held again."""
     writes = [e for e in holds if e.phase == "write"]
-    start = end = writes[0].start
+    end = writes[0].start
+    start = end
     for event in holds:
         if event.start == end:
             end = event.end
@@ -354,7 +359,8 @@ def _draw_bus(gantt: Gantt, row: float, pieces: Sequence[CopyPhase], chart: Char
 
 def total_time(machine: Machine, svg: Path, *, number: int, itemsize: int) -> None:
     """Figures 35 and 36: X and Y of the formula, as published and corrected, and the simulation."""
-    copy, chart = _COPY, saturated(machine, itemsize, _COPY.tiles_per_block)
+    copy = _COPY
+    chart = saturated(machine, itemsize, _COPY.tiles_per_block)
     formulas = [formula_pieces(machine, copy, itemsize, m) for m in Multiplier]
     totals = [pieces[-1].end for pieces in formulas] + [chart.run.drained_cycles]
     gbs = [saturated_bandwidth_gbs(machine, copy, itemsize, m) for m in Multiplier]
@@ -388,8 +394,10 @@ def _total_caption(
     gbs: Sequence[float],
 ) -> str:
     """X and Y in numbers, the slip, and what the simulation says."""
-    copy, burst = _COPY, float(machine.n_sm * chart.transfer_cycles)
-    x, rests = start_up_cycles(machine, copy), _rests(vacuum_cycles(chart.transfers))
+    copy = _COPY
+    burst = float(machine.n_sm * chart.transfer_cycles)
+    x = start_up_cycles(machine, copy)
+    rests = _rests(vacuum_cycles(chart.transfers))
     parts = [
         f"X = ({copy.half_warps} − {copy.hidden_half_warps}) × {machine.index_cycles} = {x} cycles "
         f"and Y = {copy.tiles_per_block} × 2 × {burst:g} × {machine.n_sm} = "
@@ -399,7 +407,8 @@ def _total_caption(
         f"the bus after {float(totals[2]):.10g} cycles against {float(totals[1]):.10g} of X + Y, "
         f"and from the first read to the last write the bus {rests}."
     ]
-    counted, timed = copy.side**2 // (copy.half_warps * machine.half_warp), chart.load.n_tiles
+    counted = copy.side**2 // (copy.half_warps * machine.half_warp)
+    timed = chart.load.n_tiles
     if counted != timed:
         parts.append(
             f"The formula takes the bytes of {counted} tiles and the time of {timed}; the "

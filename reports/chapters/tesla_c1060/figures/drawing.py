@@ -163,7 +163,8 @@ def name_lanes(axes: Sequence[Axes], labels: Sequence[str]) -> None:
 
 def _share(ax: Axes) -> float:
     """Of the width of the figure: that of a pane, before the layout takes from it."""
-    figure, spec = ax.get_figure(root=True), ax.get_subplotspec()
+    figure = ax.get_figure(root=True)
+    spec = ax.get_subplotspec()
     return 1.0 if figure is None or spec is None else float(spec.get_position(figure).width)
 
 
@@ -327,7 +328,8 @@ class Gantt:
         self.figure, grid = plt.subplots(
             1, len(windows), figsize=(PAGE_WIDTH, height), squeeze=False, width_ratios=ratios
         )
-        self.axes, self.unit = list(grid[0]), unit
+        self.axes = list(grid[0])
+        self.unit = unit
         # Meanings of the bars that were drawn.
         self.shown: set[str] = set()
         for ax, (low, high) in zip(self.axes, windows, strict=True):

@@ -82,7 +82,8 @@ def _band(ax: Axes, band: int, access: _Access) -> None:
     for thread, address in enumerate(access.addresses):
         cell(ax, (address, band), (access.word_bytes, 0.36), NEUTRAL, str(thread), points=5.5)
     for t in access.transactions:
-        corner, size = (t.address, band + 0.41), (t.n_bytes, 0.36)
+        corner = (t.address, band + 0.41)
+        size = (t.n_bytes, 0.36)
         cell(ax, corner, size, TRANSACTION_FILL, f"{t.n_bytes} bytes", points=NOTE_SIZE)
 
 
@@ -92,7 +93,8 @@ def _coalescing_caption(machine: Machine) -> str:
     )
     loads = compiled_loads(FLOAT3, threads=machine.half_warp)
     issued = [t for load in loads for t in load.transactions]
-    moved, useful = sum(t.n_bytes for t in issued), machine.half_warp * FLOAT3
+    moved = sum(t.n_bytes for t in issued)
+    useful = machine.half_warp * FLOAT3
     n = machine.half_warp
     return (
         f"Grey: the words that a half-warp reads with one instruction, numbered by thread; white: "
@@ -316,7 +318,8 @@ def _stretches(ax: Axes, tiling: Tiling, stretches: Sequence[Stretch], y: int) -
     """Cells of one row, as wide as they are in tiles, with their partitions' numbers."""
     tile_bytes = tiling.tile_width * tiling.itemsize
     for s in stretches:
-        corner, size = (s.start / tile_bytes, y), (s.n_bytes / tile_bytes, 1)
+        corner = (s.start / tile_bytes, y)
+        size = (s.n_bytes / tile_bytes, 1)
         cell(ax, corner, size, partition_colour(s.partition), str(s.partition), points=NOTE_SIZE)
 
 
@@ -397,7 +400,8 @@ def device_pipeline(machine: Machine, svg: Path) -> None:
         _bar(bottom, span.read, span)
     names = [f"read {r}, bank {r}" for r in range(reads)]
     _time_axes(bottom, names, spans)
-    end, alone = spans[-1].end, pipelined_reads(machine, 1)[-1].end
+    end = spans[-1].end
+    alone = pipelined_reads(machine, 1)[-1].end
     interval = (end - alone) / (reads - 1) if reads > 1 else alone
     caption = (
         f"A read passes four parts of the device; its bars have their colours. Reads of different "
@@ -466,7 +470,8 @@ def concatenated_bursts(machine: Machine, svg: Path) -> None:
         )
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=2, fontsize=NOTE_SIZE)
-    alone, end = banks.t_cl_cycles + burst_duration(machine), spans[-1].end
+    alone = banks.t_cl_cycles + burst_duration(machine)
+    end = spans[-1].end
     caption = (
         f"{wanted} bytes, {machine.half_warp} doubles, are {reads} bursts of {banks.burst_bytes} "
         f"bytes from one open row of one partition. With a read command every "

@@ -35,7 +35,8 @@ def simulated(cells: pd.DataFrame, svg: Path) -> None:
     `cells` has the columns of cells.SIMULATION_SCHEMA.
     """
     apply_style()
-    sizes, levels = sorted(cells["width"].unique()), list(dict.fromkeys(cells["level"]))
+    sizes = sorted(cells["width"].unique())
+    levels = list(dict.fromkeys(cells["level"]))
     figure, axes = plt.subplots(
         len(levels),
         len(sizes),
@@ -261,7 +262,8 @@ def _float3_caption(cells: pd.DataFrame, profile: pd.DataFrame) -> str:
         & (copies["level"] == "banks")
         & (copies["width"] == copies["width"].min())
     ]
-    parts, even = [], 1.0
+    parts = []
+    even = 1.0
     for dtype, commands in COPIES:
         row = shown.loc[(dtype, commands)]
         part = profile[(profile["dtype"] == dtype) & (profile["commands"] == commands)]

@@ -93,7 +93,8 @@ def points(machine: Machine, cells: pd.DataFrame) -> list[Point]:
 
 
 def _blocks(machine: Machine, tiling: Tiling) -> list[int]:
-    units, capacity = machine.n_sm, machine.n_sm * residency(machine, tiling).blocks
+    units = machine.n_sm
+    capacity = machine.n_sm * residency(machine, tiling).blocks
     doublings = [2**i for i in range(units.bit_length()) if 2**i < units]
     more = [units, 2 * units, 2 * units + 1, capacity, capacity + 1, 2 * capacity]
     return list(dict.fromkeys(doublings + more))

@@ -82,7 +82,8 @@ PITCH, TILE_PITCH, SPAN, TILE_ROWS, ITEM_ROWS, TILES_X, OUT = range(7)
 def fresh_state(partitions: int, banks: int) -> Ints:
     """State of partitions that have not seen a request: the rows of all banks are closed."""
     state = np.zeros((partitions, FIRST_BANK + BANK_COLUMNS * banks), np.int64)
-    state[:, LAST_OPENED] = state[:, LAST_WRITTEN] = LONG_AGO
+    state[:, LAST_OPENED] = LONG_AGO
+    state[:, LAST_WRITTEN] = LONG_AGO
     state[:, FIRST_BANK:] = LONG_AGO
     state[:, FIRST_BANK + ROW :: BANK_COLUMNS] = -1
     return state
@@ -104,7 +105,8 @@ def partition_number(stripe: int, partitions: int, hashed: int) -> int:
     """The partition of a stretch of partition_bytes: in turn, or spread by its number's digits."""
     if hashed == 0 or partitions == 1:
         return stripe % partitions
-    total, rest = 0, stripe
+    total = 0
+    rest = stripe
     while rest > 0:
         total += rest % partitions
         rest //= partitions
@@ -154,7 +156,10 @@ def _open_rows(
 
     A bank is left alone while a request that may still be served needs the row it has open.
     """
-    mask, head, again, busy = queue.shape[1] - 1, state[p, HEAD], NEVER, 0
+    mask = queue.shape[1] - 1
+    head = state[p, HEAD]
+    again = NEVER
+    busy = 0
     for i in range(waiting):
         k = (head + i) & mask
         if (
@@ -204,7 +209,10 @@ def _note(log: Ints, time: int, p: int, bank: int, command: int, row: int) -> No
 @njit(error_model="numpy", cache=True, nogil=True)
 def _choose(p: int, now: int, waiting: int, state: Ints, queue: Ints, par: Ints) -> tuple[int, int]:
     """Which of the waiting requests can be served first, and when; (-1, NEVER) if none can."""
-    mask, head, best, best_at = queue.shape[1] - 1, state[p, HEAD], -1, NEVER
+    mask = queue.shape[1] - 1
+    head = state[p, HEAD]
+    best = -1
+    best_at = NEVER
     for i in range(min(waiting, par[CHOOSE_FROM])):
         k = (head + i) & mask
         bank = FIRST_BANK + BANK_COLUMNS * queue[p, k, BANK]
@@ -226,7 +234,9 @@ def look(p: int, now: int, state: Ints, queue: Ints, par: Ints, served: Ints, lo
 
     `served` gets the request's columns, END and STARTED; its END is NEVER if there is none.
     """
-    mask, head, length = queue.shape[1] - 1, state[p, HEAD], state[p, LENGTH]
+    mask = queue.shape[1] - 1
+    head = state[p, HEAD]
+    length = state[p, LENGTH]
     served[END] = NEVER
     if length == 0:
         return NEVER
@@ -238,7 +248,9 @@ def look(p: int, now: int, state: Ints, queue: Ints, par: Ints, served: Ints, lo
     again = queue[p, (head + waiting) & mask, ARRIVAL] if waiting < reach else NEVER
     if waiting == 0:
         return again
-    place, at, lead = 0, max(now, state[p, FREE_AT]), 0
+    place = 0
+    at = max(now, state[p, FREE_AT])
+    lead = 0
     if banks:
         again = min(again, _open_rows(p, now, waiting, state, queue, par, log))
         place, at = _choose(p, now, waiting, state, queue, par)
@@ -266,7 +278,8 @@ def look(p: int, now: int, state: Ints, queue: Ints, par: Ints, served: Ints, lo
             state[p, bank + WRITTEN] = start + duration
     for column in range(REQUEST_COLUMNS):
         served[column] = queue[p, k, column]
-    served[STARTED], served[END] = start, start + duration
+    served[STARTED] = start
+    served[END] = start + duration
     state[p, REQUESTS] += 1
     state[p, WAITED] += start - queue[p, k, ARRIVAL]
     # Those before it move up by one: they are at most CHOOSE_FROM.

@@ -420,7 +420,8 @@ def residency(machine: Machine, tiling: Tiling) -> SMResidency:
         raise MachineError(
             f"half-warps of {width} threads do not fit tiles {tiling.tile_width} elements wide."
         )
-    blocks, half_warps = machine.max_threads_per_sm // tiling.threads, tiling.threads // width
+    blocks = machine.max_threads_per_sm // tiling.threads
+    half_warps = tiling.threads // width
     if not blocks:
         raise MachineError(
             f"max_threads_per_sm must be at least the {tiling.threads} threads of a block, not "

@@ -230,7 +230,8 @@ class _Simulation:
         self.writes_per_hold = durations.index_cycles if chart.slotted else 1
         self.boundary = self.index if chart.slotted else 1
 
-        width, self.slots = workload.half_warps, resident_blocks(machine, workload)
+        width = workload.half_warps
+        self.slots = resident_blocks(machine, workload)
         self.sms = [
             _Sm(n, [0] * (self.slots * width), [0] * self.slots, [0] * self.slots, [0] * self.slots)
             for n in range(machine.n_sm)
@@ -239,7 +240,9 @@ class _Simulation:
         # Entries are (time, SM, slot): the slot of a block that ends, or `slots` for a step of
         # the SM, which so comes after the block ends of the same time.
         self.agenda: list[tuple[int, int, int]] = []
-        self.bus_free = self.transfers = self.makespan = 0
+        self.bus_free = 0
+        self.transfers = 0
+        self.makespan = 0
         self.tile_starts: list[list[int]] = [[] for _ in range(num_partition)]
         self.sm_of_block: list[int | None] = [None] * num_partition
         self.bars: list[tuple[int, int, int, str, int, int]] = []  # fields of Event, in ticks

@@ -136,7 +136,7 @@ def simulate_tiles(
         n_tiles=n_tiles,
         n_blocks=_at_least_one(num_blocks),
         items=tiling.items,
-        index=machine.index_cycles * ticks,
+        first=machine.index_cycles * ticks,
         step=machine.step_cycles * ticks,
         hold=machine.command_cycles * ticks,
         commands=commands,
@@ -225,7 +225,8 @@ def layout_of(machine: Machine, tiling: Tiling, output_offset: int) -> Ints:
     layout[c.SPAN] = machine.half_warp * tiling.itemsize
     layout[c.TILE_ROWS] = tiling.tile_height
     layout[c.ITEM_ROWS] = tiling.tile_height // tiling.items
-    layout[c.TILES_X], layout[c.OUT] = tiling.tiles_x, output_offset
+    layout[c.TILES_X] = tiling.tiles_x
+    layout[c.OUT] = output_offset
     return layout
 
 

@@ -83,7 +83,7 @@ def simulate_fast(
         n_tiles=workload.n_tiles,
         n_blocks=_at_least_one(num_partition),
         items=1,
-        index=durations.index_cycles * ticks,
+        first=durations.index_cycles * ticks,
         step=0,
         hold=ticks,
         commands=1,

@@ -54,7 +54,7 @@ RESIDENT_WARPS, MOST_RESIDENT = 64, 32
 WRITTEN = 1.25
 
 
-def write_shard(
+def write_shard(  # noqa: PLR0913 - keyword-only properties of a made-up shard
     path: Path,
     kernel: str,
     dtype: str,

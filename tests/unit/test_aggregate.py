@@ -34,7 +34,7 @@ PROBLEM = Problem(4, 8)
 SAMPLES = np.array([0.99, 1.0, 1.01, 1.0, 1.0, 1.0])
 
 
-def write(
+def write(  # noqa: PLR0913 - keyword-only properties of a made-up shard
     path: Path,
     times_s: Mapping[int, float],
     statuses: Mapping[int, Status] | None = None,

@@ -1,24 +1,15 @@
 """What the code of a stage is, and what a change of it makes Snakemake do again."""
 
 import ast
-import re
-import sys
+import tomllib
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, python
-from gpushmoo.core.paths import CHAPTERS, IMPORTED, PACKAGE
+from conftest import ROOT
+from gpushmoo.core.paths import PACKAGE
 from gpushmoo.core.python_digest import python_digest
 from gpushmoo.planning import digest
-from gpushmoo.planning.digest import (
-    code_digest,
-    file_digest,
-    library_digest,
-    module_digest,
-    modules_of,
-)
-
-SCRIPTS = PACKAGE.parent
+from gpushmoo.planning.digest import LAYERS, code_of, file_digest, shared_digest
 
 # Whatever Python 3.11, 3.12, 3.13 and 3.14 write down differently, or one of them might.
 MODULE = '''\
@@ -92,90 +83,117 @@ def test_what_the_code_does_counts(old: str, new: str) -> None:
     assert python_digest(changed.encode()) != python_digest(MODULE.encode())
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project of a script and a library, in folders of their own."""
-    library = tmp_path / "scripts/gpushmoo"
-    write(library / "__init__.py", "")
-    write(library / "core/__init__.py", "")
-    write(library / "core/extra.py", "VALUE = 1\n")
-    write(tmp_path / "chapters/page/__init__.py", "")
-    write(tmp_path / "chapters/page/extra.py", "VALUE = 1\n")
-    monkeypatch.setattr(digest, "IMPORTED", (tmp_path / "scripts", tmp_path / "chapters"))
-    return tmp_path
-
-
 def write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
 
-def fresh(file: Path) -> str:
-    for kept in (code_digest, library_digest, digest._reached, digest._imports_of):
-        kept.cache_clear()
-    for read in (digest._code, digest._module_files):
-        read.cache_clear()
-    return code_digest(file)
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A library of a file in each layer, and a chapter beside it."""
+    library = tmp_path / "gpushmoo"
+    write(library / "__init__.py", "")
+    for name in (name for layer in LAYERS for name in layer):
+        write(library / name / "code.py", "VALUE = 1\n")
+    (library / "chapters/code.py").rename(library / "chapters.py")
+    (library / "chapters").rmdir()
+    write(tmp_path / "chapter/page.py", "VALUE = 1\n")
+    write(tmp_path / "chapter/tests/test_page.py", "VALUE = 1\n")
+    monkeypatch.setattr(digest, "PACKAGE", library)
+    return library
 
 
-LIBRARY = Path("scripts/gpushmoo/core/extra.py")
+def code_changes(of: str, changed: Path, *others: Path) -> bool:
+    """Whether the digest of package `of` is another after an edit of a file."""
+    code_of.cache_clear()
+    before = code_of(of, *others)
+    write(changed, changed.read_text() + "# Edited.\n")
+    code_of.cache_clear()
+    return code_of(of, *others) != before
 
 
 @pytest.mark.parametrize(
-    ("line", "module"),
+    ("of", "changed", "changes"),
     [
-        ("import gpushmoo.core.extra", LIBRARY),
-        ("from gpushmoo.core.extra import VALUE", LIBRARY),
-        ("from gpushmoo.core import extra", LIBRARY),
-        ("from gpushmoo.core import extra", Path("scripts/gpushmoo/__init__.py")),
-        ("from gpushmoo.core import extra", Path("scripts/gpushmoo/core/__init__.py")),
-        ("def late():\n    from gpushmoo.core.extra import VALUE", LIBRARY),
-        ("command = ['-m', 'gpushmoo.core.extra']", LIBRARY),
-        ("from page.extra import VALUE", Path("chapters/page/extra.py")),
-        ("VALUE = 0", Path("scripts/stage.py")),
+        ("measuring", "measuring/code.py", True),
+        ("measuring", "devices/code.py", True),
+        ("measuring", "core/code.py", True),
+        ("measuring", "__init__.py", True),
+        ("measuring", "analysis/code.py", False),
+        ("measuring", "report/code.py", False),
+        ("figures", "model/code.py", True),
+        ("figures", "explorer/code.py", False),
+        ("figures", "chapters.py", False),
+        ("report", "chapters.py", True),
+        ("report", "planning/code.py", False),
     ],
 )
-def test_whatever_a_script_imports_counts(project: Path, line: str, module: Path) -> None:
-    script = project / "scripts/stage.py"
-    write(script, line)
-    before = fresh(script)
-    write(project / module, '"""Mended."""\n' + (project / module).read_text())
-    assert fresh(script) == before
-    write(project / module, (project / module).read_text() + "\nCHANGED = 1\n")
-    assert fresh(script) != before
+def test_a_digest_is_of_the_package_and_the_layers_below_it(
+    package: Path, of: str, changed: str, changes: bool
+) -> None:
+    assert code_changes(of, package / changed) is changes
 
 
-@pytest.mark.parametrize(
-    "line", ["from . import extra", "from .extra import VALUE", "from ..core import extra"]
-)
-def test_relative_imports_are_followed_and_circles_end(project: Path, line: str) -> None:
-    write(project / "scripts/gpushmoo/core/stage.py", line)
-    write(project / LIBRARY, "from . import stage\nfrom .. import core\n")
-    write(project / "scripts/stage.py", "import gpushmoo.core.stage")
-    fresh(project / "scripts/stage.py")
-    assert project / LIBRARY in modules_of(project / "scripts/stage.py")
+def test_all_files_of_a_package_count_but_not_what_python_keeps(package: Path) -> None:
+    for name in ("analysis/known.json", "analysis/page/code.js", "analysis/__pycache__/code.pyc"):
+        write(package / name, "")
+    assert code_changes("analysis", package / "analysis/known.json")
+    assert code_changes("analysis", package / "analysis/page/code.js")
+    assert not code_changes("analysis", package / "analysis/__pycache__/code.pyc")
 
 
-def test_the_digest_of_a_kernels_library_is_of_what_its_workload_imports(project: Path) -> None:
-    """Also of what lies beside a kernel outside of the project, wherever that lies."""
+def test_a_chapters_code_counts_without_its_tests(package: Path) -> None:
+    chapter = package.parent / "chapter"
+    assert code_changes("storage", chapter / "page.py", chapter)
+    assert not code_changes("storage", chapter / "tests/test_page.py", chapter)
+    write(chapter / "more/page.py", "VALUE = 1\n")
+    for changed in ("page.py", "more/page.py"):
+        pages = chapter / "page.py", chapter / "more/page.py"
+        assert code_changes("storage", chapter / changed, *pages)
+
+
+def test_the_layers_are_those_that_import_linter_checks() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (contract,) = (c for c in settings["tool"]["importlinter"]["contracts"] if "layers" in c)
+    checked = [set(layer.split(" | ")) for layer in contract["layers"]]
+    assert [set(layer) for layer in reversed(LAYERS)] == checked
+
+
+def test_every_module_of_the_library_is_in_a_layer() -> None:
+    found = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
+    apart = {"__init__", "__main__", "__pycache__"}
+    assert found - apart == {name for layer in LAYERS for name in layer}
+
+
+def test_the_digest_of_shared_code_is_of_what_a_workload_imports(tmp_path: Path) -> None:
+    """Also of what is beside a kernel outside of the project, wherever that is."""
     for place in ("one", "another"):
-        write(project / place / "mine/workload.py", "from shared.sums import VALUE\n")
-        write(project / place / "shared/sums.py", "from gpushmoo.core.extra import VALUE\n")
-    workload = project / "one/mine/workload.py"
-    before = library_digest(workload)
-    assert library_digest(project / "another/mine/workload.py") == before
-    write(workload, workload.read_text() + "CHANGED = 1\n")
-    fresh(workload)
-    assert library_digest(workload) == before
-    write(project / "one/shared/sums.py", "VALUE = 2\n")
-    fresh(workload)
-    assert library_digest(workload) != before
+        write(tmp_path / place / "mine/workload.py", "from shared.sums import VALUE\n")
+        write(tmp_path / place / "shared/sums.py", "import more\n")
+        write(tmp_path / place / "more.py", "VALUE = 1\n")
+    kernel = tmp_path / "one/mine"
+
+    def shared() -> str:
+        shared_digest.cache_clear()
+        return shared_digest(kernel)
+
+    before = shared()
+    assert shared_digest(tmp_path / "another/mine") == before
+    for same in ("mine/workload.py", "shared/sums.py"):
+        path = tmp_path / "one" / same
+        write(path, f'"""Of a kernel."""\n{path.read_text()}# Edited.\n')
+        assert shared() == before
+    write(tmp_path / "one/more.py", "VALUE = 2\n")
+    assert shared() != before
 
 
-def test_a_digest_is_of_names_and_contents(project: Path, tmp_path: Path) -> None:
-    write(project / "scripts/one.py", "VALUE = 1\n")
-    write(project / "scripts/two.py", "VALUE = 1\n")
-    assert fresh(project / "scripts/one.py") != fresh(project / "scripts/two.py")
+def test_what_the_project_shares_counts_for_a_kernel_elsewhere(tmp_path: Path) -> None:
+    write(tmp_path / "mine/workload.py", "")
+    write(tmp_path / "other/workload.py", "from dot_products.workloads import Dot\n")
+    assert shared_digest(tmp_path / "mine") != shared_digest(tmp_path / "other")
+
+
+def test_a_digest_of_files_is_of_names_and_contents(tmp_path: Path) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
     a.write_text("1")
     b.write_text("2")
@@ -185,78 +203,3 @@ def test_a_digest_is_of_names_and_contents(project: Path, tmp_path: Path) -> Non
     assert file_digest(a, b) != before
     b.write_text("2")
     assert file_digest(a, b.rename(tmp_path / "c")) != before
-
-
-# Does the measuring jobs.
-MEASURING = "gpushmoo/measuring/job.py"
-
-
-def names_of(script: str) -> set[str]:
-    paths = modules_of(SCRIPTS / script)
-    return {p.relative_to(PACKAGE).as_posix() for p in paths if p.is_relative_to(PACKAGE)}
-
-
-def called() -> dict[str, str]:
-    """The module behind each rule that names the function which it calls."""
-    files = [ROOT / "Snakefile", *ROOT.glob("workflow/rules/*.smk")]
-    rules = "".join(path.read_text(encoding="utf-8") for path in files)
-    found = re.findall(
-        r'rule (?:stage as )?(\w+)(?: with)?:(?:(?!\n(?:use )?rule ).)*?call="([\w.]+):',
-        rules,
-        re.S,
-    )
-    return {rule: f"{module.replace('.', '/')}.py" for rule, module in found}
-
-
-def test_what_python_imports_for_a_stage_is_behind_its_digest() -> None:
-    """Python's own word on it, of what is imported at the top of modules."""
-    module = called()["report"]
-    lines = [f"import {module.removesuffix('.py').replace('/', '.')}"]
-    show = "import sys; print(*(m.__file__ for m in sys.modules.values() if '__file__' in vars(m)))"
-    done = python("\n".join([*lines, show]))
-    loaded = {Path(f) for f in done.stdout.split() if f.startswith(tuple(map(str, IMPORTED)))}
-    assert len(loaded) > 10
-    assert {path for path in loaded if path.name != "__init__.py"} <= modules_of(SCRIPTS / module)
-
-
-@pytest.mark.parametrize("script", [MEASURING, str(CHAPTERS / "streamed_dot/study_job.py")])
-def test_nothing_is_measured_again_for_what_reads_the_data(script: str) -> None:
-    later = ("analysis/", "figures/", "planning/", "report/", "chapters/")
-    assert [name for name in names_of(script) if name.startswith(later)] == []
-
-
-def test_figures_depend_on_no_device_and_imports_by_name_are_apart() -> None:
-    drawn = modules_of(PACKAGE / "figures/heatmap.py")
-    assert {PACKAGE / "figures/style.py", PACKAGE / "analysis/best.py"} <= drawn
-    behind = names_of(called()["figure"]) | {path.relative_to(PACKAGE).as_posix() for path in drawn}
-    assert [name for name in behind if name.startswith(("devices/", "measuring/"))] == []
-    assert {PACKAGE / "devices/cuda/timing.py"}.isdisjoint(modules_of(SCRIPTS / MEASURING))
-    module = PACKAGE / "devices/cuda/backend.py"
-    assert PACKAGE / "devices/cuda/timing.py" in modules_of(module)
-    assert module_digest("gpushmoo.devices.cuda.backend") == code_digest(module)
-    with pytest.raises(ValueError, match="no module 'gpushmoo"):
-        module_digest("gpushmoo.devices.absent")
-
-
-def test_what_was_read_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = b'import a.b\nfrom ..c import d\nrun("gpushmoo.core.space")\n'
-    kept = tmp_path / "read.json"
-
-    def anew() -> digest.Code:
-        digest._kept.cache_clear()
-        return digest.read_code(source)
-
-    monkeypatch.setattr(sys, "dont_write_bytecode", False)
-    monkeypatch.setattr(digest, "KEPT", kept)
-    monkeypatch.setattr(digest, "_READ", {})
-    code = anew()
-    assert code.digest == python_digest(source).hex()
-    assert {*map(tuple, code.imports)} == {(0, "a.b"), (2, "c.d"), (0, "gpushmoo.core.space")}
-    digest.keep_read_code()
-    with monkeypatch.context() as patched:
-        patched.delattr(digest, "tree_digest")
-        assert anew().digest == code.digest
-    for damage in (b"", b"{", b'{"files": 1}', b"\xff\0"):
-        kept.write_bytes(damage)
-        assert anew().digest == code.digest
-    digest._kept.cache_clear()

@@ -91,7 +91,7 @@ def test_a_locale_that_knows_no_more_than_ascii_changes_nothing(tmp_path: Path) 
         "assert sys.flags.utf8_mode == 0 and open('Snakefile').encoding != 'utf-8'\n"
         "flow = Flow(raw, ask_device=False)\n"
         "for name in flow.config.sweeps:\n"
-        "    flow.library_code(type('', (), {'sweep': name}))\n"
+        "    flow.shared_code(type('', (), {'sweep': name}))\n"
         f"with job_log({str(tmp_path / 'x.log')!r}) as terminal:\n"
         f"    terminal.write({'16 × 4'!a})\n"
     )

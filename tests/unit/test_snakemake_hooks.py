@@ -7,9 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import python
 from gpushmoo.planning import snakemake_hooks as hooks
-from gpushmoo.storage.wholefile import read_json, write_summed
+from gpushmoo.storage.wholefile import write_summed
 from snakemake.common import NOTHING_TO_BE_DONE_MSG
 from snakemake.settings.types import Quietness
 from snakemake_interface_logger_plugins.common import LogEvent
@@ -194,29 +193,3 @@ def test_change_points_need_their_program_only_where_they_are_asked_for(
         return
     with pytest.raises(SystemExit, match="otava"):
         hooks.start_run(flow, workflow, jobs)
-
-
-AT_EXIT = """
-import sys
-from pathlib import Path
-from types import SimpleNamespace
-from gpushmoo.planning import digest, snakemake_hooks
-
-digest.KEPT = Path(sys.argv[1])
-rules = SimpleNamespace(modifier=SimpleNamespace(rules=[]))
-snakemake_hooks.complete_rules(None, rules)
-# Parameters of jobs are digests, too, and come later.
-digest.read_code(b"import a.b")
-assert not digest.KEPT.exists()
-"""
-
-
-@pytest.mark.parametrize(("keeps_nothing", "files"), [("", 1), ("1", 0)])
-def test_what_was_read_for_digests_is_kept_when_snakemake_ends(
-    keeps_nothing: str, files: int, tmp_path: Path
-) -> None:
-    kept = tmp_path / "cache" / "read.json"
-    done = python(AT_EXIT, kept, PYTHONDONTWRITEBYTECODE=keeps_nothing)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert kept.exists() is bool(files)
-    assert not files or len(read_json(kept)["files"]) == files

@@ -1,29 +1,22 @@
-"""What Python and the digests keep of each module, made once for all processes that tests start."""
+"""What Python keeps of each module, made once for all processes that tests start."""
 
 import compileall
 import shutil
-import sys
 from pathlib import Path
-from unittest import mock
 
 from gpushmoo.core.paths import ROOT
-from gpushmoo.planning.digest import code_digest, keep_read_code
 
 FOLDERS = tuple(ROOT / name for name in ("workflow/scripts", "kernels", "reports/chapters"))
 
 
 def compile_modules() -> None:
-    """Keep byte code and digests beside the modules, also where Python was told to keep none.
+    """Keep byte code beside the modules, also if Python is to keep none.
 
-    Tests start some hundred processes in copies of the project; to compile all anew and to read it
-    for the digests was a third of what each took.
+    Tests start some hundred processes in copies of the project. To compile all again in each would
+    be much of the time that they take.
     """
     for folder in FOLDERS:
         compileall.compile_dir(folder, quiet=2)
-    with mock.patch.object(sys, "dont_write_bytecode", False):
-        for script in (p for folder in FOLDERS for p in folder.rglob("*.py")):
-            code_digest(script)
-        keep_read_code()
 
 
 def copy_compiled(root: Path) -> None:

@@ -1,6 +1,6 @@
 # Loads the library and checks the configuration before any job exists.
 try:
-    from gpushmoo.planning.digest import code_digest, page_digest
+    from gpushmoo.planning.digest import code_of
     from gpushmoo.planning.plan import figure_labels, figure_note
     from gpushmoo.planning.snakemake_hooks import (
         check_at_start,

@@ -13,6 +13,7 @@ use rule stage as compared with:
     output:
         tables=flow.comparison_files,
     params:
+        code=code_of("report"),
         call="gpushmoo.report.build:compare_runs",
         spec=flow.config.compared or {},
         template=flow.template_digest(),
@@ -24,9 +25,9 @@ use rule stage as explore_compared with:
     output:
         flow.path("compare", "explorer.html"),
     params:
+        code=code_of("explorer"),
         call="gpushmoo.explorer.explore:explore_compared",
         spec=flow.config.compared or {},
-        page=page_digest(),
 
 
 # May fail, so that all else comes before it.
@@ -38,6 +39,7 @@ use rule stage as regression with:
     output:
         flow.path("compare", "regression.txt"),
     params:
+        code=code_of("comparing"),
         call="gpushmoo.comparing.compare:regression",
 
 
@@ -49,6 +51,7 @@ use rule stage as history with:
     output:
         tables=flow.history_tables,
     params:
+        code=code_of("comparing"),
         call="gpushmoo.comparing.history:write_history",
         spec={"run": flow.config["run"], **(flow.config.earlier or {})},
 
@@ -65,5 +68,6 @@ use rule stage as figure_history with:
         ),
         note=flow.path("figures", "history.json"),
     params:
+        code=code_of("figures"),
         call="gpushmoo.figures.runs:history_figure",
         note=figure_note,

@@ -21,11 +21,11 @@ rule build_kernel:
     resources:
         gpu=lambda wildcards: 0 if flow.config["cuda_arch"] or workflow.local_exec else 1,
     params:
+        code=code_of("devices"),
         call="gpushmoo.devices.building:build_kernel",
         spec=flow.build_params,
         cache=flow.cache,
-        backend=flow.backend_code,
-        library=flow.library_code,
+        shared=flow.shared_code,
     script:
         "../scripts/stage.py"
 
@@ -35,6 +35,7 @@ use rule stage as build with:
     input:
         builds=flow.build_files,
     params:
+        code=code_of("devices"),
         call="gpushmoo.devices.building:refuse_failures",
 
 
@@ -56,11 +57,11 @@ rule measure:
     resources:
         gpu=1,
     params:
+        code=code_of("measuring"),
         spec=flow.measure_params,
         request=flow.measure_request,
         python=job_python(workflow),
-        backend=flow.backend_code,
-        library=flow.library_code,
+        shared=flow.shared_code,
     script:
         "../scripts/measure.sh"
 
@@ -95,10 +96,10 @@ rule counters:
     resources:
         gpu=1,
     params:
+        code=code_of("studies"),
         call="gpushmoo.studies.counters:count_of_run",
         spec=flow.study_params,
         cache=flow.cache,
-        backend=flow.backend_code,
     script:
         "../scripts/stage.py"
 
@@ -110,6 +111,7 @@ use rule stage as energy_cells with:
     output:
         flow.path("summary", "energy_cells.json"),
     params:
+        code=code_of("analysis"),
         call="gpushmoo.analysis.energy:write_energy_cells",
         left_out=flow.host_fed_kernels,
         controls={n: list(w.controls) for n, w in flow.workloads.items() if w.controls},
@@ -128,9 +130,9 @@ rule energy:
     resources:
         gpu=1,
     params:
+        code=code_of("studies"),
         call="gpushmoo.studies.energy:energy_of_run",
         spec=flow.study_params,
         cache=flow.cache,
-        backend=flow.backend_code,
     script:
         "../scripts/stage.py"

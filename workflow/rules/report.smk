@@ -9,6 +9,7 @@ use rule stage as aggregate with:
     output:
         directory(flow.dataset),
     params:
+        code=code_of("analysis"),
         call="gpushmoo.analysis.aggregate:aggregate_run",
         # Recorded ones may be of several: their names keep them apart.
         one_model=flow.config.dataset is None,
@@ -22,6 +23,7 @@ use rule stage as peak with:
     output:
         flow.path("summary", "peak.json"),
     params:
+        code=code_of("analysis"),
         call="gpushmoo.analysis.peak:measure_peak",
         kinds=flow.peak_kernels,
 
@@ -33,6 +35,7 @@ use rule stage as best with:
     output:
         flow.path("summary", "best.parquet"),
     params:
+        code=code_of("analysis"),
         call="gpushmoo.analysis.best:write_best",
         host_fed=flow.host_fed_kernels,
         limits=flow.limits,
@@ -45,6 +48,7 @@ use rule stage as machine with:
     output:
         flow.path("model", "machine.json"),
     params:
+        code=code_of("model"),
         call="gpushmoo.model.machine:measure_machine",
 
 
@@ -56,13 +60,11 @@ use rule stage as device_model with:
         fits=flow.path("model", "device.json"),
         table=flow.path("model", "device.parquet"),
     params:
+        code=code_of("model"),
         call="gpushmoo.model.stage:fit_devices",
         folders=flow.kernel_places,
         # The model asks kernels' Python what threads access.
-        digests={
-            name: code_digest(ROOT / folder / "workload.py")
-            for name, folder in flow.kernel_places.items()
-        },
+        workloads=flow.workload_code,
 
 
 # Figures of measured cells, the report, and the verdict on faults.
@@ -80,6 +82,7 @@ use rule stage as figure with:
         ),
         note=flow.path("figures", "{figure}.json"),
     params:
+        code=code_of("figures"),
         call="gpushmoo.figures.stage:draw_figure",
         note=figure_note,
         spec=flow.figure_params,
@@ -99,6 +102,7 @@ use rule stage as figure_energy with:
         ),
         note=flow.path("figures", "energy.json"),
     params:
+        code=code_of("figures"),
         call="gpushmoo.figures.runs:energy_figure",
         note=figure_note,
 
@@ -130,6 +134,7 @@ use rule stage as report with:
             labels={"figure": "The whole report as a PDF"},
         ),
     params:
+        code=code_of("report"),
         call="gpushmoo.report.build:build_report",
         spec=flow.report_params,
         template=flow.template_digest(),
@@ -149,9 +154,9 @@ use rule stage as explorer with:
             labels={"page": "All cells"},
         ),
     params:
+        code=code_of("explorer"),
         call="gpushmoo.explorer.explore:write_run_page",
         run=flow.config["run"],
-        page=page_digest(),
 
 
 # May fail, so that all else comes before it.
@@ -165,6 +170,7 @@ use rule stage as verdict with:
     output:
         flow.path("summary", "verdict.txt"),
     params:
+        code=code_of("report"),
         call="gpushmoo.report.tables:verdict",
         strict=flow.config["strict"],
         sweeps=flow.swept,
@@ -177,5 +183,6 @@ use rule stage as export with:
     output:
         directory(flow.path("export")),
     params:
+        code=code_of("exporting"),
         call="gpushmoo.exporting.write:export_run",
         run=flow.config["run"],

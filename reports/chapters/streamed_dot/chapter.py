@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from gpushmoo.chapters import Chapter, ChapterError, ChapterPlan, ChapterRun
 from gpushmoo.core.backends import source_suffix
@@ -20,7 +20,7 @@ from gpushmoo.core.errors import LaunchRefusedError
 from gpushmoo.core.paths import ROOT
 from gpushmoo.core.readable import UnreadableError, refuse_braces
 from gpushmoo.core.space import Cell
-from gpushmoo.planning.digest import library_digest
+from gpushmoo.planning.digest import shared_digest
 from gpushmoo.workloads.host_fed import HostFedWorkload
 from gpushmoo.workloads.loader import KernelFolder
 
@@ -33,6 +33,13 @@ PLOTS = {
 }
 # What one figure has room for.
 MOST_TIMELINES = 3
+HERE = Path(__file__).resolve().parent
+# The code that the studies run on the device. It imports no other code of the chapter, so a change
+# of a figure or a page measures nothing again.
+STUDYING = tuple(
+    HERE / f"{name}.py"
+    for name in ("__init__", "numerics", "rivals", "study_job", "timeline", "today", "tracing")
+)
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,9 @@ class StreamedPlan(ChapterPlan):
     files: Mapping[str, str] = field(default_factory=dict)
     jobs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     folders: Mapping[str, KernelFolder] = field(default_factory=dict)
+
+    # The files of the code that does the studies.
+    studying: ClassVar[tuple[Path, ...]] = STUDYING
 
     def study_params(self, study: str, device: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters of a study's job on `device` (see `Flow.job_device`)."""
@@ -109,7 +119,7 @@ def _kernels_of(
     folders = {name: kernels[name] for name in sorted(used & kernels.keys())}
     return {
         "folders": {n: os.path.relpath(f.path, ROOT) for n, f in folders.items()},
-        "library": {n: library_digest(f.path / "workload.py") for n, f in folders.items()},
+        "shared": {n: shared_digest(f.path) for n, f in folders.items()},
     }
 
 

@@ -23,11 +23,11 @@ if flow.config.dataset is None:
         resources:
             gpu=1,
         params:
+            code=code_of("studies", *streamed_dot.studying),
             call="streamed_dot.study_job:run_job",
             study=lambda wildcards: wildcards.study,
             spec=lambda wildcards: streamed_dot.study_params(wildcards.study, flow.job_device),
             cache=flow.cache,
-            backend=flow.backend_code,
         script:
             "../../../workflow/scripts/stage.py"
 
@@ -44,6 +44,7 @@ use rule stage as figure_dot with:
         ),
         note=flow.path("figures", "dot-{plot}.json"),
     params:
+        code=code_of("figures", flow.chapter_folder("streamed_dot")),
         call="streamed_dot.figure_dot:draw_plot",
         plot=lambda wildcards: wildcards.plot,
         note=figure_note,
@@ -67,6 +68,7 @@ use rule stage as figure_study with:
         ),
         note=flow.path("figures", "{study}-dot.json"),
     params:
+        code=code_of("figures", flow.chapter_folder("streamed_dot")),
         call="streamed_dot.figure_studies:draw_study",
         study=lambda wildcards: wildcards.study,
         note=figure_note,

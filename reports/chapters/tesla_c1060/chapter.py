@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from gpushmoo.chapters import Chapter, ChapterError, ChapterPlan, ChapterRun
-from gpushmoo.core.paths import KERNELS, ROOT
+from gpushmoo.core.paths import KERNELS, PACKAGE, ROOT
 from gpushmoo.core.space import TYPICAL, most_values
 from gpushmoo.planning.config_schema import ConfigError
-from gpushmoo.planning.digest import file_digest, product_digest
+from gpushmoo.planning.digest import file_digest
 from gpushmoo.planning.sweeps import check_axis
 
 from .figures import DRAWN_FROM
@@ -32,9 +32,9 @@ from .simulation.machine import (
 RECORD = ROOT / "reports" / "recorded"
 
 
-def recorded_name(made: str, module: Path, asked: Any) -> str:
-    """Name in the record of the file `made`, which code of `module` makes of what is `asked`."""
-    told = json.dumps([product_digest(module), asked], sort_keys=True)
+def recorded_name(made: str, code: str, asked: Any) -> str:
+    """Name in the record of the file `made`, which code of this digest makes of what is `asked`."""
+    told = json.dumps([code, asked], sort_keys=True)
     path = Path(made)
     return f"{path.stem}-{hashlib.sha256(told.encode()).hexdigest()[:12]}{path.suffix}"
 
@@ -58,8 +58,23 @@ def replace_record(constants: Mapping[str, str]) -> None:
 
 HERE = Path(__file__).resolve().parent
 DEVICES = HERE / "devices"
+
+
+def _code(*patterns: str) -> tuple[Path, ...]:
+    return tuple(sorted(file for pattern in patterns for file in HERE.glob(pattern)))
+
+
+# The code that makes tables of simulated devices, and the code that draws and checks. Neither
+# imports other code of the chapter, so a change of a page does not repeat the search, which takes
+# minutes.
+SIMULATING = _code("__init__.py", "memory.py", "search.py", "stages.py", "simulation/*.py")
+DRAWING = (*SIMULATING, *_code("answers.py", "atlas.py", "charts.py", "checks.py", "figures/*.py"))
+# The code of the library that recorded figures are drawn with.
+STYLE = PACKAGE / "figures" / "style.py"
 # The device that the document is about; others are simulated beside it.
 DEVICE = "tesla-c1060"
+# What is asked of the code that draws.
+DRAWN = ("atlas", "checks")
 # Tables that the page is made of.
 ON_PAGE = ("tables", "search", "tiles", "measured")
 # Measured cells of this kernel can be compared with simulated ones.
@@ -151,6 +166,10 @@ class DevicePlan(ChapterPlan):
     `asked` says it of each file that is made, `constants` how those of them are called in the
     record that no measurement enters, and `recorded` which of these lie there, and where.
     """
+
+    # The files of the code that simulates, and of the code that draws.
+    simulating: ClassVar[tuple[Path, ...]] = SIMULATING
+    drawing: ClassVar[tuple[Path, ...]] = DRAWING
 
     results: Path = Path()
     asked: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -269,9 +288,9 @@ def _asked_of_the_document(s: Simulation, options: Mapping[str, Any]) -> dict[st
 
 def _record_names(asked: Mapping[str, Mapping[str, Any]], figures: Iterable[str]) -> dict[str, str]:
     """Names in the record of what is made without a measurement, and of the figures of it."""
-    modules = {"checks": "checks.py", "atlas": "atlas.py"}
+    simulating, drawing = file_digest(*SIMULATING), file_digest(*DRAWING, STYLE)
     names = {
-        file: recorded_name(file, HERE / modules.get(spec["kind"], "stages.py"), spec)
+        file: recorded_name(file, drawing if spec["kind"] in DRAWN else simulating, spec)
         for file, spec in asked.items()
         if spec["kind"] != "measured"
     }
@@ -281,9 +300,7 @@ def _record_names(asked: Mapping[str, Mapping[str, Any]], figures: Iterable[str]
         if set(tables) <= set(names):
             for end in ("svg", "json"):
                 file = f"figures/{figure}.{end}"
-                names[file] = recorded_name(
-                    file, HERE / "figures/simulated.py", [names[table] for table in tables]
-                )
+                names[file] = recorded_name(file, drawing, [names[table] for table in tables])
     return names
 
 

@@ -12,6 +12,7 @@ use rule stage as record with:
     input:
         list(tesla_c1060.constants),
     params:
+        code=code_of("planning", flow.chapter_folder("tesla_c1060")),
         call="tesla_c1060.chapter:replace_record",
         constants=tesla_c1060.constants,
 
@@ -24,6 +25,7 @@ use rule stage as simulate with:
     # The search is minutes of one core.
     threads: lambda wildcards: 16 if wildcards.kind == "search" else 2
     params:
+        code=code_of("storage", *tesla_c1060.simulating),
         call="tesla_c1060.stages:make_table",
         asked=lambda wildcards: tesla_c1060.asked_for(
             f"simulated/{wildcards.machine}-{wildcards.kind}.parquet"
@@ -37,6 +39,7 @@ use rule stage as same_machine with:
         flow.path("simulated", "{machine}-measured.parquet"),
     threads: 2
     params:
+        code=code_of("storage", *tesla_c1060.simulating),
         call="tesla_c1060.simulation.compare_measured:compare_with_measured",
         asked=lambda wildcards: tesla_c1060.asked_for(
             f"simulated/{wildcards.machine}-measured.parquet"
@@ -47,6 +50,7 @@ use rule stage as check_published with:
     output:
         flow.path("simulated", "{machine}-checks.json"),
     params:
+        code=code_of("storage", *tesla_c1060.drawing),
         call="tesla_c1060.checks:check_published",
         asked=lambda wildcards: tesla_c1060.asked_for(f"simulated/{wildcards.machine}-checks.json"),
 
@@ -68,6 +72,7 @@ use rule stage as figure_simulated with:
     wildcard_constraints:
         kind="simulated|same_machine|float3",
     params:
+        code=code_of("figures", *tesla_c1060.drawing),
         call="tesla_c1060.figures.simulated:draw",
         kind=lambda wildcards: wildcards.kind,
         note=figure_note,
@@ -88,5 +93,6 @@ use rule stage as atlas with:
             labels={"figure": "Every figure of the document, drawn again"},
         ),
     params:
+        code=code_of("figures", *tesla_c1060.drawing),
         call="tesla_c1060.atlas:make_atlas",
         asked=lambda wildcards: tesla_c1060.asked_for(f"figures-{wildcards.machine}.pdf"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from conftest import ROOT
+from conftest import ROOT, python
 from gpushmoo.chapters import ChapterError, ChapterRun
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.planning.config import load_config
@@ -17,9 +17,16 @@ from gpushmoo.storage.dataset import read_cells
 from gpushmoo.workloads.loader import KernelFolder, load_kernel
 from projects import Project
 from streamed_dot import ERRORS, RIVALS, STUDIES, TIMELINE, cell_of
-from streamed_dot.chapter import CHAPTER, MOST_TIMELINES, StreamedPlan
+from streamed_dot.chapter import CHAPTER, HERE, MOST_TIMELINES, STUDYING, StreamedPlan
 from streamed_dot.timeline import COPY, KERNEL, read_timeline
 from workflow_fixtures import new_project
+
+
+def test_all_code_that_a_study_imports_counts() -> None:
+    module = "streamed_dot.study_job"
+    code = f"import sys, {module}\nfor m in sys.modules.values(): print(vars(m).get('__file__'))"
+    loaded = map(Path, python(code).stdout.splitlines())
+    assert {file for file in loaded if file.is_relative_to(HERE)} == set(STUDYING)
 
 
 def flow_of(raw: dict[str, Any], kernels: dict[str, Any]) -> Flow:

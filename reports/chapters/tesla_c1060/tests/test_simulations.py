@@ -11,7 +11,7 @@ from typing import Any, cast
 import pandas as pd
 import pytest
 import yaml
-from conftest import ROOT, record
+from conftest import ROOT, python, record
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.chapters import ChapterError, ChapterRun
 from gpushmoo.planning.config import default_config
@@ -26,7 +26,10 @@ from tesla_c1060.chapter import (
     CHAPTER,
     DEVICE,
     DEVICES,
+    DRAWING,
+    HERE,
     RECORD,
+    SIMULATING,
     DevicePlan,
     read_simulation,
     recorded_name,
@@ -195,18 +198,33 @@ def test_what_is_asked_otherwise_is_not_taken_from_the_record(raw_config: dict[s
     assert read(plan_of(raw_config)) == {(ROOT / "results/local/simulated").resolve()}
 
 
-def test_a_change_of_code_is_no_longer_what_was_recorded_and_a_comment_is(tmp_path: Path) -> None:
-    def name(folder: str, code: str) -> str:
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "beside.py").write_text(code)
-        script = tmp_path / folder / "script.py"
-        script.write_text("import beside\n")
-        return recorded_name("run/x-cells.parquet", script, {"size": 3})
-
-    one = name("one", "CYCLES = 36\n")
-    assert one == name("two", "# As measured.\nCYCLES = 36\n")
-    assert one != name("three", "CYCLES = 37\n")
+def test_another_question_or_code_has_another_name_in_the_record() -> None:
+    one = recorded_name("run/x-cells.parquet", "0a1b", {"size": 3})
+    assert one == recorded_name("other/x-cells.parquet", "0a1b", {"size": 3})
+    assert one != recorded_name("run/x-cells.parquet", "0a1c", {"size": 3})
+    assert one != recorded_name("run/x-cells.parquet", "0a1b", {"size": 4})
     assert (one[:8], one[-8:]) == ("x-cells-", ".parquet")
+
+
+@pytest.mark.parametrize(
+    ("module", "counted"),
+    [
+        ("stages", SIMULATING),
+        ("simulation.compare_measured", SIMULATING),
+        ("checks", DRAWING),
+        ("figures.simulated", DRAWING),
+        ("atlas", DRAWING),
+    ],
+)
+def test_code_that_is_imported_counts(module: str, counted: tuple[Path, ...]) -> None:
+    assert imported_of_the_chapter(f"tesla_c1060.{module}") <= set(counted)
+
+
+def imported_of_the_chapter(module: str) -> set[Path]:
+    """The chapter's files that Python loads for one of its modules."""
+    code = f"import sys, {module}\nfor m in sys.modules.values(): print(vars(m).get('__file__'))"
+    loaded = map(Path, python(code).stdout.splitlines())
+    return {file for file in loaded if file.is_relative_to(HERE)}
 
 
 def test_the_record_made_anew_holds_what_the_run_made_and_nothing_else(

@@ -34,7 +34,7 @@ from .config_schema import (
     refuse_unknown,
     with_defaults,
 )
-from .digest import code_digest
+from .digest import folder_digest
 from .sweeps import (
     SweepConfig,
     measure_params,
@@ -58,7 +58,7 @@ class PlannedChapter:
         """What the report is told to make the chapter's page of; `results` is the run's folder."""
         figures = [str(results.joinpath("figures", f"{name}.svg")) for name in self.plan.figures]
         return {
-            "code": code_digest(self.folder.path / "pages.py"),
+            "code": folder_digest(self.folder.path),
             "folder": os.path.relpath(self.folder.path, ROOT),
             "reads": {kind: list(files) for kind, files in self.plan.reads.items()},
             "params": dict(self.plan.params),

@@ -19,7 +19,7 @@ from ..workloads.contract import Workload
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.sizes import Room
 from .config import SWEPT_STUDIES, RunConfig, check_memory, load_config
-from .digest import library_digest, module_digest, template_digest
+from .digest import code_of, shared_digest, template_digest
 from .plan import (
     FigureSpec,
     ShardJob,
@@ -115,7 +115,7 @@ class Flow:
 
         The argument `output` keeps Snakemake from comparing this with the last run's value.
         """
-        code = module_digest(MEASURING), self.backend_code, self.library_code(wildcards)
+        code = code_of("measuring"), self.shared_code(wildcards)
         request = {
             "spec": self.measure_params(wildcards),
             "place": self.shard_place(wildcards),
@@ -130,9 +130,9 @@ class Flow:
         }
         return json.dumps(request)
 
-    def library_code(self, wildcards: Any) -> str:
-        """Digest of the library behind the swept kernel's own workload."""
-        return library_digest(self.config.sweeps[wildcards.sweep].folder.path / "workload.py")
+    def shared_code(self, wildcards: Any) -> str:
+        """Digest of the code that the swept kernel shares with others."""
+        return shared_digest(self.config.sweeps[wildcards.sweep].folder.path)
 
     @property
     def backend(self) -> Backend | None:
@@ -145,11 +145,6 @@ class Flow:
         if self.config.dataset is not None or self.backend is None:
             return None
         return self.backend if self.backend.claims_gpu else None
-
-    @property
-    def backend_code(self) -> str:
-        """Digest of the backend's code, for the rules whose jobs open a device."""
-        return "" if self.backend is None else module_digest(self.backend.module)
 
     @property
     def build_files(self) -> list[str]:
@@ -244,6 +239,12 @@ class Flow:
         return {f.name: os.path.relpath(f.path, ROOT) for f in folders}
 
     @property
+    def workload_code(self) -> dict[str, list[str]]:
+        """Digests of the Python code of the swept kernels, by name."""
+        folders = [s.folder for s in self.config.sweeps.values()]
+        return {f.name: [f.digest(None), shared_digest(f.path)] for f in folders}
+
+    @property
     def host_fed_kernels(self) -> list[str]:
         """Kernels whose data come from the host."""
         return [n for n, w in self.workloads.items() if isinstance(w, HostFedWorkload)]
@@ -314,6 +315,10 @@ class Flow:
         return data_files(self.config.earlier["earlier"]) if self.config.earlier else []
 
     # Analysis
+
+    def chapter_folder(self, chapter: str) -> Path:
+        """The folder of a chapter of this run."""
+        return self.config.chapters[chapter].folder.path
 
     def plan_of(self, chapter: str) -> Any:
         """What the chapter adds to the run: a ChapterPlan, of a class of the chapter's own."""

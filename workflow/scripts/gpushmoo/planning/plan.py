@@ -32,7 +32,7 @@ from ..workloads.loader import KernelFolder
 from ..workloads.views import Swept, View
 from .config import RunConfig
 from .config_schema import ConfigError
-from .digest import library_digest, module_digest
+from .digest import shared_digest
 from .sweeps import SweepConfig
 
 # Measuring jobs of a run. Snakemake takes minutes and gigabytes to plan as many.
@@ -206,13 +206,10 @@ class FigureSpec:
 
     @property
     def code(self) -> list[str]:
-        """What the figure changes with: its view, and the code that draws it."""
-        entry = self.view.drawing.partition(":")[0]
-        drawn_by = [module_digest(entry)] if entry.startswith("gpushmoo.") else []
+        """What the figure changes with besides the library: its view, or the kernel that has it."""
         if type(self.view).__module__.startswith("gpushmoo."):
-            return [repr(self.view), *drawn_by]
-        library = library_digest(self.folder.path / "workload.py")
-        return [self.folder.digest(None), library, *drawn_by]
+            return [repr(self.view)]
+        return [self.folder.digest(None), shared_digest(self.folder.path)]
 
 
 def figures_of(sweep: SweepConfig, backend: str) -> list[FigureSpec]:

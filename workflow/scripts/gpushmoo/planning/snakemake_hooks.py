@@ -49,7 +49,6 @@ from ..storage.wholefile import DamagedFileError, read_summed, write_json
 from . import RUN_FOLDER
 from .config import default_config, merged, refuse_without_otava
 from .config_schema import ConfigError
-from .digest import code_digest, keep_read_code, module_digest
 from .flow import MEASURING, Flow
 from .sweeps import size_sentence
 
@@ -398,28 +397,18 @@ def tell_noted(flow: Flow, jobs: Iterable[Any]) -> None:
 def complete_rules(flow: Flow, workflow: Any) -> None:
     """Give every rule of ours what follows from its script, name and products.
 
-    The parameter ``code`` is the digest of the function that the rule calls, or of its script, and
-    of all code that this imports; a change has its jobs run again. A rule that names no log gets
-    one, and a benchmark, and its jobs run on this host. An input function has products made again.
+    A rule that names no log gets one, and a benchmark, and its jobs run on this host. An input
+    function has products made again.
     """
     for rule in workflow.modifier.rules:
         rule.set_input(remaking(flow, workflow, rule))
-        if rule.script is None:
-            continue
-        script = rule.basedir.join(rule.script).get_path_or_uri(secret_free=True)
-        called = MEASURING if script.endswith(".sh") else rule.params.get("call", "")
-        module = called.partition(":")[0]
-        code = module_digest(module) if module else code_digest(Path(script).resolve())
-        rule.set_params(code=code)
-        if not rule.log:
+        if rule.script is not None and not rule.log:
             wildcards = (f"{{{name}}}" for name in sorted(rule.wildcard_names))
             stem = "-".join([rule.name.replace("_", "-"), *wildcards])
             rule.log_modifier = rule.benchmark_modifier = workflow.modifier.path_modifier
             rule.set_log(flow.path("logs", f"{stem}.log"))
             rule.benchmark = flow.path("benchmarks", f"{stem}.tsv")
             workflow.localrules(rule.name)
-    # At the end, since parameters of jobs are digests, too.
-    atexit.register(keep_read_code)
 
 
 def remaking(flow: Flow, workflow: Any, rule: Any) -> Callable[[Any], list[str]]:

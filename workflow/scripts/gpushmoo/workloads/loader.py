@@ -157,8 +157,12 @@ def _lies_in(folder: Path, module: str) -> bool:
     return bool(top) and ((folder / top).exists() or (folder / f"{top}.py").exists())
 
 
-def shared_code(folder: Path) -> dict[str, bytes]:
-    """The modules beside a kernel's folder that it imports, or that these do: files by place."""
+def shared_code(folder: Path, elsewhere: Iterable[Path] = ()) -> dict[str, bytes]:
+    """The modules beside a kernel's folder that it imports, or that these do: files by place.
+
+    The modules may also be in one of the folders `elsewhere`.
+    """
+    places = dict.fromkeys([folder.parent, *elsewhere])
     own = folder / "workload.py"
     # A recorded kernel may be gone.
     files = dict[str, bytes]()
@@ -168,9 +172,11 @@ def shared_code(folder: Path) -> dict[str, bytes]:
         tops = (
             {name.decode().split(".")[0] for _, name in _IMPORT.findall(left.pop())} - seen - {""}
         )
-        for path in (folder.parent / file for top in tops for file in (f"{top}.py", top)):
+        names = [file for top in tops for file in (f"{top}.py", top)]
+        for place, name in itertools.product(places, names):
+            path = place / name
             found = [path] if path.is_file() else source_files(path)
-            texts = {f.relative_to(folder.parent).as_posix(): f.read_bytes() for f in found}
+            texts = {f.relative_to(place).as_posix(): f.read_bytes() for f in found}
             files |= texts
             left += texts.values()
         seen |= tops

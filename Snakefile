@@ -50,5 +50,5 @@ rule cells:
     localrule: True
 
 
-complete_rules(flow, workflow)
+remake_products(flow, workflow)
 check_at_start(flow, workflow)

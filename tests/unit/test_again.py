@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +16,7 @@ from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.planning.config import load_config
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.flow import Flow
-from gpushmoo.planning.snakemake_hooks import BUILDING, cells_ended_as, remaking, sentence
+from gpushmoo.planning.snakemake_hooks import cells_ended_as, remaking, sentence
 from gpushmoo.storage.store import write_parquet
 
 CELLS = make_cells()
@@ -95,7 +94,7 @@ def test_exactly_the_shards_with_such_cells_are_forced(
     flow: Any = Flow.__new__(Flow)
     flow.config, flow.results = SimpleNamespace(remeasure=again, dataset=None), tmp_path
     flow.shard_files = [shards[i] for i in (0, 1, 2)]
-    rule = SimpleNamespace(wildcard_names={"shard"}, output=[Product("")], params={})
+    rule = SimpleNamespace(wildcard_names={"shard"}, output=[Product("")], script="measure.sh")
     names_no_input = remaking(flow, workflow, rule)
     # Snakemake asks more than once.
     assert [names_no_input(path) for path in shards[:3] * 2] == [[]] * 6
@@ -119,13 +118,12 @@ def test_builds_that_failed_are_made_again(
     paths = {str(tmp_path / f"{name}.json"): name for name in ("whole", "failed", "missing")}
     workflow = SimpleNamespace(is_main_process=True, dag=SimpleNamespace(forcefiles=set()))
     flow: Any = SimpleNamespace(config=SimpleNamespace(remeasure=again), dataset=str(tmp_path))
-    wildcards, params = {"sweep", "dtype"}, {"call": BUILDING}
-    rule = SimpleNamespace(wildcard_names=wildcards, output=[Product("")], params=params)
+    script = "../scripts/stages/build_kernel.py"
+    assert (ROOT / "workflow/rules" / script).resolve().is_file()
+    rule = SimpleNamespace(wildcard_names={"sweep"}, output=[Product("")], script=script)
     names_no_input = remaking(flow, workflow, rule)
     assert [names_no_input(path) for path in paths] == [[]] * 3
     assert [paths[path] for path in workflow.dag.forcefiles] == forced
-    module, _, function = BUILDING.partition(":")
-    assert callable(getattr(import_module(module), function))
 
 
 @pytest.mark.parametrize(

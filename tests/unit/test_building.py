@@ -70,7 +70,7 @@ from gpushmoo.devices.building import build_kernel, prepare_forks
 from gpushmoo.devices.opencl.runtime import begin_compiler
 spec, cache = ast.literal_eval(sys.argv[1]), Path(sys.argv[2])
 before = dict(os.environ)
-prepare_forks(spec, cache)
+prepare_forks(spec["backend"], spec["opencl_runtime"], str(cache))
 assert "pyopencl" in sys.modules
 assert os.environ == before
 # What has begun ends with its context.

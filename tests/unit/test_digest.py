@@ -1,15 +1,16 @@
 """What the code of a stage is, and what a change of it makes Snakemake do again."""
 
 import ast
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
 from conftest import ROOT
-from gpushmoo.core.paths import PACKAGE
+from gpushmoo.core.paths import CHAPTERS, PACKAGE
 from gpushmoo.core.python_digest import python_digest
 from gpushmoo.planning import digest
-from gpushmoo.planning.digest import LAYERS, code_of, file_digest, shared_digest
+from gpushmoo.planning.digest import LAYERS, code_files, code_of, file_digest, shared_digest
 
 # Whatever Python 3.11, 3.12, 3.13 and 3.14 write down differently, or one of them might.
 MODULE = '''\
@@ -203,3 +204,56 @@ def test_a_digest_of_files_is_of_names_and_contents(tmp_path: Path) -> None:
     assert file_digest(a, b) != before
     b.write_text("2")
     assert file_digest(a, b.rename(tmp_path / "c")) != before
+
+
+RULES = re.compile(
+    r"^ *rule (\w+):\n(?:(?!^ *(?:use )?rule ).*\n)*? *script:\n *\"(.+\.py)\"", re.MULTILINE
+)
+CODE = re.compile(r"code=code_of\((.*?)\),\n", re.DOTALL)
+FILES = sorted([*ROOT.glob("workflow/rules/*.smk"), *ROOT.glob("reports/chapters/*/rules.smk")])
+
+
+def rules_with_scripts() -> dict[str, tuple[str, Path]]:
+    """What each rule with a script in Python has as its code, and the script."""
+    return {
+        found[1]: (" ".join(CODE.findall(found[0])), (file.parent / found[2]).resolve())
+        for file in FILES
+        for found in RULES.finditer(file.read_text(encoding="utf-8"))
+    }
+
+
+def library_imports(script: Path) -> set[str]:
+    """The library's files that a script, or a chapter's module behind it, imports at its top."""
+    files, seen = set[str](), {script}
+    waiting = [script]
+    while waiting:
+        file = waiting.pop()
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if not isinstance(node, ast.ImportFrom):
+                continue
+            name = node.module or ""
+            if name.startswith("gpushmoo."):
+                files.add(f"{name.removeprefix('gpushmoo.').replace('.', '/')}.py")
+            base = file.parents[node.level - 1] if node.level else CHAPTERS
+            found = [base.joinpath(*name.split(".")).with_suffix(".py")] if name else []
+            found += [base / f"{alias.name}.py" for alias in node.names if not name]
+            new = {path for path in found if path.is_file()} - seen
+            seen |= new
+            waiting += new
+    return files
+
+
+def test_every_script_belongs_to_a_rule() -> None:
+    folders = "workflow/scripts/stages/*.py", "reports/chapters/*/scripts/*.py"
+    scripts = {path for folder in folders for path in ROOT.glob(folder)}
+    assert {script for _, script in rules_with_scripts().values()} == scripts
+
+
+@pytest.mark.parametrize("rule", sorted(rules_with_scripts()))
+def test_a_rules_digest_is_of_its_script_and_of_all_that_this_imports(rule: str) -> None:
+    code, script = rules_with_scripts()[rule]
+    whole_chapter = re.search(r'chapter_folder\("\w+"\)$', code.strip())
+    assert f'{script.name}"' in code or whole_chapter
+    package = code.strip().split('"')[1]
+    counted = {file.relative_to(PACKAGE).as_posix() for file in code_files(package)}
+    assert library_imports(script) <= counted

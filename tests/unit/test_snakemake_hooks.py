@@ -170,7 +170,7 @@ def test_change_points_need_their_program_only_where_they_are_asked_for(
 ) -> None:
     jobs = [
         SimpleNamespace(
-            rule=SimpleNamespace(name=name, params={}, wildcard_names=set()),
+            rule=SimpleNamespace(name=name, script=None, wildcard_names=set()),
             resources={},
             output=[],
         )

@@ -1,4 +1,4 @@
-"""Stages by the run's server, each in a fork; by the job if the server or the fork is lost."""
+"""Scripts in forks of the run's server; in the job if the server or the fork is lost."""
 
 import os
 import signal
@@ -14,49 +14,55 @@ import pytest
 from conftest import environment
 from gpushmoo.measuring import client
 from gpushmoo.planning.snakemake_hooks import STAGES, start_servers
-from gpushmoo.stages import ONE_THREAD, STAGE_ADDRESS, Stage
+from gpushmoo.stages import ONE_THREAD, STAGE_ADDRESS
 
 # What is waited for, at most; what passes is never decided by it.
 DEADLINE_S = 120
 
-# A module of stages, which name the process that does them.
+# What the scripts of this module import.
 MODULE = """
-import os, signal, sys, time
-from pathlib import Path
+import os
 from gpushmoo.core.errors import UserError
 
 IMPORTED_BY = os.getpid()
-PREPARED = []
-
-
-def prepare_forks(client):
-    PREPARED.append(os.getpid())
-
-
-def prepared(out):
-    out.write_text(repr(PREPARED))
-
-
-def note(out, numbers, data, terminal, say):
-    out.write_text(f"{os.getpid()} {IMPORTED_BY} {sum(numbers)} {data.name}")
+"""
+# Scripts as Snakemake writes them, below the lines that define `snakemake`: they name the process
+# that runs them.
+SCRIPTS = {
+    "note": """
+with job_log(snakemake.log) as terminal:
+    total = sum(snakemake.numbers)
+    snakemake.out.write_text(f"{os.getpid()} {own_module.IMPORTED_BY} {total}")
     print("printed")
-    say("done")
-
-
-def refuse():
-    raise UserError("This is refused.")
-
-
-def crash(out, client):
-    if os.getppid() != client:
-        os.kill(os.getpid(), signal.SIGSEGV)
-    out.write_text(f"{os.getpid()}")
-
-
-def wait(out):
-    out.write_text(f"{os.getpid()}")
-    while True:
-        time.sleep(0.01)
+    speaker(terminal, "mine")("done")
+""",
+    "refuse": """
+with job_log(snakemake.log):
+    raise own_module.UserError("This is refused.")
+""",
+    "crash": """
+if os.getppid() != snakemake.client:
+    os.kill(os.getpid(), signal.SIGSEGV)
+snakemake.out.write_text(f"{os.getpid()}")
+""",
+    "wait": """
+snakemake.out.write_text(f"{os.getpid()}")
+while True:
+    time.sleep(0.01)
+""",
+    "import_absent": """
+import own_absent_module
+""",
+    "leave": """
+sys.exit(snakemake.numbers)
+""",
+}
+HEAD = """
+import os, signal, sys, time
+from pathlib import Path
+from types import SimpleNamespace
+import own_module
+from gpushmoo.storage.joblog import job_log, speaker
 """
 
 
@@ -67,31 +73,23 @@ class Jobs:
         self.server, self._folder, self.log = server, folder, folder / "job.log"
         self.out = folder / "out"
 
-    def start(self, function: str, **params: Any) -> subprocess.Popen[str]:
-        """A job that does a stage of MODULE."""
+    def start(self, name: str, numbers: object = None) -> subprocess.Popen[str]:
+        """A job that runs one of SCRIPTS."""
         self.out.unlink(missing_ok=True)
-        given = {"client": os.getpid(), **params}
-        request = Stage(
-            rule="mine",
-            call=f"own_stages:{function}",
-            params=given,
-            inputs={"data": "some/data"},
-            outputs={},
-            first=str(self.out),
-            log=str(self.log),
-            threads=1,
-        ).request()
-        assert request is not None
+        script = self._folder / f"{name} it.py"
+        values = f"out=Path({str(self.out)!r}), log={str(self.log)!r}, client={os.getpid()}"
+        described = f"snakemake = SimpleNamespace({values}, numbers={numbers!r})\n"
+        script.write_text(HEAD + described + SCRIPTS[name])
         command = [sys.executable, "-I", "-S", client.__file__, STAGES, STAGE_ADDRESS]
         with tempfile.TemporaryFile() as file:
-            file.write(request)
+            file.write(os.fsencode(f"{script}\n"))
             file.seek(0)
             how: dict[str, Any] = {"stdin": file, "stderr": subprocess.PIPE, "text": True}
             return subprocess.Popen(command, env=environment(), **how)
 
-    def do(self, function: str, **params: Any) -> tuple[int, str]:
+    def do(self, name: str, numbers: object = None) -> tuple[int, str]:
         """Exit status of a job, and what it said."""
-        job = self.start(function, **params)
+        job = self.start(name, numbers)
         said = job.communicate(timeout=DEADLINE_S)[1]
         return job.returncode, said
 
@@ -99,11 +97,11 @@ class Jobs:
 @pytest.fixture
 def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Jobs]:
     """With one server, which finds MODULE."""
-    (tmp_path / "own_stages.py").write_text(MODULE)
+    (tmp_path / "own_module.py").write_text(MODULE)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv(STAGE_ADDRESS, "")
-    [server] = start_servers(1, STAGES, STAGE_ADDRESS, environment=ONE_THREAD)
+    [server] = start_servers(1, STAGES, STAGE_ADDRESS, {"compiler": None}, ONE_THREAD)
     yield Jobs(tmp_path, server)
     server.kill()
     server.wait()
@@ -122,60 +120,52 @@ def is_there(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def test_a_stage_has_a_fork_with_the_servers_imports(jobs: Jobs) -> None:
+def test_a_script_runs_in_a_fork_with_the_servers_imports(jobs: Jobs) -> None:
     done_by = set()
     for numbers in ([1, 2], [3]):
-        status, said = jobs.do("note", numbers=numbers)
+        status, said = jobs.do("note", numbers)
         assert (status, said) == (0, "gpushmoo: mine: done\n")
         assert jobs.log.read_text() == "printed\n"
-        pid, importer, total, name = jobs.out.read_text().split()
-        assert (int(importer), int(total), name) == (jobs.server.pid, sum(numbers), "data")
-        done_by.add(int(pid))
+        pid, importer, total = map(int, jobs.out.read_text().split())
+        assert (importer, total) == (jobs.server.pid, sum(numbers))
+        done_by.add(pid)
     assert len(done_by - {jobs.server.pid}) == 2
-
-
-def test_the_server_prepares_once_for_all_forks(jobs: Jobs) -> None:
-    for _ in range(2):
-        assert jobs.do("prepared") == (0, "")
-        assert jobs.out.read_text() == f"[{jobs.server.pid}]"
 
 
 def test_a_failure_is_the_jobs_own(jobs: Jobs) -> None:
     assert jobs.do("refuse") == (1, "gpushmoo: This is refused.\n")
-    status, said = jobs.do("note", numbers=None)
+    status, said = jobs.do("note", None)
     assert status == 1
     assert "TypeError" in said
     assert "Traceback" in jobs.log.read_text()
-    assert jobs.do("note", numbers=[1])[0] == 0
+    status, said = jobs.do("import_absent")
+    assert status == 1
+    assert "own_absent_module" in said
+    assert jobs.do("note", [1])[0] == 0
     assert jobs.server.poll() is None
 
 
-def test_a_stage_whose_process_or_server_is_lost_is_done_by_the_job(jobs: Jobs) -> None:
+@pytest.mark.parametrize(("value", "status"), [(None, 0), (3, 3), ("It ends.", 1)])
+def test_a_script_ends_as_a_python_of_its_own_would(jobs: Jobs, value: object, status: int) -> None:
+    assert jobs.do("leave", value) == (status, "It ends.\n" if status == 1 else "")
+
+
+def test_a_script_whose_process_or_server_is_lost_is_run_by_the_job(jobs: Jobs) -> None:
     assert jobs.do("crash") == (0, "")
     jobs.server.kill()
     jobs.server.wait()
-    assert jobs.do("note", numbers=[1])[0] == 0
-    pid, importer, *_ = jobs.out.read_text().split()
+    assert jobs.do("note", [1])[0] == 0
+    pid, importer, _ = jobs.out.read_text().split()
     assert pid == importer
 
 
-def test_parameters_that_are_no_literals_stay_with_the_job() -> None:
-    def request(**params: object) -> bytes | None:
-        return Stage("mine", "own_stages:note", params, {}, {}, "", "", 1).request()
-
-    assert request(path=Path("some")) is None
-    assert request(number=float("nan")) is None
-    assert request(of={"all": (1, 2.5, None, [True])}) is not None
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_stage_ends_with_its_job(jobs: Jobs, number: signal.Signals) -> None:
+def test_a_script_ends_with_its_job(jobs: Jobs, number: signal.Signals) -> None:
     job = jobs.start("wait")
     wait_until(lambda: jobs.out.exists() and jobs.out.read_text())
     pid = int(jobs.out.read_text())
     job.send_signal(number)
     job.communicate(timeout=DEADLINE_S)
     assert job.returncode != 0
-    # The server looks after those that have ended when the next one comes.
-    assert jobs.do("note", numbers=[1])[0] == 0
-    wait_until(lambda: jobs.do("note", numbers=[1])[0] == 0 and not is_there(pid))
+    wait_until(lambda: not is_there(pid))
+    assert jobs.do("note", [1])[0] == 0

@@ -4,10 +4,10 @@ try:
     from gpushmoo.planning.plan import figure_labels, figure_note
     from gpushmoo.planning.snakemake_hooks import (
         check_at_start,
-        complete_rules,
         job_python,
         limit_gpus,
         load_flow,
+        remake_products,
         tell_what_matters,
     )
 
@@ -30,6 +30,10 @@ except KeyboardInterrupt:
 lend_imports(c.folder.path.parent.resolve() for c in flow.config.chapters.values())
 # What compiles for a device or opens it; all else needs no CuPy.
 device_environment = str(ROOT / (flow.backend.environment if flow.backend else "environment.yml"))
+# All other jobs, which take a minute at most: on a cluster they run on the host that submits.
+environment = str(ROOT / "environment.yml")
+# The scripts of rules: each calls one function of the library.
+scripts = ROOT / "workflow/scripts/stages"
 limit_gpus(flow, workflow)
 tell_what_matters(flow, workflow)
 
@@ -40,12 +44,3 @@ wildcard_constraints:
     shard="[0-9]+-of-[0-9]+",
     repeat="[0-9]+",
     figure=rf"({'|'.join(sorted({figure.view.kind for figure in flow.figures}))})-.+",
-
-
-# What stages of a minute at most have in common. Each names the function that it calls; log and benchmark
-# have its own name, and it runs on this host (`complete_rules`).
-rule stage:
-    conda:
-        str(ROOT / "environment.yml")
-    script:
-        str(ROOT / "workflow/scripts/stage.py")

@@ -7,56 +7,88 @@ rule compare:
     localrule: True
 
 
-use rule stage as compared with:
+rule compared:
     input:
         lambda wildcards: flow.compared_files,
     output:
         tables=flow.comparison_files,
+    log:
+        flow.path("logs", "compared.log"),
+    benchmark:
+        flow.path("benchmarks", "compared.tsv")
+    localrule: True
+    conda:
+        environment
     params:
-        code=code_of("report"),
-        call="gpushmoo.report.build:compare_runs",
+        code=code_of("report", scripts / "compared.py"),
         spec=flow.config.compared or {},
         template=flow.template_digest(),
+    script:
+        "../scripts/stages/compared.py"
 
 
-use rule stage as explore_compared with:
+rule explore_compared:
     input:
         lambda wildcards: flow.compared_files,
     output:
         flow.path("compare", "explorer.html"),
+    log:
+        flow.path("logs", "explore-compared.log"),
+    benchmark:
+        flow.path("benchmarks", "explore-compared.tsv")
+    localrule: True
+    conda:
+        environment
     params:
-        code=code_of("explorer"),
-        call="gpushmoo.explorer.explore:explore_compared",
+        code=code_of("explorer", scripts / "explore_compared.py"),
         spec=flow.config.compared or {},
+    script:
+        "../scripts/stages/explore_compared.py"
 
 
 # May fail, so that all else comes before it.
-use rule stage as regression with:
+rule regression:
     input:
         flow.comparison_files,
         flow.path("compare", "explorer.html"),
         groups=flow.path("compare", "groups.parquet"),
     output:
         flow.path("compare", "regression.txt"),
+    log:
+        flow.path("logs", "regression.log"),
+    benchmark:
+        flow.path("benchmarks", "regression.tsv")
+    localrule: True
+    conda:
+        environment
     params:
-        code=code_of("comparing"),
-        call="gpushmoo.comparing.compare:regression",
+        code=code_of("comparing", scripts / "regression.py"),
+    script:
+        "../scripts/stages/regression.py"
 
 
 # The run beside earlier ones; only where the key `history` names some.
-use rule stage as history with:
+rule history:
     input:
         lambda wildcards: flow.earlier_files,
         dataset=flow.dataset,
     output:
         tables=flow.history_tables,
+    log:
+        flow.path("logs", "history.log"),
+    benchmark:
+        flow.path("benchmarks", "history.tsv")
+    localrule: True
+    conda:
+        environment
     params:
-        code=code_of("comparing"),
-        call="gpushmoo.comparing.history:write_history",
+        code=code_of("comparing", scripts / "history.py"),
         spec={"run": flow.config["run"], **(flow.config.earlier or {})},
+    script:
+        "../scripts/stages/history.py"
 
 
-use rule stage as figure_history with:
+rule figure_history:
     input:
         tables=flow.history_tables,
     output:
@@ -67,7 +99,15 @@ use rule stage as figure_history with:
             labels=figure_labels,
         ),
         note=flow.path("figures", "history.json"),
+    log:
+        flow.path("logs", "figure-history.log"),
+    benchmark:
+        flow.path("benchmarks", "figure-history.tsv")
+    localrule: True
+    conda:
+        environment
     params:
-        code=code_of("figures"),
-        call="gpushmoo.figures.runs:history_figure",
+        code=code_of("figures", scripts / "figure_history.py"),
         note=figure_note,
+    script:
+        "../scripts/stages/figure_history.py"

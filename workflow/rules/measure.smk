@@ -21,22 +21,29 @@ rule build_kernel:
     resources:
         gpu=lambda wildcards: 0 if flow.config["cuda_arch"] or workflow.local_exec else 1,
     params:
-        code=code_of("devices"),
-        call="gpushmoo.devices.building:build_kernel",
+        code=code_of("devices", scripts / "build_kernel.py"),
         spec=flow.build_params,
         cache=flow.cache,
         shared=flow.shared_code,
     script:
-        "../scripts/stage.py"
+        "../scripts/stages/build_kernel.py"
 
 
 # Compiles all kernels; fails where a run would go on with what is left.
-use rule stage as build with:
+rule build:
     input:
         builds=flow.build_files,
+    log:
+        flow.path("logs", "build.log"),
+    benchmark:
+        flow.path("benchmarks", "build.tsv")
+    localrule: True
+    conda:
+        environment
     params:
-        code=code_of("devices"),
-        call="gpushmoo.devices.building:refuse_failures",
+        code=code_of("devices", scripts / "build.py"),
+    script:
+        "../scripts/stages/build.py"
 
 
 # Has no benchmark file: Snakemake would look at its processes' memory twice a second, which disturbs
@@ -96,25 +103,32 @@ rule counters:
     resources:
         gpu=1,
     params:
-        code=code_of("studies"),
-        call="gpushmoo.studies.counters:count_of_run",
+        code=code_of("studies", scripts / "counters.py"),
         spec=flow.study_params,
         cache=flow.cache,
     script:
-        "../scripts/stage.py"
+        "../scripts/stages/counters.py"
 
 
-use rule stage as energy_cells with:
+rule energy_cells:
     input:
         dataset=flow.dataset,
         best=flow.path("summary", "best.parquet"),
     output:
         flow.path("summary", "energy_cells.json"),
+    log:
+        flow.path("logs", "energy-cells.log"),
+    benchmark:
+        flow.path("benchmarks", "energy-cells.tsv")
+    localrule: True
+    conda:
+        environment
     params:
-        code=code_of("analysis"),
-        call="gpushmoo.analysis.energy:write_energy_cells",
+        code=code_of("analysis", scripts / "energy_cells.py"),
         left_out=flow.host_fed_kernels,
         controls={n: list(w.controls) for n, w in flow.workloads.items() if w.controls},
+    script:
+        "../scripts/stages/energy_cells.py"
 
 
 # As `counters`.
@@ -130,9 +144,8 @@ rule energy:
     resources:
         gpu=1,
     params:
-        code=code_of("studies"),
-        call="gpushmoo.studies.energy:energy_of_run",
+        code=code_of("studies", scripts / "energy.py"),
         spec=flow.study_params,
         cache=flow.cache,
     script:
-        "../scripts/stage.py"
+        "../scripts/stages/energy.py"

@@ -2,75 +2,115 @@
 # minute of one core each: as local rules, since on a cluster not worth a job's start, let alone a GPU.
 
 
-use rule stage as aggregate with:
+rule aggregate:
     input:
         # A recorded data set lies here, wherever the results go.
         shards=local(flow.shard_files) if flow.config.dataset else flow.shard_files,
     output:
         directory(flow.dataset),
+    log:
+        flow.path("logs", "aggregate.log"),
+    benchmark:
+        flow.path("benchmarks", "aggregate.tsv")
+    localrule: True
+    conda:
+        environment
     params:
-        code=code_of("analysis"),
-        call="gpushmoo.analysis.aggregate:aggregate_run",
+        code=code_of("analysis", scripts / "aggregate.py"),
         # Recorded ones may be of several: their names keep them apart.
         one_model=flow.config.dataset is None,
         # The shards of a recorded data set tell their own.
         plan=None if flow.config.dataset else flow.plan.as_plain(),
+    script:
+        "../scripts/stages/aggregate.py"
 
 
-use rule stage as peak with:
+rule peak:
     input:
         dataset=flow.dataset,
     output:
         flow.path("summary", "peak.json"),
+    log:
+        flow.path("logs", "peak.log"),
+    benchmark:
+        flow.path("benchmarks", "peak.tsv")
+    localrule: True
+    conda:
+        environment
     params:
-        code=code_of("analysis"),
-        call="gpushmoo.analysis.peak:measure_peak",
+        code=code_of("analysis", scripts / "peak.py"),
         kinds=flow.peak_kernels,
+    script:
+        "../scripts/stages/peak.py"
 
 
-use rule stage as best with:
+rule best:
     input:
         dataset=flow.dataset,
         peak=flow.path("summary", "peak.json"),
     output:
         flow.path("summary", "best.parquet"),
+    log:
+        flow.path("logs", "best.log"),
+    benchmark:
+        flow.path("benchmarks", "best.tsv")
+    localrule: True
+    conda:
+        environment
     params:
-        code=code_of("analysis"),
-        call="gpushmoo.analysis.best:write_best",
+        code=code_of("analysis", scripts / "best.py"),
         host_fed=flow.host_fed_kernels,
         limits=flow.limits,
+    script:
+        "../scripts/stages/best.py"
 
 
 # Only in runs that sweep `chase`.
-use rule stage as machine with:
+rule machine:
     input:
         dataset=flow.dataset,
     output:
         flow.path("model", "machine.json"),
+    log:
+        flow.path("logs", "machine.log"),
+    benchmark:
+        flow.path("benchmarks", "machine.tsv")
+    localrule: True
+    conda:
+        environment
     params:
-        code=code_of("model"),
-        call="gpushmoo.model.machine:measure_machine",
+        code=code_of("model", scripts / "machine.py"),
+    script:
+        "../scripts/stages/machine.py"
 
 
-use rule stage as device_model with:
+rule device_model:
     input:
         dataset=flow.dataset,
         code=flow.recorded_beside("code_paths.json"),
     output:
         fits=flow.path("model", "device.json"),
         table=flow.path("model", "device.parquet"),
+    log:
+        flow.path("logs", "device-model.log"),
+    benchmark:
+        flow.path("benchmarks", "device-model.tsv")
+    localrule: True
+    conda:
+        environment
     params:
-        code=code_of("model"),
-        call="gpushmoo.model.stage:fit_devices",
+        code=code_of("model", scripts / "device_model.py"),
         folders=flow.kernel_places,
         # The model asks kernels' Python what threads access.
         workloads=flow.workload_code,
+    script:
+        "../scripts/stages/device_model.py"
 
 
 # Figures of measured cells, the report, and the verdict on faults.
 
 
-use rule stage as figure with:
+rule figure:
     input:
         unpack(flow.figure_inputs),
     output:
@@ -81,16 +121,24 @@ use rule stage as figure with:
             labels=figure_labels,
         ),
         note=flow.path("figures", "{figure}.json"),
+    log:
+        flow.path("logs", "figure-{figure}.log"),
+    benchmark:
+        flow.path("benchmarks", "figure-{figure}.tsv")
+    localrule: True
+    conda:
+        environment
     params:
-        code=code_of("figures"),
-        call="gpushmoo.figures.stage:draw_figure",
+        code=code_of("figures", scripts / "figure.py"),
         note=figure_note,
         spec=flow.figure_params,
         views=lambda wildcards: flow.figure(wildcards).code,
+    script:
+        "../scripts/stages/figure.py"
 
 
 # Only in runs with the study of energy, or with a recorded one.
-use rule stage as figure_energy with:
+rule figure_energy:
     input:
         energy=flow.energy_files[0] if flow.energy_files else [],
     output:
@@ -101,13 +149,21 @@ use rule stage as figure_energy with:
             labels=figure_labels,
         ),
         note=flow.path("figures", "energy.json"),
+    log:
+        flow.path("logs", "figure-energy.log"),
+    benchmark:
+        flow.path("benchmarks", "figure-energy.tsv")
+    localrule: True
+    conda:
+        environment
     params:
-        code=code_of("figures"),
-        call="gpushmoo.figures.runs:energy_figure",
+        code=code_of("figures", scripts / "figure_energy.py"),
         note=figure_note,
+    script:
+        "../scripts/stages/figure_energy.py"
 
 
-use rule stage as report with:
+rule report:
     input:
         figures=flow.figure_files,
         notes=[str(Path(file).with_suffix(".json")) for file in flow.figure_files],
@@ -133,14 +189,22 @@ use rule stage as report with:
             category="Report",
             labels={"figure": "The whole report as a PDF"},
         ),
+    log:
+        flow.path("logs", "report.log"),
+    benchmark:
+        flow.path("benchmarks", "report.tsv")
+    localrule: True
+    conda:
+        environment
     params:
-        code=code_of("report"),
-        call="gpushmoo.report.build:build_report",
+        code=code_of("report", scripts / "report.py"),
         spec=flow.report_params,
         template=flow.template_digest(),
+    script:
+        "../scripts/stages/report.py"
 
 
-use rule stage as explorer with:
+rule explorer:
     input:
         dataset=flow.dataset,
         device=flow.device_cells,
@@ -153,14 +217,22 @@ use rule stage as explorer with:
             category="Explorer",
             labels={"page": "All cells"},
         ),
+    log:
+        flow.path("logs", "explorer.log"),
+    benchmark:
+        flow.path("benchmarks", "explorer.tsv")
+    localrule: True
+    conda:
+        environment
     params:
-        code=code_of("explorer"),
-        call="gpushmoo.explorer.explore:write_run_page",
+        code=code_of("explorer", scripts / "explorer.py"),
         run=flow.config["run"],
+    script:
+        "../scripts/stages/explorer.py"
 
 
 # May fail, so that all else comes before it.
-use rule stage as verdict with:
+rule verdict:
     input:
         report=flow.path("report.pdf"),
         facts=flow.path("report.json"),
@@ -169,20 +241,36 @@ use rule stage as verdict with:
         others=flow.chapter_products,
     output:
         flow.path("summary", "verdict.txt"),
+    log:
+        flow.path("logs", "verdict.log"),
+    benchmark:
+        flow.path("benchmarks", "verdict.tsv")
+    localrule: True
+    conda:
+        environment
     params:
-        code=code_of("report"),
-        call="gpushmoo.report.tables:verdict",
+        code=code_of("report", scripts / "verdict.py"),
         strict=flow.config["strict"],
         sweeps=flow.swept,
+    script:
+        "../scripts/stages/verdict.py"
 
 
 # The results for other programs; only where the target `export` asks for them.
-use rule stage as export with:
+rule export:
     input:
         dataset=flow.dataset,
     output:
         directory(flow.path("export")),
+    log:
+        flow.path("logs", "export.log"),
+    benchmark:
+        flow.path("benchmarks", "export.tsv")
+    localrule: True
+    conda:
+        environment
     params:
-        code=code_of("exporting"),
-        call="gpushmoo.exporting.write:export_run",
+        code=code_of("exporting", scripts / "export.py"),
         run=flow.config["run"],
+    script:
+        "../scripts/stages/export.py"

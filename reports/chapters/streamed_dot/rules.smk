@@ -23,16 +23,19 @@ if flow.config.dataset is None:
         resources:
             gpu=1,
         params:
-            code=code_of("studies", *streamed_dot.studying),
-            call="streamed_dot.study_job:run_job",
+            code=code_of(
+                "studies",
+                flow.chapter_folder("streamed_dot") / "scripts/study_dot.py",
+                *streamed_dot.studying,
+            ),
             study=lambda wildcards: wildcards.study,
             spec=lambda wildcards: streamed_dot.study_params(wildcards.study, flow.job_device),
             cache=flow.cache,
         script:
-            "../../../workflow/scripts/stage.py"
+            "scripts/study_dot.py"
 
 
-use rule stage as figure_dot with:
+rule figure_dot:
     input:
         dataset=flow.dataset,
     output:
@@ -43,15 +46,23 @@ use rule stage as figure_dot with:
             labels=figure_labels,
         ),
         note=flow.path("figures", "dot-{plot}.json"),
+    log:
+        flow.path("logs", "figure-dot-{plot}.log"),
+    benchmark:
+        flow.path("benchmarks", "figure-dot-{plot}.tsv")
+    localrule: True
+    conda:
+        environment
     params:
         code=code_of("figures", flow.chapter_folder("streamed_dot")),
-        call="streamed_dot.figure_dot:draw_plot",
         plot=lambda wildcards: wildcards.plot,
         note=figure_note,
         published=flow.template_digest(),
+    script:
+        "scripts/figure_dot.py"
 
 
-use rule stage as figure_study with:
+rule figure_study:
     input:
         # A recorded study lies here, wherever the results go.
         table=lambda wildcards: (
@@ -67,8 +78,16 @@ use rule stage as figure_study with:
             labels=figure_labels,
         ),
         note=flow.path("figures", "{study}-dot.json"),
+    log:
+        flow.path("logs", "figure-study-{study}.log"),
+    benchmark:
+        flow.path("benchmarks", "figure-study-{study}.tsv")
+    localrule: True
+    conda:
+        environment
     params:
         code=code_of("figures", flow.chapter_folder("streamed_dot")),
-        call="streamed_dot.figure_studies:draw_study",
         study=lambda wildcards: wildcards.study,
         note=figure_note,
+    script:
+        "scripts/figure_study.py"

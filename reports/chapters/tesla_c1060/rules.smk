@@ -8,54 +8,98 @@ wildcard_constraints:
 
 
 # Makes anew what the repository holds of what no measurement enters.
-use rule stage as record with:
+rule record:
     input:
         list(tesla_c1060.constants),
+    log:
+        flow.path("logs", "record.log"),
+    benchmark:
+        flow.path("benchmarks", "record.tsv")
+    localrule: True
+    conda:
+        environment
     params:
         code=code_of("planning", flow.chapter_folder("tesla_c1060")),
-        call="tesla_c1060.chapter:replace_record",
         constants=tesla_c1060.constants,
+    script:
+        "scripts/record.py"
 
 
-use rule stage as simulate with:
+rule simulate:
     output:
         flow.path("simulated", "{machine}-{kind}.parquet"),
+    log:
+        flow.path("logs", "simulate-{kind}-{machine}.log"),
+    benchmark:
+        flow.path("benchmarks", "simulate-{kind}-{machine}.tsv")
     wildcard_constraints:
         kind="blocks|tables|search|profile|tiles",
+    localrule: True
+    conda:
+        environment
     # The search is minutes of one core.
     threads: lambda wildcards: 16 if wildcards.kind == "search" else 2
     params:
-        code=code_of("storage", *tesla_c1060.simulating),
-        call="tesla_c1060.stages:make_table",
+        code=code_of(
+            "storage",
+            flow.chapter_folder("tesla_c1060") / "scripts/simulate.py",
+            *tesla_c1060.simulating,
+        ),
         asked=lambda wildcards: tesla_c1060.asked_for(
             f"simulated/{wildcards.machine}-{wildcards.kind}.parquet"
         ),
+    script:
+        "scripts/simulate.py"
 
 
-use rule stage as same_machine with:
+rule same_machine:
     input:
         dataset=flow.dataset,
     output:
         flow.path("simulated", "{machine}-measured.parquet"),
+    log:
+        flow.path("logs", "same-machine-{machine}.log"),
+    benchmark:
+        flow.path("benchmarks", "same-machine-{machine}.tsv")
+    localrule: True
+    conda:
+        environment
     threads: 2
     params:
-        code=code_of("storage", *tesla_c1060.simulating),
-        call="tesla_c1060.simulation.compare_measured:compare_with_measured",
+        code=code_of(
+            "storage",
+            flow.chapter_folder("tesla_c1060") / "scripts/same_machine.py",
+            *tesla_c1060.simulating,
+        ),
         asked=lambda wildcards: tesla_c1060.asked_for(
             f"simulated/{wildcards.machine}-measured.parquet"
         ),
+    script:
+        "scripts/same_machine.py"
 
 
-use rule stage as check_published with:
+rule check_published:
     output:
         flow.path("simulated", "{machine}-checks.json"),
+    log:
+        flow.path("logs", "check-published-{machine}.log"),
+    benchmark:
+        flow.path("benchmarks", "check-published-{machine}.tsv")
+    localrule: True
+    conda:
+        environment
     params:
-        code=code_of("storage", *tesla_c1060.drawing),
-        call="tesla_c1060.checks:check_published",
+        code=code_of(
+            "storage",
+            flow.chapter_folder("tesla_c1060") / "scripts/check_published.py",
+            *tesla_c1060.drawing,
+        ),
         asked=lambda wildcards: tesla_c1060.asked_for(f"simulated/{wildcards.machine}-checks.json"),
+    script:
+        "scripts/check_published.py"
 
 
-use rule stage as figure_simulated with:
+rule figure_simulated:
     input:
         sources=lambda wildcards: [
             local(file) if file in tesla_c1060.recorded.values() else file
@@ -69,16 +113,28 @@ use rule stage as figure_simulated with:
             labels=figure_labels,
         ),
         note=flow.path("figures", "{kind}-{machine}.json"),
+    log:
+        flow.path("logs", "figure-simulated-{kind}-{machine}.log"),
+    benchmark:
+        flow.path("benchmarks", "figure-simulated-{kind}-{machine}.tsv")
     wildcard_constraints:
         kind="simulated|same_machine|float3",
+    localrule: True
+    conda:
+        environment
     params:
-        code=code_of("figures", *tesla_c1060.drawing),
-        call="tesla_c1060.figures.simulated:draw",
+        code=code_of(
+            "figures",
+            flow.chapter_folder("tesla_c1060") / "scripts/figure_simulated.py",
+            *tesla_c1060.drawing,
+        ),
         kind=lambda wildcards: wildcards.kind,
         note=figure_note,
+    script:
+        "scripts/figure_simulated.py"
 
 
-use rule stage as atlas with:
+rule atlas:
     input:
         recorded=lambda wildcards: [
             local(file)
@@ -92,7 +148,19 @@ use rule stage as atlas with:
             category="Partition camping on a Tesla C1060",
             labels={"figure": "Every figure of the document, drawn again"},
         ),
+    log:
+        flow.path("logs", "atlas-{machine}.log"),
+    benchmark:
+        flow.path("benchmarks", "atlas-{machine}.tsv")
+    localrule: True
+    conda:
+        environment
     params:
-        code=code_of("figures", *tesla_c1060.drawing),
-        call="tesla_c1060.atlas:make_atlas",
+        code=code_of(
+            "figures",
+            flow.chapter_folder("tesla_c1060") / "scripts/atlas.py",
+            *tesla_c1060.drawing,
+        ),
         asked=lambda wildcards: tesla_c1060.asked_for(f"figures-{wildcards.machine}.pdf"),
+    script:
+        "scripts/atlas.py"

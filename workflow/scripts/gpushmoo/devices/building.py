@@ -99,17 +99,17 @@ def build_kernel(
         write_build(out, build)
 
 
-def prepare_forks(spec: Mapping[str, Any], cache: Path | str) -> None:
+def prepare_forks(backend_name: str, opencl_runtime: str, cache: str) -> None:
     """Do here what each fork of this process would do for itself before `build_kernel`."""
-    backend = BACKENDS[spec["backend"]]
+    backend = BACKENDS[backend_name]
     if not backend.begin_compiler:
         return
     module, name = backend.begin_compiler.split(":")
     package, before = backend.module.rpartition(".")[0], dict(os.environ)
     try:
-        getattr(import_module(f"{package}.{module}"), name)(spec["opencl_runtime"], Path(cache))
+        getattr(import_module(f"{package}.{module}"), name)(opencl_runtime, Path(cache))
     finally:
-        # Forks for other stages have no use for a runtime's settings.
+        # Forks for other jobs have no use for a runtime's settings.
         os.environ.clear()
         os.environ.update(before)
 

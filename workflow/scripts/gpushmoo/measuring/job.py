@@ -26,7 +26,6 @@ from typing import Any, NoReturn, TextIO
 import pyarrow as pa
 
 from ..core.backends import BACKENDS
-from ..core.errors import UserError
 from ..core.paths import ROOT
 from ..core.schema import FAULTS, UNLISTED, Status
 from ..core.space import asks_the_device, plain_size, space_of
@@ -344,7 +343,7 @@ def _resolved_sizes(
 
 def measure(job: Mapping[str, Any], workers: Workers, end: Callable[[int], NoReturn]) -> None:
     """Do a measuring job. A failure is reported, and `end` called with the exit status."""
-    with job_log(job["log"], (UserError, JobSignalledError), end) as terminal:
+    with job_log(job["log"], end) as terminal:
         out = Path(job["out"])
         earlier = Earlier(out, job["spec"], job["code"])
         earlier.read(job["remeasure"])

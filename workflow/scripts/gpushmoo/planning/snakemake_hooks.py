@@ -33,7 +33,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from ..core.backends import AUTO, BACKENDS, Backend
 from ..core.errors import HostError, NoDeviceError
 from ..core.news import heartbeat
-from ..core.paths import PACKAGE, child_environment
+from ..core.paths import child_environment
 from ..core.readable import typed
 from ..core.run_plan import PLAN_FILE
 from ..core.schema import Status
@@ -42,7 +42,7 @@ from ..devices.builds import read_build
 from ..devices.select import probe
 from ..measuring import client
 from ..measuring.client import ADDRESS
-from ..stages import ONE_THREAD, STAGE_ADDRESS, stage_of
+from ..stages import ONE_THREAD, STAGE_ADDRESS
 from ..storage.room import unwritten
 from ..storage.store import BadParquetError, check_table, is_whole, open_shard
 from ..storage.wholefile import DamagedFileError, read_summed, write_json
@@ -52,11 +52,10 @@ from .config_schema import ConfigError
 from .flow import MEASURING, Flow
 from .sweeps import size_sentence
 
-# Compiles a kernel and element type, as its rule names it.
-BUILDING = "gpushmoo.devices.building:build_kernel"
-# Serves the jobs of stages, whose rules have this script.
+# The script of the rule that compiles a kernel and element type.
+BUILDING = "build_kernel.py"
+# Runs the scripts of jobs.
 STAGES = "gpushmoo.stages"
-STAGE_SCRIPT = PACKAGE.parent / "stage.py"
 
 
 def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
@@ -225,11 +224,12 @@ def start_run(flow: Flow, workflow: Any, jobs: Sequence[Any]) -> None:
             outs.setdefault(repeat, []).append(os.path.abspath(job.output[0]))
     if outs and workflow.local_exec and not _in_environments(workflow):
         start_measuring_servers(_jobs_at_once(flow), outs, flow.gpu_backend)
-    served = [job for job in jobs if job.rule.params.get("call") and not job.resources.get("gpu")]
-    # A single stage imports all the same.
+    served = [job for job in jobs if _has_script(job.rule) and not job.resources.get("gpu")]
+    # A single script imports all the same.
     if len(served) > 1 and not _in_environments(workflow):
-        start_servers(1, STAGES, STAGE_ADDRESS, environment=ONE_THREAD)
-        have_stages_served()
+        builds = any(job.rule.script.endswith(BUILDING) for job in served)
+        start_script_server(flow if builds else None)
+        have_scripts_served({job.rule.name for job in served})
     tell_noted(flow, jobs)
     start_jobs_when_ready(workflow)
 
@@ -296,20 +296,19 @@ def start_servers(
     number: int,
     program: str,
     address_name: str,
-    jobs: Mapping[str, Any] | None = None,
+    jobs: Mapping[str, Any],
     environment: Mapping[str, str] | None = None,
 ) -> list[subprocess.Popen[bytes]]:
     """Start so many servers for all clients of this process, with which they end.
 
-    The environment variable `address_name` names their socket. If there are `jobs`, the last
-    arguments are a file with them and the server's number. They have more of an `environment`.
+    The environment variable `address_name` names their socket. The last arguments are a file with
+    `jobs` and the server's number. They have more of an `environment`.
     """
     # No other user may have something measured here.
     folder = tempfile.mkdtemp(prefix="gpushmoo-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     address, listed = str(Path(folder, "server")), Path(folder, "jobs.json")
-    if jobs is not None:
-        listed.write_text(json.dumps(jobs), encoding="utf-8")
+    listed.write_text(json.dumps(jobs), encoding="utf-8")
     with socket.socket(socket.AF_UNIX) as listening:
         try:
             listening.bind(address)
@@ -321,7 +320,7 @@ def start_servers(
             subprocess.Popen(
                 [
                     *(sys.executable, "-m", program, str(fd), str(os.getpid())),
-                    *([] if jobs is None else [str(listed), str(i)]),
+                    *(str(listed), str(i)),
                 ],
                 pass_fds=(fd,),
                 stdin=subprocess.DEVNULL,
@@ -335,36 +334,43 @@ def start_servers(
     return servers
 
 
-def have_stages_served() -> None:
-    """Have the jobs of stages ask the run's server, unless they claim a GPU.
+def start_script_server(building: Flow | None) -> None:
+    """Start the server of scripts, prepared for the compiler of a run that is `building`."""
+    compiler = building and {
+        "backend_name": building.choice.backend,
+        "opencl_runtime": building.choice.runtime,
+        "cache": building.cache,
+    }
+    start_servers(1, STAGES, STAGE_ADDRESS, {"compiler": compiler}, ONE_THREAD)
 
-    Snakemake would start a Python for each, which imports Snakemake for a third of a second. That
-    still happens to a stage if a parameter cannot be written as a literal.
+
+def have_scripts_served(rules: Collection[str]) -> None:
+    """Have the run's server run the scripts of these rules, unless a job claims a GPU.
+
+    Snakemake would start a Python for each, which imports Snakemake for a third of a second and the
+    packages of the script for more.
     """
-    alone = PythonScript.evaluate
+    alone = PythonScript.execute_script
 
-    def evaluate(script: PythonScript, edit: bool = False) -> None:
-        path = script.path.get_path_or_uri(secret_free=True)
-        is_stage = os.path.exists(path) and os.path.samefile(path, STAGE_SCRIPT)
-        request = None
-        if is_stage and not script.resources.get("gpu", 0):
-            request = stage_of(script, script.rulename).request()
-        if request is None:
-            alone(script, edit)
+    def execute_script(script: PythonScript, fname: str, edit: bool = False) -> None:
+        if script.rulename not in rules or script.resources.get("gpu", 0):
+            alone(script, fname, edit)
             return
-        with tempfile.NamedTemporaryFile(prefix="gpushmoo-") as file:
-            file.write(request)
-            file.flush()
-            script._execute_cmd(
-                "exec {python:q} -I -S {client:q} {module} {address} <{request:q}",
-                python=sys.executable,
-                client=client.__file__,
-                module=STAGES,
-                address=STAGE_ADDRESS,
-                request=file.name,
-            )
+        script._execute_cmd(
+            "exec {python:q} -I -S {client:q} {module} {address} <<<{path:q}",
+            python=sys.executable,
+            client=client.__file__,
+            module=STAGES,
+            address=STAGE_ADDRESS,
+            path=os.path.abspath(fname),
+        )
 
-    PythonScript.evaluate = evaluate
+    PythonScript.execute_script = execute_script
+
+
+def _has_script(rule: Any) -> bool:
+    """Whether a job of the rule is a script in Python."""
+    return rule.script is not None and rule.script.endswith(".py")
 
 
 def _jobs_at_once(flow: Flow) -> int:
@@ -394,21 +400,10 @@ def tell_noted(flow: Flow, jobs: Iterable[Any]) -> None:
             print(f"gpushmoo: made anew, as {reason}: {', '.join(names)}.", file=sys.stderr)
 
 
-def complete_rules(flow: Flow, workflow: Any) -> None:
-    """Give every rule of ours what follows from its script, name and products.
-
-    A rule that names no log gets one, and a benchmark, and its jobs run on this host. An input
-    function has products made again.
-    """
+def remake_products(flow: Flow, workflow: Any) -> None:
+    """Give every rule of ours an input function that has faulty products made again."""
     for rule in workflow.modifier.rules:
         rule.set_input(remaking(flow, workflow, rule))
-        if rule.script is not None and not rule.log:
-            wildcards = (f"{{{name}}}" for name in sorted(rule.wildcard_names))
-            stem = "-".join([rule.name.replace("_", "-"), *wildcards])
-            rule.log_modifier = rule.benchmark_modifier = workflow.modifier.path_modifier
-            rule.set_log(flow.path("logs", f"{stem}.log"))
-            rule.benchmark = flow.path("benchmarks", f"{stem}.tsv")
-            workflow.localrules(rule.name)
 
 
 def remaking(flow: Flow, workflow: Any, rule: Any) -> Callable[[Any], list[str]]:
@@ -420,7 +415,7 @@ def remaking(flow: Flow, workflow: Any, rule: Any) -> Callable[[Any], list[str]]
     would not. Files in a storage are not looked at.
     """
     measures = "shard" in rule.wildcard_names
-    builds = rule.params.get("call") == BUILDING
+    builds = _has_script(rule) and rule.script.endswith(BUILDING)
 
     @cache
     def is_damaged(path: str) -> bool:

@@ -10,11 +10,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn, TextIO
 
 from ..core.display import MOST_SENTENCE, one_line
+from ..core.errors import UserError
 from .wholefile import UnusableFilesError, set_aside
 
 _PR_SET_PDEATHSIG = 1
@@ -82,15 +84,11 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def job_log(
-    path: str | Path,
-    expected: tuple[type[BaseException], ...] = (),
-    end: Callable[[int], NoReturn] = os._exit,
-) -> Iterator[TextIO]:
+def job_log(path: str | Path, end: Callable[[int], NoReturn] = os._exit) -> Iterator[TextIO]:
     """Send file descriptors 1 and 2 to `path`; yield the terminal's stderr for progress lines.
 
     The log keeps beginning and end of about MOST_BYTES. An exception ends the job by `end` with one
-    line on the terminal: of the `expected` types its text, of damaged files also where they are
+    line on the terminal: of a UserError and a signal its text, of damaged files also where they are
     now, of any other type its name, with the traceback in the log.
     """
     path = Path(path)
@@ -109,7 +107,7 @@ def job_log(
                     force=True,
                 )
                 yield terminal
-        except expected as err:
+        except (UserError, JobSignalledError) as err:
             log.error("%s", err)
             said = str(err)
         except UnusableFilesError as err:
@@ -129,6 +127,11 @@ def job_log(
         terminal.flush()
         if said is not None:
             end(1)
+
+
+def speaker(terminal: TextIO, rule: str) -> Callable[[str], None]:
+    """Prints a job's sentences on the terminal, with the rule's name before them."""
+    return partial(print, f"gpushmoo: {rule}:", file=terminal, flush=True)
 
 
 @contextmanager

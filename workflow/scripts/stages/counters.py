@@ -1,0 +1,15 @@
+"""Reads the device's counters for a few launches."""
+
+from pathlib import Path
+
+from gpushmoo.storage.joblog import job_log, speaker
+from gpushmoo.studies.counters import count_of_run
+
+with job_log(snakemake.log[0]) as terminal:
+    count_of_run(
+        spec=snakemake.params.spec,
+        out=Path(snakemake.output[0]),
+        say=speaker(terminal, "counters"),
+        cache=snakemake.params.cache,
+        explained=[Path(file) for file in snakemake.input.explained],
+    )

@@ -1,0 +1,15 @@
+"""Measures the energy of chosen cells."""
+
+from pathlib import Path
+
+from gpushmoo.storage.joblog import job_log, speaker
+from gpushmoo.studies.energy import energy_of_run
+
+with job_log(snakemake.log[0]) as terminal:
+    energy_of_run(
+        spec=snakemake.params.spec,
+        cells=Path(snakemake.input.cells),
+        out=Path(snakemake.output[0]),
+        say=speaker(terminal, "energy"),
+        cache=snakemake.params.cache,
+    )

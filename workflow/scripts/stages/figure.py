@@ -1,0 +1,14 @@
+"""Draws a figure of measured cells."""
+
+from pathlib import Path
+
+from gpushmoo.figures.stage import draw_figure
+from gpushmoo.storage.joblog import job_log
+
+with job_log(snakemake.log[0]) as terminal:
+    draw_figure(
+        spec=snakemake.params.spec,
+        files={name: Path(file) for name, file in snakemake.input.items()},
+        svg=Path(snakemake.output.svg),
+        terminal=terminal,
+    )

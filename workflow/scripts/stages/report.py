@@ -1,0 +1,25 @@
+"""Makes the report: its facts and the PDF."""
+
+from pathlib import Path
+
+from gpushmoo.report.build import build_report
+from gpushmoo.storage.joblog import job_log
+
+with job_log(snakemake.log[0]):
+    files = snakemake.input
+    build_report(
+        files={
+            "dataset": Path(files.dataset),
+            "best": Path(files.best),
+            "peak": Path(files.peak),
+            "figures": [Path(file) for file in files.figures],
+            "machine": [Path(file) for file in files.machine],
+            "device": [Path(file) for file in files.device],
+            "counted": [Path(file) for file in files.counted],
+            "energy": [Path(file) for file in files.energy],
+            "history": [Path(file) for file in files.history],
+        },
+        spec=snakemake.params.spec,
+        facts=Path(snakemake.output.facts),
+        pdf=Path(snakemake.output.pdf),
+    )

@@ -128,6 +128,11 @@ rule tally:
     output:
         svg=flow.path("figures", "tally-mine.svg"),
         note=flow.path("figures", "tally-mine.json"),
+    log:
+        flow.path("logs", "tally.log"),
+    localrule: True
+    params:
+        code=code_of("figures", flow.chapter_folder("notes")),
     script:
         "tally.py"
 """,
@@ -135,10 +140,12 @@ rule tally:
     "tally.py": """
 from pathlib import Path
 from gpushmoo.storage.dataset import read_cells
+from gpushmoo.storage.joblog import job_log
 from notes.drawing import tally
 
-cells = read_cells(Path(snakemake.input[0]), {"kernel": "mine"})
-tally(cells["status"], Path(snakemake.output.svg))
+with job_log(snakemake.log[0]):
+    cells = read_cells(Path(snakemake.input[0]), {"kernel": "mine"})
+    tally(cells["status"], Path(snakemake.output.svg))
 """,
 }
 # Rules of a run of which no chapter speaks, measured once on OpenCL.

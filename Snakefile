@@ -50,5 +50,9 @@ rule cells:
     localrule: True
 
 
-remake_products(flow, workflow)
-check_at_start(flow, workflow)
+inside.remake(remaking.faulty)
+
+
+# A workflow that imports the rules calls it in its own `onstart:`, as gpushmoo.onstart().
+onstart:
+    start_run(flow, inside)

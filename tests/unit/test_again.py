@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,10 +14,11 @@ from fakes import FOLDER, INFO, FakeDevice, Fault, cell_tag, make_cells, measure
 from gpushmoo.core.schema import FAULTS, Status
 from gpushmoo.devices.builds import KernelBuild, VersionBuild, write_build
 from gpushmoo.measuring.shard_file import cell_table
+from gpushmoo.planning.again import Remaking, cells_ended_as, sentence
 from gpushmoo.planning.config import load_config
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.flow import Flow
-from gpushmoo.planning.snakemake_hooks import cells_ended_as, remaking, sentence
+from gpushmoo.planning.inside_snakemake import Inside
 from gpushmoo.storage.store import write_parquet
 
 CELLS = make_cells()
@@ -43,6 +45,25 @@ class Product(str):
 
     def apply_wildcards(self, path: str) -> Product:
         return Product(path)
+
+
+class Rule:
+    """Has one output, whose only wildcard is the path."""
+
+    def __init__(self, wildcard_names: set[str], script: str) -> None:
+        self.wildcard_names, self.script, self.output = wildcard_names, script, [Product("")]
+
+    def set_input(self, names_no_input: Callable[[str], list[str]]) -> None:
+        self.names_no_input = names_no_input
+
+
+def asking(rule: Rule, main: bool = True) -> SimpleNamespace:
+    """A workflow object with one rule, in the process of the user or in a job's."""
+    return SimpleNamespace(
+        is_main_process=main,
+        modifier=SimpleNamespace(rules=[rule]),
+        dag=SimpleNamespace(forcefiles=set()),
+    )
 
 
 @pytest.fixture
@@ -90,14 +111,14 @@ def test_exactly_the_shards_with_such_cells_are_forced(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    workflow = SimpleNamespace(is_main_process=main, dag=SimpleNamespace(forcefiles=set()))
+    rule = Rule({"shard"}, "measure.sh")
+    workflow = asking(rule, main)
     flow: Any = Flow.__new__(Flow)
     flow.config, flow.results = SimpleNamespace(remeasure=again, dataset=None), tmp_path
     flow.shard_files = [shards[i] for i in (0, 1, 2)]
-    rule = SimpleNamespace(wildcard_names={"shard"}, output=[Product("")], script="measure.sh")
-    names_no_input = remaking(flow, workflow, rule)
+    Inside(workflow).remake(Remaking(flow).faulty)
     # Snakemake asks more than once.
-    assert [names_no_input(path) for path in shards[:3] * 2] == [[]] * 6
+    assert [rule.names_no_input(path) for path in shards[:3] * 2] == [[]] * 6
     assert workflow.dag.forcefiles == {shards[i] for i in forced}
     said = capsys.readouterr().err
     # All is counted once.
@@ -116,13 +137,13 @@ def test_builds_that_failed_are_made_again(
     for name, made in {"whole": VersionBuild(code=b"code"), "failed": failed}.items():
         write_build(tmp_path / f"{name}.json", KernelBuild("digest", {"target": {"plain": made}}))
     paths = {str(tmp_path / f"{name}.json"): name for name in ("whole", "failed", "missing")}
-    workflow = SimpleNamespace(is_main_process=True, dag=SimpleNamespace(forcefiles=set()))
     flow: Any = SimpleNamespace(config=SimpleNamespace(remeasure=again), dataset=str(tmp_path))
     script = "../scripts/stages/build_kernel.py"
     assert (ROOT / "workflow/rules" / script).resolve().is_file()
-    rule = SimpleNamespace(wildcard_names={"sweep"}, output=[Product("")], script=script)
-    names_no_input = remaking(flow, workflow, rule)
-    assert [names_no_input(path) for path in paths] == [[]] * 3
+    rule = Rule({"sweep"}, script)
+    workflow = asking(rule)
+    Inside(workflow).remake(Remaking(flow).faulty)
+    assert [rule.names_no_input(path) for path in paths] == [[]] * 3
     assert [paths[path] for path in workflow.dag.forcefiles] == forced
 
 

@@ -20,7 +20,8 @@ from gpushmoo.core.errors import (
 from gpushmoo.devices.cuda import backend
 from gpushmoo.devices.cuda.runtime import Translate, list_devices, load_cupy, uuid_of
 from gpushmoo.devices.machine_code.cubins import Unit, compile_cubin
-from gpushmoo.planning.snakemake_hooks import limit_gpus
+from gpushmoo.planning.inside_snakemake import Inside
+from gpushmoo.planning.start import limit_gpus
 
 
 class CUDARuntimeError(RuntimeError):
@@ -137,7 +138,7 @@ class FakeWorkflow:
     """What Snakemake's workflow object is asked for."""
 
     def __init__(self, given: int | None, nodes: int | None = None, main: bool = True) -> None:
-        self.is_main_process, self.check_envvars = main, True
+        self.is_main_process, self.modifier = main, None
         self.resource_settings = SimpleNamespace(nodes=nodes)
         self.global_resources = {} if given is None else {"gpu": given}
 
@@ -161,7 +162,7 @@ def test_two_jobs_for_each_device_run_on_this_host(
     monkeypatch.setattr("gpushmoo.devices.cuda.backend.count_devices", lambda: 2)
     config = {"device": device}
     flow: Any = SimpleNamespace(gpu_backend=BACKENDS["cuda"], config=config)
-    limit_gpus(flow, workflow)
+    limit_gpus(flow, Inside(workflow))
     assert workflow.global_resources.get("gpu") == limit
 
 

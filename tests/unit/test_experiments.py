@@ -145,7 +145,7 @@ def test_the_nearest_tests_come_first() -> None:
         ("judging.py", "def _widening(", "test_judging"),
         ("workloads/user_code.py", "def work_fault(", "test_user_code"),
         ("model/machine.py", "LEAST_RISE =", "test_machine_facts"),
-        ("planning/snakemake_hooks.py", "def limit_gpus(", "test_snakemake_hooks"),
+        ("planning/start.py", "def limit_gpus(", "test_start"),
     ):
         path = mutant_tests.LIBRARY / module
         lines = (ROOT / path).read_text(encoding="utf-8").splitlines()

@@ -35,7 +35,7 @@ from gpushmoo.measuring.process import (
 )
 from gpushmoo.measuring.requests import received
 from gpushmoo.planning.flow import MEASURING
-from gpushmoo.planning.snakemake_hooks import start_measuring_servers
+from gpushmoo.planning.start import start_measuring_servers
 from gpushmoo.storage.joblog import JobSignalledError, raises_signals
 from gpushmoo.storage.store import read_shard
 
@@ -535,8 +535,8 @@ def test_a_signal_ends_the_job_and_not_the_server(jobs: Jobs) -> None:
 
 
 def test_a_server_ends_with_a_run_that_ends_while_it_starts() -> None:
-    hooks = "gpushmoo.planning.snakemake_hooks"
-    run = f"import os, {hooks}; {hooks}.start_measuring_servers(1, {{}}); os._exit(0)"
+    start = "gpushmoo.planning.start"
+    run = f"import os, {start}; {start}.start_measuring_servers(1, {{}}); os._exit(0)"
     # The server has the pipe, too.
     how: dict[str, Any] = {"capture_output": True, "env": environment(), "check": True}
     subprocess.run([sys.executable, "-c", run], timeout=DEADLINE_S, **how)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from conftest import environment
 from gpushmoo.measuring import client
-from gpushmoo.planning.snakemake_hooks import STAGES, start_servers
-from gpushmoo.stages import ONE_THREAD, STAGE_ADDRESS
+from gpushmoo.planning.start import start_servers
+from gpushmoo.stages import ONE_THREAD, STAGE_ADDRESS, STAGES
 
 # What is waited for, at most; what passes is never decided by it.
 DEADLINE_S = 120

@@ -45,6 +45,7 @@ rule mine:
         "mine.py"
 
 onstart:
+    gpushmoo.onstart()
     Path("started").touch()
 """
 

@@ -1,17 +1,13 @@
 # Loads the library and checks the configuration before any job exists.
 try:
+    from gpushmoo.planning.again import Remaking
     from gpushmoo.planning.digest import code_of
+    from gpushmoo.planning.inside_snakemake import Inside
     from gpushmoo.planning.plan import figure_labels, figure_note
-    from gpushmoo.planning.snakemake_hooks import (
-        check_at_start,
-        job_python,
-        limit_gpus,
-        load_flow,
-        remake_products,
-        tell_what_matters,
-    )
+    from gpushmoo.planning.start import limit_gpus, load_flow, start_run, tell_what_matters
 
-    flow = load_flow(config, workflow)
+    inside = Inside(workflow)
+    flow = load_flow(config, inside)
 except ModuleNotFoundError as err:
     raise SystemExit(
         f"gpushmoo: the Python that runs Snakemake has no module '{err.name}', and kernels are read "
@@ -34,8 +30,9 @@ device_environment = str(ROOT / (flow.backend.environment if flow.backend else "
 environment = str(ROOT / "environment.yml")
 # The scripts of rules: each calls one function of the library.
 scripts = ROOT / "workflow/scripts/stages"
-limit_gpus(flow, workflow)
-tell_what_matters(flow, workflow)
+remaking = Remaking(flow)
+limit_gpus(flow, inside)
+tell_what_matters(flow, inside, remaking.asked)
 
 
 wildcard_constraints:

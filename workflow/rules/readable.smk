@@ -25,8 +25,7 @@ from gpushmoo.core.readable import UnreadableError, read_mapping, refuse_braces
 
 try:
     refuse_braces(ROOT)
-    # Of what Snakemake has loaded by now it has kept the last of keys that stand twice.
-    for path in (os.path.relpath(DEFAULTS), *workflow.overwrite_configfiles):
-        read_mapping(path)
+    # Of what Snakemake loads it keeps the last of keys that stand twice.
+    read_mapping(os.path.relpath(DEFAULTS))
 except UnreadableError as err:
     raise SystemExit(f"gpushmoo: {err}")

@@ -29,6 +29,8 @@ from .devices.building import prepare_forks
 from .measuring.requests import received_request
 from .storage.joblog import end_with_parent
 
+# What a client names to have a script run.
+STAGES = "gpushmoo.stages"
 # The environment variable that names the server's socket.
 STAGE_ADDRESS = "GPUSHMOO_STAGE_SERVER"
 # BLAS starts no threads at its import, as a fork would lack them.

@@ -1,4 +1,4 @@
-"""What Snakemake is made to say and to limit, with its workflow object made up."""
+"""What the start of a run prints, limits, checks and starts, with Snakemake made up."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -7,9 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from gpushmoo.planning import snakemake_hooks as hooks
+from gpushmoo.core.readable import UnreadableError
+from gpushmoo.planning import inside_snakemake, start
+from gpushmoo.planning.inside_snakemake import NOTHING_TO_DO, Inside
 from gpushmoo.storage.wholefile import write_summed
-from snakemake.common import NOTHING_TO_BE_DONE_MSG
 from snakemake.settings.types import Quietness
 from snakemake_interface_logger_plugins.common import LogEvent
 
@@ -17,7 +18,7 @@ VERDICT = "gpushmoo: the report is report.pdf."
 
 
 @pytest.fixture
-def said(tmp_path: Path) -> Callable[..., list[str]]:
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """What a terminal, and a log file, get of records after `tell_what_matters`."""
 
     def say(
@@ -30,15 +31,14 @@ def said(tmp_path: Path) -> Callable[..., list[str]]:
         handler: logging.Handler = (
             logging.FileHandler(tmp_path / "log") if to_file else logging.StreamHandler()
         )
-        job = SimpleNamespace(output=list(asked))
         workflow = SimpleNamespace(
+            modifier=None,
             output_settings=SimpleNamespace(quiet={Quietness.RULES} if quiet is None else quiet),
             resource_settings=SimpleNamespace(nodes=nodes),
-            dag=SimpleNamespace(jobs=[job]),
-            logger_manager=SimpleNamespace(logger=SimpleNamespace(handlers=[handler])),
         )
+        monkeypatch.setattr(inside_snakemake, "logger", SimpleNamespace(handlers=[handler]))
         flow: Any = SimpleNamespace(path=lambda *parts: str(tmp_path.joinpath(*parts)))
-        hooks.tell_what_matters(flow, workflow)
+        start.tell_what_matters(flow, Inside(workflow), {str(path) for path in asked})
         made = [logging.makeLogRecord(record) for record in records]
         said = [record.msg for record in made if handler.filter(record)]
         handler.close()
@@ -50,14 +50,14 @@ def said(tmp_path: Path) -> Callable[..., list[str]]:
 def test_a_run_with_nothing_to_do_ends_with_the_last_runs_lines(
     said: Callable[..., list[str]], tmp_path: Path
 ) -> None:
-    nothing = {"msg": NOTHING_TO_BE_DONE_MSG}
+    nothing = {"msg": NOTHING_TO_DO}
     verdict = tmp_path / "summary/verdict.txt"
-    assert said([nothing], [verdict]) == [NOTHING_TO_BE_DONE_MSG]
+    assert said([nothing], [verdict]) == [NOTHING_TO_DO]
     verdict.parent.mkdir()
     write_summed(verdict, f"{VERDICT}\n".encode())
-    assert said([nothing], [verdict]) == [f"{NOTHING_TO_BE_DONE_MSG}\n{VERDICT}"]
+    assert said([nothing], [verdict]) == [f"{NOTHING_TO_DO}\n{VERDICT}"]
     # Asked for something else, such as one figure.
-    assert said([nothing], [tmp_path / "figure.pdf"]) == [NOTHING_TO_BE_DONE_MSG]
+    assert said([nothing], [tmp_path / "figure.pdf"]) == [NOTHING_TO_DO]
     assert said([{"msg": "other"}], [verdict]) == ["other"]
 
 
@@ -84,6 +84,18 @@ def test_a_terminal_gets_twenty_steps_and_no_job(said: Callable[..., list[str]])
     assert quiet == {Quietness.HOST}
 
 
+def test_configuration_files_may_be_templates_and_name_no_key_twice(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    settings = SimpleNamespace(configfiles=[path], config={"seed": "3"})
+    modifier = SimpleNamespace(skip_configfile=False)
+    inside = Inside(SimpleNamespace(modifier=modifier, config_settings=settings))
+    path.write_text("__use_yte__: true\nseed: ?1 + 1\n")
+    assert start._given({}, inside) == [({"seed": 2}, tmp_path), ({"seed": 3}, Path.cwd())]
+    path.write_text("seed: 1\nseed: 2\n")
+    with pytest.raises(UnreadableError, match="seed"):
+        start._given({}, inside)
+
+
 @pytest.mark.parametrize(
     ("backend", "given", "nodes", "main", "limit"),
     [
@@ -103,17 +115,17 @@ def test_two_jobs_for_each_gpu_of_this_host(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     three = SimpleNamespace(count_devices=lambda: 3)
-    monkeypatch.setattr(hooks, "functions_of", lambda _: three)
+    monkeypatch.setattr(start, "functions_of", lambda _: three)
     resources = dict(given)
     workflow = SimpleNamespace(
+        modifier=None,
         is_main_process=main,
-        check_envvars=True,
         resource_settings=SimpleNamespace(nodes=nodes),
         global_resources=resources,
         register_resource=resources.__setitem__,
     )
     flow: Any = SimpleNamespace(gpu_backend=backend, config={"device": "all"})
-    hooks.limit_gpus(flow, workflow)
+    start.limit_gpus(flow, Inside(workflow))
     assert resources.get("gpu") == limit
 
 
@@ -122,38 +134,24 @@ def test_one_device_that_is_named_is_measured_alone_and_none_is_refused(
 ) -> None:
     counted = [3]
     monkeypatch.setattr(
-        hooks, "functions_of", lambda _: SimpleNamespace(count_devices=lambda: counted[0])
+        start, "functions_of", lambda _: SimpleNamespace(count_devices=lambda: counted[0])
     )
 
     def absent(_: Any) -> None:
-        raise hooks.NoDeviceError("No device answers.")
+        raise start.NoDeviceError("No device answers.")
 
-    monkeypatch.setattr(hooks, "probe", absent)
+    monkeypatch.setattr(start, "probe", absent)
     flow: Any = SimpleNamespace(gpu_backend="cuda", config={"device": "all"}, choice=None)
-    assert hooks._devices(flow) == 3
-    hooks.refuse_without_device(flow)
+    assert start._devices(flow) == 3
+    start.refuse_without_device(flow)
     counted[0] = 0
-    assert hooks._devices(flow) == 1
-    with pytest.raises(hooks.ConfigError, match="No device answers"):
-        hooks.refuse_without_device(flow)
+    assert start._devices(flow) == 1
+    with pytest.raises(start.ConfigError, match="No device answers"):
+        start.refuse_without_device(flow)
     flow.gpu_backend = None
-    hooks.refuse_without_device(flow)
+    start.refuse_without_device(flow)
     counted[0], flow.gpu_backend, flow.config = 3, "cuda", {"device": 1}
-    assert hooks._devices(flow) == 1
-
-
-@pytest.mark.parametrize(
-    ("limit", "nodes", "stays"),
-    [((100, 1), None, False), ((10, 1), None, True), ((100, 1), 3, True), (None, None, True)],
-)
-def test_snakemakes_own_limit_on_starts_is_lifted_on_this_host_alone(
-    limit: tuple[int, int] | None, nodes: int | None, stays: bool
-) -> None:
-    own = limit and SimpleNamespace(max_jobs=limit[0], timespan=limit[1])
-    scheduler = SimpleNamespace(job_rate_limiter=own)
-    settings = SimpleNamespace(nodes=nodes)
-    hooks.start_jobs_when_ready(SimpleNamespace(scheduler=scheduler, resource_settings=settings))
-    assert (scheduler.job_rate_limiter is own) is stays
+    assert start._devices(flow) == 1
 
 
 @pytest.mark.parametrize(
@@ -170,9 +168,10 @@ def test_change_points_need_their_program_only_where_they_are_asked_for(
 ) -> None:
     jobs = [
         SimpleNamespace(
-            rule=SimpleNamespace(name=name, script=None, wildcard_names=set()),
+            rule=SimpleNamespace(name=name, script=None),
             resources={},
             output=[],
+            wildcards_dict={},
         )
         for name in rules
     ]
@@ -183,13 +182,15 @@ def test_change_points_need_their_program_only_where_they_are_asked_for(
         gpu_backend=None,
     )
     workflow = SimpleNamespace(
-        local_exec=True,
+        modifier=SimpleNamespace(rules=[job.rule for job in jobs]),
+        is_main_process=True,
+        dag=SimpleNamespace(needrun_jobs=lambda: jobs),
         deployment_settings=SimpleNamespace(deployment_method=set()),
         resource_settings=SimpleNamespace(nodes=None),
         scheduler=SimpleNamespace(job_rate_limiter=None),
     )
     if not refused:
-        hooks.start_run(flow, workflow, jobs)
+        start.start_run(flow, Inside(workflow))
         return
     with pytest.raises(SystemExit, match="otava"):
-        hooks.start_run(flow, workflow, jobs)
+        start.start_run(flow, Inside(workflow))

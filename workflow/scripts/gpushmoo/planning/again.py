@@ -1,0 +1,125 @@
+"""Which products are made again though Snakemake sees no reason for it."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+
+from ..core.schema import Status
+from ..devices.builds import read_build
+from ..storage.store import BadParquetError, check_table, is_whole, open_shard
+from ..storage.wholefile import DamagedFileError, read_summed
+from .flow import Flow
+
+# The script of the rule that compiles a kernel and element type.
+BUILDING = "build_kernel.py"
+
+
+class Remaking:
+    """Finds products that are damaged, and those that the key `remeasure` names.
+
+    The latter are shards with such cells and build files with failed versions. `asked` are all
+    products of the jobs that Snakemake has looked at.
+    """
+
+    def __init__(self, flow: Flow) -> None:
+        self._flow = flow
+        self._damaged: dict[str, bool] = {}
+        self.asked: set[str] = set()
+
+    def faulty(self, script: str, wildcards: Collection[str], paths: list[str]) -> set[str]:
+        """Return those of a job's products that are to be made again; see `Inside.remake`."""
+        self.asked.update(paths)
+        measures = "shard" in wildcards
+        again = {path for path in paths if self._is_damaged(path, measures)}
+        statuses = self._flow.config.remeasure
+        if measures and statuses:
+            again |= remeasured_shards(self._flow).intersection(paths)
+        if script.endswith(BUILDING):
+            again |= {path for path in paths if ended_as(statuses, Path(path))}
+        return again
+
+    def _is_damaged(self, path: str, measures: bool) -> bool:
+        """Return whether a product is damaged; print what is wrong at the first call."""
+        if path in self._damaged:
+            return self._damaged[path]
+        fault = damage(Path(path), ends_alone=measures)
+        if measures and Path(self._flow.dataset).exists() and not Path(path).exists():
+            # Snakemake itself does not miss what only finished files were made of.
+            fault = f"'{path}' is missing."
+        if fault is not None:
+            again = "measured" if measures else "made"
+            print(f"gpushmoo: {fault} It is not used but {again} again.", file=sys.stderr)
+        self._damaged[path] = fault is not None
+        return self._damaged[path]
+
+
+def ended_as(statuses: Collection[Status], path: Path) -> bool:
+    """Whether a version in the build file `path` ended so."""
+    if not statuses or not path.exists():
+        return False
+    try:
+        targets = read_build(path).targets.values()
+    except DamagedFileError:
+        return False
+    return any(made.status in statuses for versions in targets for made in versions.values())
+
+
+@cache
+def remeasured_shards(flow: Flow) -> frozenset[str]:
+    """The shards with cells that the key `remeasure` names; prints their number."""
+    counts = cells_ended_as(flow.config.remeasure, flow.shard_files)
+    print(f"gpushmoo: {sentence(counts)}", file=sys.stderr)
+    return frozenset(counts)
+
+
+def cells_ended_as(
+    statuses: Collection[Status], paths: Iterable[str]
+) -> dict[str, Counter[Status]]:
+    """Number of cells that ended so, by path of the shards that have any."""
+    counts = {path: _count(statuses, Path(path)) for path in paths if Path(path).exists()}
+    return {path: cells for path, cells in counts.items() if cells}
+
+
+def _count(statuses: Collection[Status], path: Path) -> Counter[Status]:
+    try:
+        ended = open_shard(path).table().column("status").to_pylist()
+    except BadParquetError:
+        return Counter()
+    return Counter(Status(status) for status in ended if status in statuses)
+
+
+def sentence(counts: Mapping[str, Counter[Status]]) -> str:
+    """What is measured again, for the terminal."""
+    cells = sum(counts.values(), Counter[Status]())
+    if not cells:
+        return "remeasure: no cell ended so; nothing is measured again."
+    parts = ", ".join(f"{n} {status}" for status, n in sorted(cells.items()))
+    shards = "1 shard" if len(counts) == 1 else f"{len(counts)} shards"
+    return f"remeasure: {cells.total()} cells ({parts}) in {shards} and their later repeats."
+
+
+def damage(path: Path, ends_alone: bool = False) -> str | None:
+    """What is wrong with a product, in one sentence; None where it is whole or missing.
+
+    A file is read whole. With `ends_alone`, as of a shard, which may hold gigabytes, and of each
+    Parquet file in a folder only both ends are looked at.
+    """
+    if not path.exists():
+        return None
+    try:
+        if path.is_dir():
+            for file in path.rglob("[!.]*.*"):
+                if file.stat().st_size == 0 or (file.suffix == ".parquet" and not is_whole(file)):
+                    name = file.relative_to(path)
+                    raise BadParquetError(path, f"is not whole: '{name}' is cut off.")
+        elif not ends_alone:
+            (check_table if path.suffix == ".parquet" else read_summed)(path)
+        elif not is_whole(path):
+            raise BadParquetError(path, "is not a whole Parquet file (truncated or foreign).")
+    except DamagedFileError as err:
+        return str(err)
+    return None

@@ -1,0 +1,218 @@
+"""The only file that reads and changes Snakemake's inner objects.
+
+Snakemake has no public interface for what `Inside` does. Each member is one use, with its reason.
+tests/unit/test_inside_snakemake.py runs the installed Snakemake for each of them and bounds their
+number. pyproject.toml bounds Snakemake's version.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from snakemake.common import NOTHING_TO_BE_DONE_MSG
+from snakemake.logging import logger
+from snakemake.path_modifier import PathModifier
+from snakemake.script import PythonScript
+from snakemake.settings.types import DeploymentMethod, Quietness
+
+from ..measuring import client
+from ..stages import STAGE_ADDRESS, STAGES
+
+# Snakemake's own words if no job is to run. Its events have no kind for it.
+NOTHING_TO_DO: str = NOTHING_TO_BE_DONE_MSG
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job of ours that Snakemake has planned."""
+
+    rule: str
+    script: str
+    gpus: int
+    outputs: tuple[str, ...]
+    wildcards: Mapping[str, str]
+
+    @property
+    def is_python(self) -> bool:
+        """Whether the job is a script in Python."""
+        return self.script.endswith(".py")
+
+
+# Names those of a job's products that are to be made again. It gets the script of the job's rule,
+# the names of the rule's wildcards and the paths of the products.
+Faulty = Callable[[str, Collection[str], list[str]], Iterable[str]]
+
+
+class Inside:
+    """What the rules need of the `workflow` object that reads them."""
+
+    def __init__(self, workflow: Any) -> None:
+        self._workflow = workflow
+        # Is another one after another workflow has imported the rules.
+        self._modifier = workflow.modifier
+
+    @property
+    def is_users_process(self) -> bool:
+        """Whether the user started this process. A job on another host reads the rules, too.
+
+        Publicly both differ only by Snakemake's own options on the command line.
+        """
+        return bool(self._workflow.is_main_process)
+
+    @property
+    def on_cluster(self) -> bool:
+        """Whether jobs run on other hosts: only a cluster's executor has a number of nodes.
+
+        Rules have no public access to the executor, which a profile may name.
+        """
+        return self._workflow.resource_settings.nodes is not None
+
+    @property
+    def in_environments(self) -> bool:
+        """Whether jobs run in conda environments of their own.
+
+        Rules have no public access to the option, which a profile may set.
+        """
+        return DeploymentMethod.CONDA in self._workflow.deployment_settings.deployment_method
+
+    @property
+    def configuration(self) -> tuple[list[Path], Mapping[str, Any]] | None:
+        """The configuration files in their order and the values of ``--config``.
+
+        It is None if a workflow that imports the rules gives the whole configuration. The public
+        `config` is merged: it does not name the file of a key, which relative folders refer to.
+        """
+        if self._modifier.skip_configfile:
+            return None
+        settings = self._workflow.config_settings
+        return [Path(path) for path in settings.configfiles], settings.config
+
+    def take_prefix(self, folder: str) -> str:
+        """Return the folder with the prefix of a workflow that imports the rules.
+
+        From then on Snakemake adds no prefix. It would add it to inputs and outputs, but not to
+        parameters, which have paths as well. Publicly the prefix is not known to the rules.
+        """
+        prefixed: str = self._modifier.path_modifier.replace_prefix(folder)
+        self._modifier.path_modifier = PathModifier(None, None, self._workflow)
+        return prefixed
+
+    def set_default_target(self, rule: str) -> None:
+        """Make a rule of an included file the default target.
+
+        Snakemake passes over the public ``default_target: True`` of an included file.
+        """
+        self._workflow.default_target = rule
+
+    def limit(self, resource: str, total: int) -> None:
+        """Let jobs claim at most this total of a resource, unless the user gave a total.
+
+        A profile is the public place. The default profile does not know the configuration, and it
+        overrides the profile of a cluster.
+        """
+        if resource not in self._workflow.global_resources:
+            self._workflow.register_resource(resource, total)
+
+    def quiet_about_rules(self) -> bool:
+        """Return whether Snakemake is to be quiet about jobs; on a cluster it never is.
+
+        The public ``quiet: rules`` of the default profile also hides which jobs failed. Jobs of
+        this host print that, but not those that a cluster's scheduler ended. The profile of a
+        cluster cannot override the default profile.
+        """
+        quiet: set[Quietness] = self._workflow.output_settings.quiet or set()
+        if self.on_cluster:
+            quiet.discard(Quietness.RULES)
+        return Quietness.RULES in quiet
+
+    def filter_terminal(self, matters: Callable[[logging.LogRecord], bool]) -> None:
+        """Print only records that matter; the log file gets all.
+
+        The public way, a plugin that replaces the logger, would format all records itself.
+        """
+        for handler in logger.handlers:
+            if not isinstance(handler, logging.FileHandler):
+                handler.addFilter(matters)
+
+    def remake(self, faulty: Faulty) -> None:
+        """Have products of our jobs made again that are `faulty`.
+
+        Snakemake calls input functions while it builds its graph, the only time at which files can
+        be forced. The public ``--forcerun`` is read before the rules, and makes what it names a
+        target. Deleting a file would change what a dry run leaves. Files in a storage are not
+        looked at.
+        """
+
+        def names_no_input(rule: Any) -> Callable[[Any], list[str]]:
+            def ask(wildcards: Any) -> list[str]:
+                if self.is_users_process:
+                    outputs = (file.apply_wildcards(wildcards) for file in rule.output)
+                    paths = [str(file) for file in outputs if not file.is_storage]
+                    again = faulty(rule.script or "", rule.wildcard_names, paths)
+                    self._workflow.dag.forcefiles.update(again)
+                return []
+
+            return ask
+
+        for rule in self._modifier.rules:
+            rule.set_input(names_no_input(rule))
+
+    def planned_jobs(self) -> list[Job]:
+        """The jobs of ours that are to run.
+
+        The public ``onstart:`` gets only the path of the log.
+        """
+        ours = self._modifier.rules
+        return [
+            Job(
+                rule=job.rule.name,
+                script=job.rule.script or "",
+                gpus=job.resources.get("gpu", 0),
+                outputs=tuple(str(file) for file in job.output),
+                wildcards=job.wildcards_dict,
+            )
+            for job in self._workflow.dag.needrun_jobs()
+            if job.rule in ours
+        ]
+
+    def start_jobs_when_ready(self) -> None:
+        """Take Snakemake's own limit on starts of jobs (100 a second) from jobs of this host.
+
+        Under it every job that ends leaves a timer that wakes the scheduler each second from then
+        on, and the run's end waits for the last of them. So does every limit that a profile can
+        publicly set. A limit of the user stays.
+        """
+        limit = self._workflow.scheduler.job_rate_limiter
+        is_default = limit is not None and (limit.max_jobs, limit.timespan) == (100, 1)
+        if is_default and not self.on_cluster:
+            self._workflow.scheduler.job_rate_limiter = None
+
+    def serve_scripts(self, rules: Collection[str]) -> None:
+        """Have the run's server run the scripts of these rules, unless a job claims a GPU.
+
+        Snakemake would start a Python for each, which imports Snakemake for a third of a second
+        and the packages of the script for more. Publicly a rule cannot name the program that runs
+        its script.
+        """
+        alone = PythonScript.execute_script
+
+        def execute_script(script: PythonScript, fname: str, edit: bool = False) -> None:
+            if script.rulename not in rules or script.resources.get("gpu", 0):
+                alone(script, fname, edit)
+                return
+            script._execute_cmd(
+                "exec {python:q} -I -S {client:q} {module} {address} <<<{path:q}",
+                python=sys.executable,
+                client=client.__file__,
+                module=STAGES,
+                address=STAGE_ADDRESS,
+                path=os.path.abspath(fname),
+            )
+
+        PythonScript.execute_script = execute_script

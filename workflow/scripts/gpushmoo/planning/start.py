@@ -1,0 +1,314 @@
+"""The start of a run: its configuration, its limits and its servers."""
+
+from __future__ import annotations
+
+import atexit
+import io
+import json
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from snakemake.common.configfile import load_configfile
+from snakemake_interface_logger_plugins.common import LogEvent
+
+from ..core.backends import AUTO, BACKENDS, Backend
+from ..core.errors import HostError, NoDeviceError
+from ..core.news import heartbeat
+from ..core.paths import child_environment
+from ..core.readable import read_mapping, typed
+from ..core.run_plan import PLAN_FILE
+from ..devices.base import functions_of
+from ..devices.select import probe
+from ..measuring.client import ADDRESS
+from ..stages import ONE_THREAD, STAGE_ADDRESS, STAGES
+from ..storage.room import unwritten
+from ..storage.wholefile import read_summed, write_json
+from . import RUN_FOLDER
+from .again import BUILDING
+from .config import default_config, merged, refuse_without_otava
+from .config_schema import ConfigError
+from .flow import MEASURING, Flow
+from .inside_snakemake import NOTHING_TO_DO, Inside, Job
+from .sweeps import size_sentence
+
+
+def load_flow(config: Mapping[str, Any], inside: Inside) -> Flow:
+    """Return the run of a checked configuration; only the user's own process asks a device."""
+    plain, given = default_config(), _given(config, inside)
+    for part, folder in given:
+        plain = merged(plain, part, folder)
+    shown = plain["dataset"] is not None or plain["before"] is not None
+    asks = plain["backend"] == AUTO and not shown and _plans_jobs(inside)
+    if asks and inside.on_cluster:
+        named = " or ".join(f"backend={name}" for name in BACKENDS)
+        raise ValueError(
+            "backend: auto asks the host on which Snakemake starts, and the jobs run elsewhere; "
+            f"name what the nodes have, as --config {named} does."
+        )
+    results = Path(inside.take_prefix("results/"))
+    try:
+        if asks:
+            # Runtimes keep there what they compile.
+            refuse_unwritable(results)
+        said = sys.stderr if inside.is_users_process else io.StringIO()
+        with heartbeat(said, "gpushmoo: still looking through the combinations of the sweeps"):
+            flow = Flow(plain, _plans_jobs(inside), results)
+    except HostError as err:
+        raise ValueError(str(err)) from err
+    except NoDeviceError as err:
+        raise ValueError(f"backend: {err}") from err
+    if inside.is_users_process:
+        _tell_run(flow, {name for part, _ in given for name in part.get("kernels") or ()})
+    return flow
+
+
+def _tell_run(flow: Flow, own: Collection[str]) -> None:
+    """Print how much is measured, and write the run's folder for the process that asks for it.
+
+    `own` are the sweeps that the user's configuration names.
+    """
+    if asked := os.environ.get(RUN_FOLDER):
+        Path(asked).write_text(str(flow.results.resolve()), encoding="utf-8")
+    if not flow.measures:
+        return
+    # Before the graph of jobs is made, which takes minutes where there are very many.
+    with heartbeat(sys.stderr, "gpushmoo: still counting the cells", first_s=3.0):
+        size = size_sentence(flow.sweeps_here, flow.choice.backend)
+    for text in filter(None, (size, flow.sizes_here)):
+        print(f"gpushmoo: {text}", file=sys.stderr)
+    sweeps = set(flow.config.sweeps)
+    wanted, others = sweeps.intersection(own), sweeps.difference(own)
+    if wanted and others:
+        print(
+            f"gpushmoo: the default configuration's own sweeps are among them ({len(others)}); "
+            f"'only: [{', '.join(sorted(wanted))}]' leaves them out.",
+            file=sys.stderr,
+        )
+
+
+def _given(config: Mapping[str, Any], inside: Inside) -> list[tuple[Mapping[str, Any], Path]]:
+    """The configuration's parts without the defaults, with their folders; the last one wins."""
+    parts = inside.configuration
+    if parts is None:
+        return [(typed(config), Path.cwd())]
+    files, words = parts
+    # Of `--config 'measure={repeats: 2}'` Snakemake makes texts.
+    return [*((_read(path), path.parent) for path in files), (typed(words), Path.cwd())]
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    """Return the values of a configuration file as Snakemake reads it, with yte's templates."""
+    # Of keys that stand twice Snakemake keeps the last one.
+    read_mapping(path)
+    values: Mapping[str, Any] = load_configfile(path)
+    return values
+
+
+def _plans_jobs(inside: Inside) -> bool:
+    """Whether this is the process that the user started, and it does more than lint."""
+    return inside.is_users_process and "--lint" not in sys.argv
+
+
+def limit_gpus(flow: Flow, inside: Inside) -> None:
+    """Let two measuring jobs for each claimed device run at once on this host.
+
+    Without a total, Snakemake ignores ``resources: gpu=1`` on the host itself. A total of the user
+    (``--resources gpu=2``) stays. A lock admits one shard to a device; the second job has its
+    process ready when the device gets free.
+    """
+    if flow.gpu_backend is None or not _plans_jobs(inside) or inside.on_cluster:
+        return
+    # Not 0 without any device: of 0 a job would claim nothing, and not be refused.
+    inside.limit("gpu", _jobs_at_once(flow))
+
+
+def tell_what_matters(flow: Flow, inside: Inside, asked: Collection[str]) -> None:
+    """Leave jobs' numbers and most steps to the log file, as measuring jobs print what matters.
+
+    On a cluster all is printed: a job that the scheduler has ended prints nothing. If nothing is
+    to be done, the last run's closing lines are printed again, if their file is `asked` for.
+    """
+    if not inside.quiet_about_rules():
+        return
+    closing = Path(flow.path("summary", "verdict.txt"))
+
+    def matters(record: logging.LogRecord) -> bool:
+        fields: dict[str, Any] = vars(record)
+        if (event := fields.get("event")) == LogEvent.PROGRESS:
+            # Twenty of all steps.
+            done, total = 20 * fields["done"], fields["total"]
+            return bool(done // total > (done - 20) // total)
+        if record.msg == NOTHING_TO_DO and str(closing) in asked and closing.exists():
+            record.msg += f"\n{read_summed(closing).decode().rstrip()}"
+        of_job = event in (LogEvent.JOB_STARTED, LogEvent.JOB_FINISHED)
+        return not of_job and record.msg != "Select jobs to execute..."
+
+    inside.filter_terminal(matters)
+
+
+def start_run(flow: Flow, inside: Inside) -> None:
+    """Check folder, device and programs, write the plan, start servers. Raises SystemExit."""
+    if not inside.is_users_process:
+        return
+    jobs = inside.planned_jobs()
+    try:
+        _check_start(flow, jobs, inside.on_cluster)
+        if flow.measures:
+            # Jobs that outlived an earlier run see by it what is planned now.
+            write_json(Path(flow.path(PLAN_FILE)), flow.plan.as_plain())
+    except OSError as err:
+        raise SystemExit(f"gpushmoo: {unwritten(flow.path(PLAN_FILE), err)}") from None
+    except (ValueError, NoDeviceError) as err:
+        raise SystemExit(f"gpushmoo: {err}") from None
+    if not inside.in_environments:
+        _start_servers_for(flow, inside, jobs)
+    tell_noted(flow, jobs)
+    inside.start_jobs_when_ready()
+
+
+def _check_start(flow: Flow, jobs: Sequence[Job], on_cluster: bool) -> None:
+    """Raise ConfigError if the jobs lack the folder, a device or a program."""
+    refuse_unwritable(flow.results)
+    if not on_cluster and any(job.gpus for job in jobs):
+        refuse_without_device(flow)
+    if flow.config.earlier and any(job.rule.endswith("history") for job in jobs):
+        refuse_without_otava(flow.config.earlier["otava"])
+
+
+def _start_servers_for(flow: Flow, inside: Inside, jobs: Sequence[Job]) -> None:
+    """Start what measures for the jobs and what runs their scripts."""
+    outs: dict[int, list[str]] = {}
+    for job in jobs:
+        if "shard" in job.wildcards:
+            repeat = int(job.wildcards.get("repeat", 1))
+            outs.setdefault(repeat, []).append(os.path.abspath(job.outputs[0]))
+    if outs and not inside.on_cluster:
+        start_measuring_servers(_jobs_at_once(flow), outs, flow.gpu_backend)
+    served = [job for job in jobs if job.is_python and not job.gpus]
+    # A single script imports all the same.
+    if len(served) > 1:
+        builds = any(job.script.endswith(BUILDING) for job in served)
+        start_script_server(flow if builds else None)
+        inside.serve_scripts({job.rule for job in served})
+
+
+def refuse_unwritable(results: Path) -> None:
+    """Raise ConfigError where the run's folder cannot be written to."""
+    folder = next(p for p in (results, *results.parents) if p.exists())
+    if not os.access(folder, os.W_OK):
+        raise ConfigError(
+            f"'{folder}' cannot be written to (read-only, or another user's); nothing "
+            "was started: make it writable, or choose another name by the key 'run'."
+        )
+
+
+def refuse_without_device(flow: Flow) -> None:
+    """Raise ConfigError where jobs need a GPU and there is none.
+
+    Where there seems to be one it is not opened, which would take two seconds; should it not be
+    usable, the measuring jobs say so.
+    """
+    backend = flow.gpu_backend
+    if backend is not None and functions_of(backend).count_devices() == 0:
+        try:
+            probe(flow.choice)
+        except NoDeviceError as err:
+            raise ConfigError(f"backend: {err}") from err
+
+
+def start_measuring_servers(
+    number: int, outs: Mapping[int, Sequence[str]], backend: Backend | None = None
+) -> list[subprocess.Popen[bytes]]:
+    """Start so many measuring servers. `outs` are the files that jobs will write, by repeat.
+
+    The `backend` is that of GPUs, whose libraries a process of each server imports at once.
+    """
+    jobs = {"backend": None if backend is None else backend.name, "outs": outs}
+    return start_servers(number, MEASURING, ADDRESS, jobs)
+
+
+def start_servers(
+    number: int,
+    program: str,
+    address_name: str,
+    jobs: Mapping[str, Any],
+    environment: Mapping[str, str] | None = None,
+) -> list[subprocess.Popen[bytes]]:
+    """Start so many servers for all clients of this process, with which they end.
+
+    The environment variable `address_name` names their socket. The last arguments are a file with
+    `jobs` and the server's number. They have more of an `environment`.
+    """
+    # No other user may have something measured here.
+    folder = tempfile.mkdtemp(prefix="gpushmoo-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    address, listed = str(Path(folder, "server")), Path(folder, "jobs.json")
+    listed.write_text(json.dumps(jobs), encoding="utf-8")
+    with socket.socket(socket.AF_UNIX) as listening:
+        try:
+            listening.bind(address)
+        except OSError:  # a longer path than sockets may have: each job has its own processes
+            return []
+        listening.listen(64)
+        fd = listening.fileno()
+        servers = [
+            subprocess.Popen(
+                [
+                    *(sys.executable, "-m", program, str(fd), str(os.getpid())),
+                    *(str(listed), str(i)),
+                ],
+                pass_fds=(fd,),
+                stdin=subprocess.DEVNULL,
+                env={**child_environment(), **(environment or {})},
+                # A signal from the terminal reaches a job by its client.
+                start_new_session=True,
+            )
+            for i in range(number)
+        ]
+    os.environ[address_name] = address
+    return servers
+
+
+def start_script_server(building: Flow | None) -> None:
+    """Start the server of scripts, prepared for the compiler of a run that is `building`."""
+    compiler = building and {
+        "backend_name": building.choice.backend,
+        "opencl_runtime": building.choice.runtime,
+        "cache": building.cache,
+    }
+    start_servers(1, STAGES, STAGE_ADDRESS, {"compiler": compiler}, ONE_THREAD)
+
+
+def _jobs_at_once(flow: Flow) -> int:
+    """How many measuring jobs run at once on this host.
+
+    One measures on a GPU while another makes its inputs. If the device may be the host itself,
+    nothing else may run.
+    """
+    return _devices(flow) * (1 if flow.gpu_backend is None else 2)
+
+
+def _devices(flow: Flow) -> int:
+    """How many devices measure at once on this host."""
+    backend = flow.gpu_backend
+    if backend is None or flow.config["device"] != "all":
+        return 1
+    return max(1, functions_of(backend).count_devices())
+
+
+def tell_noted(flow: Flow, jobs: Iterable[Job]) -> None:
+    """Print which files are made for a reason that a chapter wants printed."""
+    made = {file for job in jobs for file in job.outputs}
+    noted = [chapter.plan.noted for chapter in flow.config.chapters.values()]
+    reasons = {file: why for files in noted for file, why in files.items()}
+    for reason in sorted(set(reasons.values())):
+        if names := sorted(Path(f).name for f in made if reasons.get(f) == reason):
+            print(f"gpushmoo: made anew, as {reason}: {', '.join(names)}.", file=sys.stderr)

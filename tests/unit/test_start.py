@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from gpushmoo.core.errors import NoDeviceError
 from gpushmoo.core.readable import UnreadableError
 from gpushmoo.planning import inside_snakemake, start
 from gpushmoo.planning.inside_snakemake import NOTHING_TO_DO, Inside
@@ -138,7 +139,7 @@ def test_one_device_that_is_named_is_measured_alone_and_none_is_refused(
     )
 
     def absent(_: Any) -> None:
-        raise start.NoDeviceError("No device answers.")
+        raise NoDeviceError("No device answers.")
 
     monkeypatch.setattr(start, "probe", absent)
     flow: Any = SimpleNamespace(gpu_backend="cuda", config={"device": "all"}, choice=None)
@@ -154,6 +155,29 @@ def test_one_device_that_is_named_is_measured_alone_and_none_is_refused(
     assert start._devices(flow) == 1
 
 
+def inside_of(names: Sequence[str], gpus: int, nodes: int | None = None) -> Inside:
+    """A workflow that is to run a job of each of these rules."""
+    jobs = [
+        SimpleNamespace(
+            rule=SimpleNamespace(name=name, script=None),
+            resources={"gpu": gpus},
+            output=[],
+            wildcards_dict={},
+        )
+        for name in names
+    ]
+    return Inside(
+        SimpleNamespace(
+            modifier=SimpleNamespace(rules=[job.rule for job in jobs]),
+            is_main_process=True,
+            dag=SimpleNamespace(needrun_jobs=lambda: jobs),
+            deployment_settings=SimpleNamespace(deployment_method=set()),
+            resource_settings=SimpleNamespace(nodes=nodes),
+            scheduler=SimpleNamespace(job_rate_limiter=None),
+        )
+    )
+
+
 @pytest.mark.parametrize(
     ("earlier", "rules", "refused"),
     [
@@ -166,31 +190,42 @@ def test_one_device_that_is_named_is_measured_alone_and_none_is_refused(
 def test_change_points_need_their_program_only_where_they_are_asked_for(
     earlier: dict[str, str] | None, rules: list[str], refused: bool, tmp_path: Path
 ) -> None:
-    jobs = [
-        SimpleNamespace(
-            rule=SimpleNamespace(name=name, script=None),
-            resources={},
-            output=[],
-            wildcards_dict={},
-        )
-        for name in rules
-    ]
     flow: Any = SimpleNamespace(
         results=tmp_path,
         config=SimpleNamespace(earlier=earlier, chapters={}),
         measures=False,
         gpu_backend=None,
     )
-    workflow = SimpleNamespace(
-        modifier=SimpleNamespace(rules=[job.rule for job in jobs]),
-        is_main_process=True,
-        dag=SimpleNamespace(needrun_jobs=lambda: jobs),
-        deployment_settings=SimpleNamespace(deployment_method=set()),
-        resource_settings=SimpleNamespace(nodes=None),
-        scheduler=SimpleNamespace(job_rate_limiter=None),
-    )
+    inside = inside_of(rules, gpus=0)
     if not refused:
-        start.start_run(flow, Inside(workflow))
+        start.start_run(flow, inside)
         return
     with pytest.raises(SystemExit, match="otava"):
-        start.start_run(flow, Inside(workflow))
+        start.start_run(flow, inside)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "nodes", "refused"), [(1, None, True), (0, None, False), (1, 2, False)]
+)
+def test_a_missing_gpu_is_reported_once_before_the_jobs(
+    gpus: int, nodes: int | None, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(_: Any) -> None:
+        raise NoDeviceError("No device answers.")
+
+    monkeypatch.setattr(start, "probe", absent)
+    none = SimpleNamespace(count_devices=lambda: 0)
+    monkeypatch.setattr(start, "functions_of", lambda _: none)
+    flow: Any = SimpleNamespace(
+        results=tmp_path,
+        config=SimpleNamespace(earlier=None, chapters={}),
+        measures=False,
+        gpu_backend="cuda",
+        choice=None,
+    )
+    inside = inside_of(["measure", "measure"], gpus, nodes)
+    if not refused:
+        start.start_run(flow, inside)
+        return
+    with pytest.raises(SystemExit, match="backend: No device answers"):
+        start.start_run(flow, inside)

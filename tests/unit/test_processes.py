@@ -163,13 +163,13 @@ class SilentConnection:
 @pytest.mark.parametrize(
     ("beats", "stopped", "waited", "heard"),
     [
-        (3, False, 0.0, True),
-        (4, False, 0.0, False),
+        (4, False, 0.0, True),
+        (5, False, 0.0, False),
         (1000, True, 0.0, True),
-        (7, False, 0.5, True),
-        (8, False, 0.5, False),
-        (19, False, 1.0, True),
-        (20, False, 1.0, False),
+        (8, False, 0.5, True),
+        (9, False, 0.5, False),
+        (20, False, 1.0, True),
+        (21, False, 1.0, False),
     ],
 )
 def test_silence_counts_while_the_process_is_neither_stopped_nor_waits_for_a_core(
@@ -191,6 +191,17 @@ def test_silence_counts_while_the_process_is_neither_stopped_nor_waits_for_a_cor
     else:
         with pytest.raises(WorkerSilentError, match=r"said nothing for 0\.2 s$"):
             worker.hear(4 * POLL_INTERVAL_S)
+
+
+def test_a_message_that_comes_at_once_costs_no_look_at_the_threads(
+    start: Callable[..., WorkerProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process sends several for each cell, and would wait until it is heard."""
+    worker = start()
+    monkeypatch.setattr(process, "core_waits_s", lambda pid: pytest.fail("threads looked at"))
+    monkeypatch.setattr(process, "is_stopped", lambda pid: pytest.fail("process looked at"))
+    monkeypatch.setattr(worker, "_connection", SilentConnection(0))
+    assert worker.hear(DEADLINE_S) == Finished()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells it on Linux alone")

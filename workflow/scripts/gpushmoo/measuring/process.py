@@ -151,8 +151,12 @@ class WorkerProcess:
 
         Only seconds in which the process could run count. It could not while it was stopped, while
         its threads waited for a core of a busy machine (MIN_COUNTED_SHARE of that counts), or while
-        this process was stopped or the machine suspended: a look counts at most POLL_INTERVAL_S.
+        this process was stopped or the machine suspended: a look counts at most POLL_INTERVAL_S,
+        and the first one nothing.
         """
+        # Most messages come at once, and a look at all threads takes milliseconds on some hosts.
+        if self._connection.poll(POLL_INTERVAL_S):
+            return
         silent_s = 0.0
         pid = self._process.pid
         waits_s = core_waits_s(pid)

@@ -3,6 +3,7 @@
 import copy
 import datetime
 import math
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,7 @@ def sentence(config: Mapping[str, Any]) -> str:
     text = str(caught.value)
     assert len(text.splitlines()) == 1
     assert text.endswith((".", "?"))
+    assert all(map(is_key, re.findall(r"^Config key '([^']+)'", text))), text
     return text
 
 
@@ -140,6 +142,14 @@ def schema_keys(node: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, 
         yield from schema_keys(child, path)
 
 
+def is_key(name: str) -> bool:
+    """Whether the schema has a key of this name, which may go on with the places of a list."""
+    parts = [part for part in name.split(".") if not part.isdecimal()]
+    known = [path for path, _ in schema_keys(SCHEMA)] + ["/kernels/*", "/kernels/*/axes/*"]
+    found = [path.split("/")[1:] for path in known if path.count("/") == len(parts)]
+    return any(all(a in (b, "*") for a, b in zip(path, parts, strict=True)) for path in found)
+
+
 def test_every_key_of_the_schema_is_described_and_closed() -> None:
     for path, node in schema_keys(SCHEMA):
         assert node.get("description", "").endswith("."), f"{path} has no description"
@@ -166,6 +176,12 @@ def test_every_key_of_the_schema_is_described_and_closed() -> None:
         ("device_memory_gib", "80", ["finite number or null; remove the quotes."]),
         (DOT, {"sizes": [0, [1, 0]]}, [f"{DOT}.sizes", "1 x 0 is given twice"]),
         (DOT, {"axes": {"host_percent": 150}}, [f"{DOT}.axes.host_percent", "150", "at most 100"]),
+        (DOT, {"sizes": [{"of_cache": 4}]}, [f"'{DOT}.sizes' follows the device's cache"]),
+        (
+            DOT,
+            {"timing_modes": ["isolated"]},
+            [f"'{DOT}.timing_modes' must be [batched] of a kernel that the host feeds"],
+        ),
         (f"{COPY}.sizes", [[64]], [f"{COPY}.sizes.0", "2 entries"]),
         (f"{COPY}.sizes", [64, [64, 64]], [f"{COPY}.sizes", "64 x 64 is given twice"]),
         (f"{COPY}.dtypes", ["half"], [f"{COPY}.dtypes", "'half'", "float, double, float3"]),

@@ -258,8 +258,8 @@ def read_sweep(key: str, spec: Mapping[str, Any], folder: KernelFolder) -> Sweep
     kinds = tuple(spec.get("timing_modes", TIMING_MODES[:1]))
     if isinstance(w, HostFedWorkload) and kinds != TIMING_MODES[:1]:
         raise ConfigError(
-            f"{named(f'{key}launch')} must be [{TIMING_MODES[0]}] of a kernel that the host "
-            "feeds, which has a way of its own to launch."
+            f"{named(f'{key}timing_modes')} must be [{TIMING_MODES[0]}] of a kernel that the host "
+            "feeds: its own pipeline launches it."
         )
     return SweepConfig(folder, tuple(dtypes), tuple(variants), sizes, states, axes, kinds)
 

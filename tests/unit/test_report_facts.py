@@ -14,14 +14,17 @@ from gpushmoo.report.method import (
     device_numbers,
     locked_clause,
     machine_tables,
+    only_cpus,
     provenance_rows,
+    seed_words,
+    stopping_words,
 )
 from gpushmoo.report.tables import Namer
 
 
 def shard(device: str = "GPU-0", **changes: Any) -> dict[str, Any]:
     """Provenance of a shard; `changes` of its own values or of its parameters."""
-    params = {"folder": "kernels/k", "dtype": "float", "repeat": 1}
+    params = {"folder": "kernels/k", "dtype": "float", "repeat": 1, "measure": {}, "seed": 1}
     own = {
         "kernel_digest": "d",
         "written_at": "2026-11-21T12:30:47+00:00",
@@ -70,6 +73,34 @@ def test_devices_of_other_names_have_their_own_cards() -> None:
         "R, driver 5",
         "3: 2",
     ]
+
+
+def test_each_host_of_a_data_set_is_on_the_card() -> None:
+    shards = [device_of("A", "1", "5") for _ in range(3)]
+    shards[1]["host"] = {**shards[1]["host"], "cores": 64}
+    hosts = [value for label, value in device_card(shards) if label == "Host"]
+    assert [host.split(" cores")[0] for host in hosts] == ["2", "64"]
+
+
+def test_each_setting_of_a_data_set_is_said_of_its_kernels() -> None:
+    one = {"min_samples": 7, "max_samples": 31, "relative_half_width": 0.002, "repeats": 2}
+    other = {**one, "max_samples": 15, "relative_half_width": 0.01, "repeats": 3}
+    of_one, of_other = shard(measure=one, seed=8), shard(folder="dots/d", measure=other, seed=9)
+    assert stopping_words([of_one, of_one]).startswith("A cell stops after 7 samples")
+    said = stopping_words([of_other, of_one])
+    assert "A cell of k stops after 7 samples" in said
+    assert "0.20 % of its median, and after 31" in said
+    assert "A cell of d stops after 7 samples" in said
+    assert "1.0 % of its median, and after 15" in said
+    assert said.count("no more than the 7") == 1  # of three repeats
+    assert seed_words([of_one, of_one]) == "seed 8"
+    assert seed_words([of_other, of_one]) == "seeds 8 and 9"
+
+
+def test_a_data_set_with_a_gpu_in_it_is_not_of_a_cpu() -> None:
+    cpu, gpu = {"device": {"kind": "cpu"}}, {"device": {"kind": "gpu"}}
+    assert only_cpus([cpu, cpu])
+    assert not only_cpus([cpu, gpu])
 
 
 def test_a_devices_own_figures_are_told_in_words_with_their_units() -> None:

@@ -207,7 +207,7 @@ def report_facts(
     def in_section(title: str) -> list[Json]:
         return _named(figures, spec["sections"].get(title, []))
 
-    is_cpu = provenance[0]["device"]["kind"] == "cpu"
+    is_cpu = method.only_cpus(provenance)
     steady = steadiness(provenance, spec["host_fed"])
     return {
         "run": spec["run"],

@@ -15,7 +15,7 @@ import pandas as pd
 from ..analysis.fastest import axes_of, params_text
 from ..analysis.run_quality import MEANING, CopyChanges, Steadiness, faults
 from ..core.backends import BACKENDS
-from ..core.display import gbs, kind_words, percent, seconds, size_bytes
+from ..core.display import gbs, joined, kind_words, percent, seconds, size_bytes
 from ..core.run_plan import LACKING
 from ..core.schema import FAULTS, LIMITS, SAMPLE_COUNT, Status
 from ..core.space import TIMING_MODES
@@ -145,16 +145,13 @@ def method_facts(
     """Numbers of the method section; the data of `host_fed` kernels are on the host."""
     copies = cells.loc[~cells["kernel"].isin(host_fed), "memcpy_gbs"].dropna()
     ok = cells[cells["status"] == Status.OK]
-    p = provenance[0]["params"]
     half = _half_widths(ok)
     return {
         "cells": _grouped(len(cells)),
         "ok": _grouped(len(ok)),
         "samples": _grouped(int(ok[SAMPLE_COUNT].sum())),
-        "min_samples": p["measure"]["min_samples"],
-        "max_samples": p["measure"]["max_samples"],
-        "target": percent(p["measure"]["relative_half_width"]),
-        "seed": p["seed"],
+        "stopping": stopping_words(provenance),
+        "seeds": seed_words(provenance),
         "repeats": max(p["params"]["measure"]["repeats"] for p in provenance),
         "raced": any(
             s["mode"] == SearchMode.RACE for p in provenance for s in p.get("searches", ())
@@ -170,6 +167,34 @@ def method_facts(
         "waited": waited_words(provenance),
         "host_fed": not cells[cells["kernel"].isin(host_fed)].empty,
     }
+
+
+def stopping_words(provenance: Iterable[Json]) -> str:
+    """When a cell has samples enough: a sentence for each setting, with its kernels if several."""
+    kernels: dict[tuple[Any, ...], dict[str, None]] = {}
+    for p in provenance:
+        params, m = p["params"], p["params"]["measure"]
+        names = ("relative_half_width", "min_samples", "max_samples")
+        setting = *(m[name] for name in names), m["repeats"] > 2
+        kernels.setdefault(setting, {})[Path(params["folder"]).name] = None
+    sentences = []
+    for (target, least, most, narrows), named in sorted(kernels.items()):
+        cell = f"A cell of {joined(sorted(named))}" if len(kernels) > 1 else "A cell"
+        sentences.append(
+            f"{cell} stops after {least} samples if half of its 95 % interval is narrower than "
+            f"{percent(target)} of its median, and after {most} in any case."
+        )
+        if narrows:
+            sentences.append(
+                f"A cell that these would not make as well known has no more than the {least}."
+            )
+    return " ".join(sentences)
+
+
+def seed_words(provenance: Iterable[Json]) -> str:
+    """``seed 1``, or ``seeds 1 and 2``."""
+    seeds = sorted({p["params"]["seed"] for p in provenance})
+    return f"seed{'s' * (len(seeds) > 1)} {joined(map(str, seeds))}"
 
 
 _KINDS = {
@@ -426,6 +451,11 @@ def measured_words(provenance: Sequence[Json]) -> str:
     return f"measured {_first_to_last(days)}, driver {drivers}"
 
 
+def only_cpus(provenance: Iterable[Json]) -> bool:
+    """Whether no shard was measured on a GPU."""
+    return all(p["device"]["kind"] == "cpu" for p in provenance)
+
+
 def device_card(provenance: Sequence[Json]) -> list[list[str]]:
     """Label and value of each line; devices of one name share a card that counts them."""
     numbers = device_numbers(provenance)
@@ -441,9 +471,9 @@ def device_card(provenance: Sequence[Json]) -> list[list[str]]:
         if len(same) > 1:
             card[0][1] = f"{len(same)} × {card[0][1]}"
         lines += card
-    host = provenance[0]["host"]
-    lines.append(["Host", f"{host['cores']} cores, {host['system']}, Python {host['python']}"])
-    return lines
+    hosts = (p["host"] for p in provenance)
+    words = (f"{h['cores']} cores, {h['system']}, Python {h['python']}" for h in hosts)
+    return [*lines, *(["Host", host] for host in dict.fromkeys(words))]
 
 
 def _device_lines(d: Json, number: int | None) -> list[tuple[str, str]]:

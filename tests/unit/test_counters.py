@@ -242,6 +242,7 @@ def test_the_launches_that_a_model_explains_are_counted_too(tmp_path: Path) -> N
         "height": 64,
         "width": 32,
         "cache_state": "warm",
+        "timing_mode": "batched",
         "params": {"block_y": 4, "block_x": 8},
     }
     write_json(tmp_path / "device.json", {"devices": [{"whys": [why]}, {"why": "too few"}]})

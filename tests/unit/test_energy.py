@@ -134,12 +134,13 @@ def test_energy_is_that_of_the_windows_and_idle_power_that_of_the_rest() -> None
     def keep(found: Metered) -> None:
         kept.append((len(found.idle), sum(len(cell.windows) for cell in found.cells)))
 
-    cells = [*chosen(1, 2), *chosen(1, cache_state="flushed")]
+    others = {"cache_state": "flushed"}, {"timing_mode": "isolated"}, {"timing_mode": "graph"}
+    cells = [*chosen(1, 2), *(cell for other in others for cell in chosen(1, **other))]
     found = measured(device, cells, keep=keep)
     # Kept after each round, and at last.
     assert kept == [(1, 2), (1, 4), (1, 6), (2, 6)]
     assert [w.watts for w in found.idle] == pytest.approx([100.0, 100.0], rel=1e-3)
-    assert "of warm cells" in str(found.cells.pop().message)
+    assert ["warm, batched" in str(found.cells.pop().message) for _ in others] == [True] * 3
     for cell, watts in zip(found.cells, (200.0, 300.0), strict=True):
         assert cell.message is None
         assert [w.watts for w in cell.windows] == pytest.approx([watts] * 3, rel=1e-3)

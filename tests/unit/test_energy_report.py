@@ -1,13 +1,24 @@
 """What figures and the report make of the table of energy."""
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
+from cells import cell
 from energetic import energy_row, write_energy
-from gpushmoo.analysis.energy import energy_groups, joules_ratio, read_energy
+from gpushmoo.analysis.best import best_table
+from gpushmoo.analysis.energy import (
+    FASTEST,
+    energy_cells,
+    energy_groups,
+    joules_ratio,
+    read_energy,
+)
 from gpushmoo.core.median import MeanInterval
+from gpushmoo.core.space import Cell, Problem, chosen_cell
 from gpushmoo.figures.runs import MOST_PANELS, energy_figure
 from gpushmoo.report.pages import ENERGY_FIGURE, energy_findings, energy_page
 from matplotlib.figure import Figure
@@ -105,3 +116,25 @@ def test_the_front_is_drawn(kernels: int, written: list[Figure], tmp_path: Path)
     caption = json.loads(svg.with_suffix(".json").read_text(encoding="utf-8"))["caption"]
     assert "over 3 rounds" in caption
     assert ("The 12 of 13 groups" in caption) == (kernels == 13)
+
+
+def test_energy_is_asked_of_batched_launches_under_the_keys_of_the_data_set() -> None:
+    """Isolated launches compete with each other, and have winners of their own."""
+    rows = []
+    for at, mode in product(((8, 8), (16, 16), (32, 8)), ("batched", "isolated")):
+        axes = (("block_x", at[0]), ("block_y", at[1]))
+        one = Cell("k", "float", "v", Problem(64, 64), axes, timing_mode=mode)
+        # Each mode has another winner.
+        seconds = 1e-3 * (at[0] if mode == "batched" else 64 - at[0])
+        rows.append(
+            cell(seconds, **{**one.columns(), **dict(axes)}, threads_per_block=at[0] * at[1])
+        )
+    table = pd.DataFrame(rows)
+    found = energy_cells(table, best_table(table, ()).to_pandas())
+    batched = set(table["cell_key"][table["timing_mode"] == "batched"])
+    assert {one.cell.key for one in found} <= batched
+    assert [one.cell["block_x"] for one in found if one.role == FASTEST] == [8]
+    alone = table[table["timing_mode"] == "isolated"]
+    assert energy_cells(alone, best_table(alone, ()).to_pandas()) == []
+    isolated = chosen_cell(alone.to_dict("records")[0], ["block_x", "block_y"], FASTEST)
+    assert [isolated.cell.key] == [*alone["cell_key"][:1]]

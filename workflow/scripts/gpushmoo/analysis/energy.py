@@ -14,7 +14,7 @@ import pandas as pd
 
 from ..core.median import MeanInterval, mean_interval
 from ..core.schema import ENERGY_SCHEMA, Status, is_axis
-from ..core.space import CACHE_STATES, ChosenCell, chosen_cell, to_plain
+from ..core.space import USUAL, ChosenCell, Condition, chosen_cell, to_plain
 from ..storage.dataset import matching, read_medians
 from ..storage.store import read_metadata, read_table
 from ..storage.wholefile import write_json
@@ -78,7 +78,7 @@ def read_energy(path: Path) -> EnergyTable:
     metadata = read_metadata(path)
     good = [row for row in rows if row["message"] is None]
     idle = [window["joules"] / window["seconds"] for window in metadata["idle"]]
-    failed = next((row["message"] for row in rows), "it was asked of no cell.")
+    failed = next((row["message"] for row in rows), "no warm, batched cell moves bytes.")
     why = None if good else metadata["why"] or f"Energy was not measured: {failed}"
     return EnergyTable(good, why, metadata["device"].get("name", ""), idle)
 
@@ -123,16 +123,17 @@ def _per_round(row: Row) -> list[float]:
 def energy_cells(cells: pd.DataFrame, best: pd.DataFrame) -> list[ChosenCell]:
     """Of each kernel and type, of the problem that stands for the others, a few launches.
 
-    The fastest, the one that is advised, the tied one that is least like the fastest, and the usual
-    blocks; where none of these was swept, the launch of median speed. Where a size fits the cache
-    too, the fastest there and what is advised for memory. `cells` and `best` as of `advice`.
+    They are warm and batched, since energy is that of launches that follow each other: the fastest,
+    the one that is advised, the tied one that is least like the fastest, and the usual blocks. If
+    none of these was swept, the launch of median speed. If a size fits the cache too, the fastest
+    there and what is advised for memory. `cells` and `best` as of `advice`.
     """
     moving = cells[(cells["bytes_read"] + cells["bytes_written"]) > 0]
     best = best[best["kernel"].isin(set(moving["kernel"]))]
     found = {
         one.cell.key: one
         for a in advice(moving, best)
-        if a.group["cache_state"] == CACHE_STATES[0]
+        if Condition(a.group["cache_state"], a.group["timing_mode"]) == USUAL
         # What is chosen twice keeps the first reason.
         for one in reversed(list(_of_group(a, moving, best)))
     }

@@ -456,7 +456,8 @@ class ChosenCell:
 
 def chosen_cell(row: Mapping[str, Any], axes: Sequence[str], role: str) -> ChosenCell:
     """The cell of a row of a data set whose group has these axes."""
-    names = {name: str(row[name]) for name in ("kernel", "dtype", "variant", "cache_state")}
+    columns = ("kernel", "dtype", "variant", "cache_state", "timing_mode")
+    names = {name: str(row[name]) for name in columns}
     problem = Problem(int(row["height"]), int(row["width"]))
     params = tuple((axis, int(row[axis])) for axis in sorted(axes))
     return ChosenCell(Cell(**names, problem=problem, params=params), role)

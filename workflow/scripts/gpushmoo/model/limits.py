@@ -108,7 +108,8 @@ def whys(
         )
         found.append(
             {
-                **{n: row[n] for n in ("kernel", "dtype", "variant", "cache_state", "cell_key")},
+                **{n: row[n] for n in ("kernel", "dtype", "variant", "cell_key")},
+                **{n: row[n] for n in ("cache_state", "timing_mode")},
                 "height": int(row["height"]),
                 "width": int(row["width"]),
                 "params": {n: int(v) for n, v in points.loc[at].dropna().items()},

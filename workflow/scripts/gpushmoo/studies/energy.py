@@ -22,7 +22,7 @@ from ..core.errors import DeviceError, DeviceLostError, TypedError
 from ..core.median import mean_interval
 from ..core.paths import ROOT
 from ..core.schema import ENERGY_SCHEMA
-from ..core.space import CACHE_STATES, ChosenCell, from_plain
+from ..core.space import USUAL, ChosenCell, from_plain
 from ..devices.base import Device, Reading
 from ..storage.joblog import raises_signals
 from ..storage.wholefile import read_json
@@ -281,8 +281,8 @@ class EnergyMeter:
 
     def _may_run(self, cell: MeteredCell) -> bool:
         workload = self.task.folders[cell.chosen.cell.kernel].workload
-        if cell.chosen.cell.cache_state != CACHE_STATES[0]:
-            cell.message = "energy is measured of launches that follow each other, of warm cells"
+        if cell.chosen.cell.condition != USUAL:
+            cell.message = "energy is measured of launches that follow each other: warm, batched"
         elif sum(workload.bytes_moved(cell.chosen.cell)) == 0:
             cell.message = "it moves no bytes by which energy could be divided"
         elif isinstance(workload, HostFedWorkload):

@@ -25,7 +25,7 @@ from fakes import (
 from gpushmoo import ABTest, ConfigError, ab
 from gpushmoo.core.errors import DeviceError
 from gpushmoo.core.schema import Status
-from gpushmoo.core.space import Cell
+from gpushmoo.core.space import Cell, Problem
 from gpushmoo.devices.base import Reading
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive.ab import Side
@@ -43,12 +43,13 @@ from gpushmoo.measuring.events import (
     pair_of,
 )
 from gpushmoo.measuring.job import MeasuredPairs
-from gpushmoo.measuring.paired import PairedRun, matched
+from gpushmoo.measuring.paired import PairedRun, _same_data, matched
 from gpushmoo.measuring.process import WorkerGoneError, WorkerKilledError, WorkerSilentError
 from gpushmoo.measuring.rounds import SLOWED_ROUNDS
 from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
 from gpushmoo.measuring.supervise import FaultLimits, Supervisor
 from gpushmoo.measuring.verify import CellSteps
+from gpushmoo.workloads.limits import Limit
 from gpushmoo.workloads.loader import KernelFolder
 
 BLOCKS = 4
@@ -111,6 +112,62 @@ def test_a_block_is_a_b_b_a_and_every_second_one_its_mirror_image() -> None:
     _, [ended] = measured(device, PAIRS[:1], Shifted(FOLDER.path))
     assert ended.status is Status.OK
     assert "".join(samples(device)[2:]) == "aabbbbaa" + "bbaaaabb" + "aabbbbaa" + "bbaaaabb"
+
+
+class Other(Tiny):
+    """As Tiny, but for what a test changes."""
+
+    def inputs(self, problem: Any, dtype: str, rng: Any) -> dict[str, Any]:
+        found = super().inputs(problem, dtype, rng)
+        found["src"].flat[0] = self.first
+        return found
+
+    first = 0.0
+
+
+def bounds(share: float) -> dict[str, Any]:
+    """A limit for each element: other ones print alike."""
+    return {"limit": Limit(atol=np.linspace(0, share, 8))}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same"),
+    [
+        ({}, {}, True),
+        (bounds(1.0), bounds(1.0), True),
+        (bounds(1.0), bounds(2.0), False),
+        ({"limit": Limit(rtol=1e-6)}, {"limit": Limit(rtol=1.0000001e-6)}, False),
+        ({"limit": Limit(ulp=1)}, {"limit": Limit(atol=1.0)}, False),
+        ({"first": 0.0}, {"first": -0.0}, False),
+        ({}, {"unwatched": frozenset({"src"})}, False),
+        ({}, {"reads_poison": True}, False),
+    ],
+)
+def test_versions_share_memory_only_if_they_are_judged_alike(
+    a: dict[str, Any], b: dict[str, Any], same: bool
+) -> None:
+    sides = [(type("Changed", (Other,), one)(), "a") for one in (a, b)]
+    assert _same_data(sides, Problem(4, 8), "float", 1) == same
+
+
+class Checked(Tiny):
+    """Knows no variant but its own."""
+
+    has_check = True
+
+    def outputs(self, inputs: Any, variant: str) -> dict[str, Any]:
+        assert variant == "b"
+        return super().outputs(inputs, variant)
+
+    def check(self, cell: Cell, arrays: Any) -> str | None:
+        return None
+
+
+def test_in_shared_memory_each_version_is_judged_by_its_own_variant() -> None:
+    device = FakeDevice()
+    _, [ended] = measured(device, PAIRS[:1], KernelFolder(FOLDER.path, Checked()))
+    assert "".join(samples(device)[2:7]) == "aabba"  # shared
+    assert ended.status is Status.OK
 
 
 def test_pairs_are_verified_and_have_as_many_launches() -> None:

@@ -250,10 +250,11 @@ class Workspace(Space):
         self._watched = read
         self._watch = BufferWatch(device, plain, self._watched, self._restore)
 
-    def lent(self, workload: Workload) -> Workspace:
-        """Return the same buffers for another `workload` with the same data."""
+    def lent(self, workload: Workload, variant: str) -> Workspace:
+        """Return the same buffers for another `workload`, whose `variant` has the same data."""
         lent = copy(self)
         lent._workload = workload
+        lent._variant = variant
         return lent
 
     def _restore(self) -> None:

@@ -157,6 +157,11 @@ class Limit:
         parts = [f"{self.rtol:g} of its value"] if self.rtol else []
         return " + ".join([*parts, bound] if np.any(self.atol) else parts)
 
+    def equals(self, other: Limit) -> bool:
+        """Whether both judge alike; of bounds for each element all count."""
+        same = (self.ulp, self.rtol) == (other.ulp, other.rtol)
+        return same and np.array_equal(self.atol, other.atol)
+
     @property
     def in_values(self) -> bool:
         """Whether errors are differences of values, not of keys."""

@@ -183,7 +183,28 @@ def test_the_driver_tells_devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("named", "seen"), [(None, 3), ("0", 1), ("0,2", 2), ("0,1,2,3", 3), ("", 0)]
+    ("named", "seen"),
+    [
+        (None, 3),
+        ("0", 1),
+        ("0,2", 2),
+        ("0,1,2,3", 3),
+        ("", 0),
+        ("-1", 0),
+        ("0,-1,1", 1),
+        ("3,0", 0),
+        ("0,,1", 1),
+        ("0, 1,", 2),
+        ("0,0", 0),
+        ("1,0,1", 0),
+        ("NoDevFiles", 0),
+        ("0,none,1", 1),
+        ("GPU-8932f937,GPU-1", 2),
+        ("GPU-8932f937,1", 1),
+        ("0,GPU-1", 1),
+        ("GPU-1,GPU-1", 0),
+        ("MIG-1,MIG-2", 1),
+    ],
 )
 def test_devices_are_counted_without_the_driver(
     named: str | None, seen: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

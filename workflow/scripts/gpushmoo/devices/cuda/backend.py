@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -417,7 +418,32 @@ def count_devices() -> int:
     except OSError:
         listed = int(_driver() is not None)
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return listed if named is None else min(listed, len(list(filter(None, named.split(",")))))
+    return listed if named is None else _named_devices(named, listed)
+
+
+def _named_devices(named: str, listed: int) -> int:
+    """How many of the `listed` devices CUDA_VISIBLE_DEVICES leaves, as the driver reads it.
+
+    An entry that names no device ends the list. An entry that is there twice hides all devices. Of
+    MIG devices a process sees one.
+    """
+    words = [word.strip() for word in named.split(",")]
+    if words[0].startswith("MIG-"):
+        return min(listed, 1)
+    by_identity = words[0].startswith("GPU-")
+    found: list[str | int] = []
+    for word in words:
+        number = re.match(r"[-+]?\d+", word)
+        if by_identity and word.startswith("GPU-"):
+            one: str | int = word
+        elif not by_identity and number is not None and 0 <= int(number[0]) < listed:
+            one = int(number[0])
+        else:
+            break
+        if one in found:
+            return 0
+        found.append(one)
+    return min(listed, len(found))
 
 
 def _driver() -> ctypes.CDLL | None:

@@ -10,13 +10,15 @@ import pytest
 from energetic import energy_row, write_energy
 from gpushmoo.analysis.peak import PeakRow, peak_rows
 from gpushmoo.comparing.history import history_of
-from gpushmoo.core.display import number, percent, seconds, significant, size_bytes
+from gpushmoo.core.display import length, number, percent, seconds, significant, size_bytes
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import CACHE_STATES, Problem
 from gpushmoo.report.pages import HISTORY_FIGURE
 from gpushmoo.report.tables import NAMED_TIES
 from gpushmoo.storage.store import read_shard
 from histories import made, otava_in
+from hypothesis import given
+from hypothesis import strategies as st
 from rendering import HOSTILE, PEAKS, Rendered, render
 from synthetic import GPU, other_device, write_shard
 
@@ -230,13 +232,32 @@ def test_clocks_energy_history_and_ties_are_shown(full: Rendered) -> None:
 def test_display_strings() -> None:
     assert significant(3164.47) == "3164"
     assert significant(0.012345) == "0.0123"
-    assert significant(99.96) == "100.0"
-    assert percent(0.0123) == "1.2 %"
+    assert [significant(v) for v in (9.996, 99.96, 0.9996, -9.996, 999.6)] == [
+        *("10.0", "100", "1.00", "-10.0", "1000")
+    ]
+    assert [percent(v) for v in (0.0123, 0.0999, 0.00996)] == ["1.2 %", "10 %", "1.0 %"]
     assert [seconds(v) for v in (2.0, 1.5e-3, 4.41e-7, 4e-15)] == [
         "2.00 s",
         "1.50 ms",
         "441 ns",
         "0 s",
     ]
+    assert [seconds(v) for v in (0.9994, 0.9996, 9.996e-4, 9.996e-7, 9.996)] == [
+        *("999 ms", "1.00 s", "1.00 ms", "1.00 µs", "10.0 s")
+    ]
     assert number(3e-14) == "0"
     assert [size_bytes(n) for n in (1023, 1024, 62914560)] == ["1023 B", "1.00 KiB", "60.0 MiB"]
+    assert [size_bytes(n) for n in (1023.4, 1023.6, 1024**2 - 1)] == [
+        "1023 B",
+        "1.00 KiB",
+        "1.00 MiB",
+    ]
+    assert [length(n) for n in (0, 1, 3, 4, 2**27)] == ["0", "2⁰", "3", "2²", "2²⁷"]
+
+
+@given(st.floats(1e-9, 1e12), st.integers(2, 5))
+def test_a_number_has_its_significant_digits_and_no_more(value: float, digits: int) -> None:
+    text = significant(value, digits)
+    assert float(text) == pytest.approx(value, rel=10.0 ** (1 - digits))
+    shown = len(text.replace(".", "").lstrip("0"))
+    assert shown == digits or (shown > digits and "." not in text)

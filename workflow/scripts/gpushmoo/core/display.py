@@ -20,8 +20,9 @@ def significant(value: float, digits: int = 3) -> str:
     """`value` rounded to significant digits, never in exponent notation."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
-    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:.{places}f}"
+    # The exponent after rounding: 9.996 is 10.0.
+    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
+    return f"{value:.{max(0, digits - 1 - exponent)}f}"
 
 
 def percent(share: float, digits: int = 2) -> str:
@@ -39,8 +40,9 @@ def seconds(value: float) -> str:
     if abs(value) < 1e-12:
         return "0 s"
     for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if abs(value) >= factor:
-            return f"{significant(value / factor)} {unit}"
+        text = significant(value / factor)
+        if abs(float(text)) >= 1:
+            return f"{text} {unit}"
     return f"{significant(value * 1e9)} ns"
 
 
@@ -67,9 +69,9 @@ def power(base: int, exponent: int) -> str:
 
 
 def length(n: int) -> str:
-    """``2²⁷``; a number that is no power of two is written out."""
+    """``2²⁷``; a number that is not a power of two is written out."""
     n = int(n)
-    return power(2, n.bit_length() - 1) if n & (n - 1) == 0 else str(n)
+    return power(2, n.bit_length() - 1) if n.bit_count() == 1 and n > 0 else str(n)
 
 
 def kind_words(kind: str) -> str:
@@ -87,8 +89,9 @@ def size_words(height: int, width: int) -> str:
 def size_bytes(value: float) -> str:
     """A number of bytes in the fitting binary unit, up to GiB: ``1.50 MiB``."""
     for unit in ("B", "KiB", "MiB"):
-        if value < 1024:
-            return f"{significant(value)} {unit}"
+        text = significant(value)
+        if float(text) < 1024:
+            return f"{text} {unit}"
         value /= 1024
     return f"{significant(value)} GiB"
 

@@ -464,6 +464,38 @@ def test_any_configuration_is_either_taken_or_refused_by_a_sentence(data: st.Dat
 
 
 @pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("kernel_folders", ["~/nowhere"]),
+        ("chapter_folders", ["~/nowhere"]),
+        ("dataset", "~/nowhere"),
+        ("history", "~/nowhere"),
+        ("before", "~/nowhere"),
+        ("noise_runs", ["~/nowhere", str(ROOT)]),
+        ("chapters.streamed_dot.recorded", "~/nowhere"),
+    ],
+)
+def test_a_folder_may_be_named_by_the_users_home(
+    key: str, value: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    config = changed(key, value)
+    if key in ("before", "noise_runs"):
+        config |= {"after": str(ROOT), **({} if key == "before" else {"before": str(ROOT)})}
+    if key.startswith("chapters"):
+        config |= {"dataset": "reports/reference/nvidia-h200"}
+    assert "nowhere" in sentence(config)
+    (tmp_path / "nowhere").mkdir()
+    (tmp_path / "nowhere" / "empty.parquet").touch()
+    said = ""
+    try:
+        load_config(config, ROOT)
+    except ConfigError as err:
+        said = str(err)
+    assert "nowhere" not in said
+
+
+@pytest.mark.parametrize(
     ("old", "sentence"),
     [
         ({"again": "all"}, "Unknown config key 'again', now called 'remeasure'."),

@@ -186,6 +186,8 @@ def test_files_are_merged_by_keys_and_common_failures_said_once() -> None:
         "run": "a",
         "kernel_folders": ["/a/.", "/b"],
     }
+    home = merged(base, {"kernel_folders": ["~/own"]}, Path("/a"))["kernel_folders"]
+    assert home == [str(Path.home() / "own")]
     for odd in ({"kernels": 3}, {"kernel_folders": 3}, {"kernel_folders": [3]}):
         assert merged(base, odd, Path("/a")) == {**base, **odd}
     assert failure_sentences({"a": "no.", "b": "no.", "c": "yes."}) == [

@@ -128,7 +128,7 @@ def _recorded(value: str | None, studies: Iterable[str], root: Path) -> dict[str
     if value is None:
         return {}
     key = "chapters.streamed_dot.recorded"
-    path = root / value
+    path = root / os.path.expanduser(value)
     try:
         refuse_braces(value)
         usable = path.is_dir()

@@ -146,7 +146,7 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
     """Check `raw`, the merged YAML; relative paths refer to `root`. Raises ConfigError."""
     schema = config_schema()
     check_schema(raw, schema)
-    raw = _with_studies(with_defaults(raw, schema), root)
+    raw = _with_studies(_at_home(with_defaults(raw, schema)), root)
     try:
         paths = find_kernels(root / f for f in ["kernels", *raw["kernel_folders"]])
         configured = {
@@ -189,6 +189,23 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
         compared=read_compared(raw),
         earlier=read_earlier(raw, results / raw["run"]),
     )
+
+
+# Keys that name folders.
+_FOLDERS = ("kernel_folders", "chapter_folders")
+_DATA = ("dataset", "history", "before", "after", "noise_runs")
+
+
+def _at_home(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """`raw` with the user's home for ``~`` in each key that names folders."""
+    return {**raw, **{name: _expanded(raw[name]) for name in (*_FOLDERS, *_DATA)}}
+
+
+def _expanded(value: Any) -> Any:
+    # `Path.expanduser` raises if there is no such user.
+    if isinstance(value, str):
+        return os.path.expanduser(value)
+    return [_expanded(one) for one in value] if isinstance(value, list) else value
 
 
 def _with_studies(raw: Mapping[str, Any], root: Path) -> Mapping[str, Any]:
@@ -309,7 +326,7 @@ def read_earlier(raw: Mapping[str, Any], own: Path) -> dict[str, Any] | None:
 
 def _runs_in(name: str, results: Path) -> list[Path]:
     """The runs that a folder stands for; in that of all `results` there may be none yet."""
-    folder = Path(name).expanduser()
+    folder = Path(name)
     if folder.resolve() == results.resolve():
         return finished_runs(folder)
     if not unpacked(folder).is_dir():
@@ -340,10 +357,7 @@ def merged(
         if isinstance(value, Mapping) and isinstance(inner, Mapping) and parent != "axes":
             both[key] = merged(inner, value, folder, key)
         elif not parent and key in _FOLDERS and all(isinstance(name, str) for name in names):
-            both[key] = [os.path.join(folder, name) for name in names] if names else value
+            both[key] = [os.path.join(folder, _expanded(n)) for n in names] if names else value
         else:
             both[key] = value
     return both
-
-
-_FOLDERS = ("kernel_folders", "chapter_folders")

@@ -70,6 +70,13 @@ def t4(times: Samples) -> dict[str, Any]:
     return {"metadata": {"timeunit": "microseconds"}, "results": [*results, failed]}
 
 
+def timed_by_t4(times: Any, **time: Any) -> dict[str, Any]:
+    """A file of one configuration with these times, and a measurement if `time` has its value."""
+    measurements = [{"name": "time", **time}] if time else []
+    one = {"configuration": {"block_x": 1}, "times": times, "invalidity": "correct"}
+    return {"metadata": {}, "results": [{**one, "measurements": measurements}]}
+
+
 def nvbench(times: Samples, folder: Path | None = None, size: int = 1024) -> dict[str, Any]:
     """nvbench's JSON, in `folder` with the samples beside it."""
     states = []
@@ -305,9 +312,22 @@ def test_two_files_under_the_guard(tmp_path: Path, capsys: pytest.CaptureFixture
         (cache({}), "no configuration that has a time"),
         ({"cache": {"1": {}}, "tune_params_keys": ["a"]}, "misses 'kernel_name'"),
         (cache({1: [0.0, 1.0]}), "not a positive number"),
-        ({"configs_timings": [[1, 2]]}, "is not as it should be"),
-        ({"benchmarks": 1, "devices": []}, "is not as it should be"),
-        ({"results": [{"configuration": 1}], "metadata": {}}, "is not as it should be"),
+        ({"configs_timings": [[1, 2]]}, "another form than Triton writes"),
+        ({"benchmarks": 1, "devices": []}, "another form than nvbench writes"),
+        ({"results": [{"configuration": 1}], "metadata": {}}, "another form than T4 writes"),
+        ({"results": None, "schema_version": "1.0.0"}, "another form than T4 writes"),
+        ({"results": []}, "no configuration that has a time"),
+        ({"metadata": {}, "schema_version": "1.0.0"}, "no configuration that has a time"),
+        (timed_by_t4({"runtimes": [1.0, "fast"]}), "a time is 'fast'"),
+        (timed_by_t4({"runtimes": [None]}), "a time is None"),
+        (timed_by_t4({"runtimes": "fast"}), "must be a list"),
+        (timed_by_t4({"runtimes": []}), "not a positive number"),
+        (timed_by_t4({}, value="fast"), "a time is 'fast'"),
+        (timed_by_t4({}, value=1.0, unit="parsec"), "the unit 'parsec'"),
+        (
+            cache({}) | {"cache": {"1": {"block_x": 1, "mode": "a", "time": 1.0, "times": ["u"]}}},
+            "a time is 'u'",
+        ),
     ],
 )
 def test_a_bad_file_gets_one_sentence(
@@ -317,7 +337,9 @@ def test_a_bad_file_gets_one_sentence(
     with pytest.raises(JudgeError, match=re.escape(sentence)):
         judge([file])
     assert main(["judge", str(file)]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert str(file) in said
 
 
 def test_a_missing_file_and_a_threshold_get_one_sentence(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from .analysis.statistics import (
 )
 from .comparing.compare import DELTA, Comparison, compare_runs, percent
 from .comparing.runs import KEY, RunCells, read_run
-from .core.display import seconds, tied_words
+from .core.display import one_line, seconds, tied_words
 from .core.errors import UserError
 from .core.median import CONFIDENCE, coverage_of
 from .core.names import several
@@ -48,6 +48,10 @@ from .exporting.loaded import AUTOTUNE
 
 class JudgeError(UserError, ValueError):
     """A file cannot be read or judged; one sentence."""
+
+
+class _PartError(ValueError):
+    """What is wrong with a part of a file; a clause."""
 
 
 Params = Mapping[str, int | str]
@@ -91,11 +95,18 @@ def read_groups(path: Path, problem: Collection[str] = ()) -> list[FileGroup]:
     content = _content(path)
     try:
         groups = [*_groups(content, path, problem)]
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as err:
-        if isinstance(err, JudgeError):
-            raise
-        said = f"misses {err}" if isinstance(err, KeyError) else f"is not as it should be ({err})"
-        raise JudgeError(f"'{path}' cannot be read: a part of it {said}.") from err
+    except JudgeError:
+        raise
+    except _PartError as err:
+        raise JudgeError(f"'{path}' cannot be read: {err}.") from err
+    except KeyError as err:
+        raise JudgeError(f"'{path}' cannot be read: a part of it misses {err}.") from err
+    except (TypeError, ValueError, AttributeError, IndexError) as err:
+        # Python's own words speak of this program, not of the file.
+        raise JudgeError(
+            f"'{path}' cannot be read: a part of it has another form than {_program(content)} "
+            "writes; write the file again."
+        ) from err
     if not any(c.status == Status.OK for group in groups for c in group.configurations):
         raise JudgeError(f"'{path}' holds no configuration that has a time.")
     return groups
@@ -121,17 +132,36 @@ def _content(path: Path) -> Mapping[str, Any]:
     raise JudgeError(f"'{path}' is no JSON ({fault}).")
 
 
+_CACHE, _T4 = "Kernel Tuner's cache", "T4"
+
+
+def _program(content: Mapping[str, Any]) -> str:
+    """Whose file it is; "" if it is of none that are read."""
+    keys = content.keys()
+    if {"cache", "tune_params_keys"} <= keys:
+        return _CACHE
+    # T4's only keys; the results may be missing.
+    if keys and keys <= {"results", "schema_version", "metadata"}:
+        return _T4
+    if {"results", "schema_version"} <= keys or {"results", "metadata"} <= keys:
+        return _T4
+    if {"benchmarks", "devices"} <= keys:
+        return NVBENCH
+    return TRITON if "configs_timings" in keys else ""
+
+
 def _groups(
     content: Mapping[str, Any], path: Path, problem: Collection[str]
 ) -> Iterator[FileGroup]:
     keys = content.keys()
-    if {"cache", "tune_params_keys"} <= keys:
+    program = _program(content)
+    if program == _CACHE:
         yield _of_cache(content, path)
-    elif {"results", "schema_version"} <= keys or {"results", "metadata"} <= keys:
-        yield _of_t4(content, path)
-    elif {"benchmarks", "devices"} <= keys:
+    elif program == _T4:
+        yield _of_t4(content)
+    elif program == NVBENCH:
         yield from _of_nvbench(content, path.parent, problem)
-    elif "configs_timings" in keys:
+    elif program == TRITON:
         yield _of_triton(content, path)
     elif content.get("format") == FORMAT or (keys and all(map(str.isdecimal, keys - _OF_VLLM))):
         raise JudgeError(f"'{path}' holds choices without times; judge what they were made from.")
@@ -172,18 +202,41 @@ def _of_cache_entry(entry: Mapping[str, Any], names: Sequence[str]) -> Configura
     time = entry.get("__error__") or entry["time"]
     if isinstance(time, str):
         return Configuration(params, _ENDS.get(time, Status.LAUNCH_FAILED))
-    return _timed(params, time * 1e-3, [t * 1e-3 for t in entry.get("times", ())])
+    return _timed(params, 1e-3 * _number(time), _scaled(entry.get("times", ()), 1e-3))
 
 
+# Characters of a bad value in a sentence.
+_MOST_SHOWN = 60
 # Of the values of `timeunit` and of a measurement's unit.
 _UNITS = (("n", 1e-9), ("mic", 1e-6), ("us", 1e-6), ("µs", 1e-6), ("m", 1e-3), ("s", 1.0))
 
 
 def _factor(unit: str) -> float:
-    return next(factor for start, factor in _UNITS if unit.lower().startswith(start))
+    for start, factor in _UNITS:
+        if str(unit).lower().startswith(start):
+            return factor
+    raise _PartError(f"a time has the unit {_shown(unit)}; give ns, us, ms or s")
 
 
-def _of_t4(content: Mapping[str, Any], path: Path) -> FileGroup:
+def _shown(value: Any) -> str:
+    return one_line(repr(value), _MOST_SHOWN)
+
+
+def _number(value: Any) -> float:
+    """A time. Raises _PartError for what is not a number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _PartError(f"a time is {_shown(value)}; it must be a number")
+    return float(value)
+
+
+def _scaled(times: Any, unit: float) -> list[float]:
+    """Times in seconds. Raises _PartError."""
+    if not isinstance(times, list | tuple):
+        raise _PartError(f"the times of a configuration are {_shown(times)}; they must be a list")
+    return [_number(time) * unit for time in times]
+
+
+def _of_t4(content: Mapping[str, Any]) -> FileGroup:
     metadata = content.get("metadata", {})
     unit = _factor(metadata.get("timeunit", "milliseconds"))
     ours = metadata.get("group", {})
@@ -192,7 +245,7 @@ def _of_t4(content: Mapping[str, Any], path: Path) -> FileGroup:
         str(ours.get("kernel", "")),
         f"{ours['height']} x {ours['width']}" if ours else "",
         str(ours.get("device_name", "")),
-        [_of_t4_result(result, unit) for result in content["results"]],
+        [_of_t4_result(result, unit) for result in content.get("results", ())],
         () if ours else ["which kernel, problem and device"],
     )
 
@@ -202,11 +255,11 @@ def _of_t4_result(result: Mapping[str, Any], unit: float) -> Configuration:
     word = result["invalidity"]
     if word != "correct":
         return Configuration(params, _WORDS.get(word, Status.LAUNCH_FAILED))
-    samples = [t * unit for t in result["times"].get("runtimes", ())]
+    samples = _scaled(result["times"].get("runtimes", ()), unit)
     told = {m["name"]: m for m in result.get("measurements", ())}.get("time")
     if told is not None:
-        return _timed(params, told["value"] * _factor(told.get("unit") or "ms"), samples)
-    return _timed(params, float(np.mean(samples)), samples)
+        return _timed(params, _number(told["value"]) * _factor(told.get("unit") or "ms"), samples)
+    return _timed(params, float(np.mean(samples)) if samples else math.nan, samples)
 
 
 _GPU_TIME = "nv/cold/time/gpu/"
@@ -267,7 +320,7 @@ def _of_triton(content: Mapping[str, Any], path: Path) -> FileGroup:
     for config, timing in content["configs_timings"]:
         options = {n: config[n] for n in _OPTIONS if config.get(n) is not None}
         # The median, the 20th and the 80th percentile; of several Triton compares the first.
-        time = float(timing[0] if isinstance(timing, list) else timing) * 1e-3
+        time = 1e-3 * _number(timing[0] if isinstance(timing, list) else timing)
         status = Status.OK if math.isfinite(time) else Status.RESOURCES
         found.append(Configuration(_params({**config["kwargs"], **options}), status, time))
     key = ", ".join(map(str, content.get("key") or ()))
@@ -277,7 +330,7 @@ def _of_triton(content: Mapping[str, Any], path: Path) -> FileGroup:
 
 def _timed(params: Params, time_s: float, samples_s: Sequence[float]) -> Configuration:
     if not (math.isfinite(time_s) and time_s > 0.0 and all(s > 0.0 for s in samples_s)):
-        raise JudgeError(f"A time of {dict(params)} is not a positive number of seconds.")
+        raise _PartError(f"a time of {_shown(dict(params))} is not a positive number")
     return Configuration(params, Status.OK, float(time_s), samples_s, len(samples_s) or None)
 
 

@@ -99,6 +99,8 @@ def test_the_instrument_does_not_speak_of_a_document() -> None:
 # Modules that are a backend's own, and the table of them.
 OF_BACKENDS = tuple(f"gpushmoo.devices.{name}" for name in (*BACKENDS, "machine_code"))
 TABLE = "gpushmoo.core.backends"
+# Keys of the configuration that are a backend's own.
+KEYS = ("cuda_arch", "opencl_runtime")
 
 
 def names_in(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -121,6 +123,19 @@ def test_no_module_names_or_imports_a_backend_or_its_sources() -> None:
         if name.startswith(PACKAGE.name) and not name.startswith((*OF_BACKENDS, TABLE))
         for line, text in names_in(module.tree)
         if text in named
+    ] == []
+
+
+def test_words_of_a_backend_are_in_its_own_modules() -> None:
+    """Also within sentences and patterns; `compat` knows other tuners' names of them."""
+    word = re.compile("|".join(BACKENDS), re.IGNORECASE)
+    own = (*OF_BACKENDS, TABLE, f"{PACKAGE.name}.compat")
+    assert [
+        f"{module.place(line)} says {text}"
+        for name, module in MODULES.items()
+        if name.startswith(PACKAGE.name) and not name.startswith(own)
+        for line, text in names_in(module.tree)
+        if word.search(text) and text not in KEYS
     ] == []
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -180,7 +181,11 @@ def test_without_a_profiler_the_table_is_empty_and_says_why(
     backend: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(counters, "_PLACES", (f"{tmp_path}/nowhere*",))
+    elsewhere = {
+        name: replace(one, profiler_places=(f"{tmp_path}/nowhere*",))
+        for name, one in BACKENDS.items()
+    }
+    monkeypatch.setattr(counters, "BACKENDS", elsewhere)
     rows, metadata, said = study(tmp_path, "tex2d_sum", backend, 2)
     assert rows == []
     assert [metadata["why"]] == said
@@ -188,7 +193,7 @@ def test_without_a_profiler_the_table_is_empty_and_says_why(
 
 
 def test_a_failed_group_costs_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counters, "find_ncu", lambda name: name)
+    monkeypatch.setattr(counters, "find_ncu", lambda backend: backend.profiler)
 
     def answer(
         _: str, command: list[str], __: object, metrics: list[str], *___: object
@@ -217,7 +222,7 @@ def test_a_failed_group_costs_its_own(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_small_cells_are_replayed_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counters, "find_ncu", lambda name: name)
+    monkeypatch.setattr(counters, "find_ncu", lambda backend: backend.profiler)
     asked: list[tuple[str, set[int]]] = []
 
     def refuse(_: str, command: list[str], options: Sequence[str], *__: object) -> object:

@@ -1,7 +1,8 @@
 """The registry of backends: an entry of `BACKENDS` and a folder of `devices` each.
 
-A record is what the rest of the project knows of a backend without importing it: no other module
-asks for a backend by its name. What a backend does is in `devices.base`.
+A record is what the rest of the library knows of a backend without importing it: no other module
+names a backend, apart from `compat`, which knows other tuners' names, and from the configuration's
+keys ``cuda_arch`` and ``opencl_runtime``. What a backend does is in `devices.base`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Backend:
     them; () where there is no choice. `cell_s` is how many seconds a cell takes, about, by which a
     run's time is estimated. `timing_modes` are those of `space.TIMING_MODES` that it has.
     `profiler` is the program that reads its devices' hardware counters; "" where there is none.
+    `profiler_places` are patterns of folders into which it is usually installed.
     `imported` are modules of its compilers that a process may import before it forks, and
     `begin_compiler` is the function, as ``module:name`` in its folder, that such a process may call
     with a runtime and the folder of caches, or "".
@@ -47,6 +49,7 @@ class Backend:
     cell_s: float = 0.01
     timing_modes: tuple[str, ...] = ("batched", "isolated")
     profiler: str = ""
+    profiler_places: tuple[str, ...] = ()
     imported: tuple[str, ...] = ()
     begin_compiler: str = ""
     locks_clocks: bool = False
@@ -80,6 +83,7 @@ BACKENDS: Mapping[str, Backend] = {
             cell_s=0.005,
             timing_modes=TIMING_MODES,
             profiler="ncu",
+            profiler_places=("/usr/local/cuda*/bin", "/opt/nvidia/nsight-compute/*"),
             locks_clocks=True,
             environment="environment-cuda.yml",
             marks=("__global__",),

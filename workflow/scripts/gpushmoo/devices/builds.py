@@ -189,10 +189,6 @@ _ERROR_LINE = re.compile(
     re.M,
 )
 
-# NVRTC's of a header that is nowhere.
-_NO_HEADER = re.compile(r"^(.*?)\((\d+)\): catastrophic error: .* open source file \"(.+?)\"", re.M)
-
-
 # Characters to keep of a compiler's message, half of them from its end.
 _MOST_LOG = 10**6
 
@@ -232,23 +228,21 @@ def blaming_the_host(cache: Path) -> Iterator[None]:
         raise HostError(unwritten(cause.filename or cache, cause)) from err
 
 
+def shortened(log: str) -> str:
+    """A compiler's message without the middle of one that is too long to keep."""
+    if len(log) <= _MOST_LOG:
+        return log
+    left_out = f"\n[{len(log) - _MOST_LOG} characters are left out here]\n"
+    return log[: _MOST_LOG // 2] + left_out + log[-_MOST_LOG // 2 :]
+
+
 def compile_error(source: str, log: str, cache: Path | None = None) -> DeviceError:
     """The error of the file `source`, with the first error in `log`.
 
     A HostError if `log` names no line of it, and the compiler could not write into its `cache`.
     """
-    if len(log) > _MOST_LOG:
-        left_out = f"\n[{len(log) - _MOST_LOG} characters are left out here]\n"
-        log = log[: _MOST_LOG // 2] + left_out + log[-_MOST_LOG // 2 :]
-    found, absent = _ERROR_LINE.search(log), _NO_HEADER.search(log)
-    if absent is not None:
-        file, line, name = absent.groups()
-        old = "; for CUDA 12: the package nvidia-cuda-nvcc-cu12" if name.startswith("crt/") else ""
-        return BuildError(
-            f"{Path(file).name}:{line} includes '{name}', which is neither beside it nor among the "
-            f"headers of CUDA here; the extra 'cuda13' or 'cuda12' brings those{old}",
-            log,
-        )
+    log = shortened(log)
+    found = _ERROR_LINE.search(log)
     if found is not None:
         line = found[1] or found[2] or found[3]
         first = f"{source}:{line}: error: {found[4].strip()}"

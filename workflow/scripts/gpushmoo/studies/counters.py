@@ -25,7 +25,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..core.backends import BACKENDS
+from ..core.backends import BACKENDS, Backend
 from ..core.display import MOST_SENTENCE, one_line
 from ..core.errors import DeviceError, TypedError
 from ..core.paths import ROOT, child_environment
@@ -52,8 +52,6 @@ from .cells import (
 
 log = logging.getLogger(__name__)
 
-# Where its installers put it, when it is not on the PATH; of several versions the last is taken.
-_PLACES = ("/usr/local/cuda*/bin", "/opt/nvidia/nsight-compute/*")
 # Seconds after which a run is given up.
 LIMIT_S = 1800.0
 # How often it is run again without the metrics that it does not know.
@@ -81,16 +79,23 @@ class CountedLaunch:
     values: Mapping[str, float | None]
 
 
-def find_ncu(name: str) -> str:
-    """The program `name`, on the PATH or where it is usually installed. Raises NotCountedError."""
+def find_ncu(backend: Backend) -> str:
+    """The backend's profiler, on the PATH or where it is usually installed, there the last version.
+
+    Raises NotCountedError.
+    """
+    name, places = backend.profiler, backend.profiler_places
+    if not name:
+        having = ", ".join(b.name for b in BACKENDS.values() if b.profiler)
+        raise NotCountedError(f"backend '{backend.name}' has no profiler; {having} has.")
     found = shutil.which(name)
     if found is None:
-        spots = (Path("/").glob(f"{place[1:]}/{name}") for place in _PLACES)
+        spots = (Path("/").glob(f"{place[1:]}/{name}") for place in places)
         installed = sorted((str(file) for some in spots for file in some), key=_size)
         found = next((file for file in reversed(installed) if os.access(file, os.X_OK)), None)
     if found is None:
         raise NotCountedError(
-            f"'{name}' (Nsight Compute) is neither on the PATH nor in {' or '.join(_PLACES)}."
+            f"'{name}' (Nsight Compute) is neither on the PATH nor in {' or '.join(places)}."
         )
     return found
 
@@ -255,7 +260,7 @@ class CounterStudy:
         try:
             if not self.sample:
                 raise NotCountedError("no model of the device explains a launch.")
-            ncu = find_ncu(_profiler(self.device["backend"]))
+            ncu = find_ncu(BACKENDS[self.device["backend"]])
             self.profiler = version_of(ncu)
             for (alike, cells), group in product(self._alike().items(), GROUPS):
                 say(f"reading the counters '{group}' of {len(cells)} cells, {alike}")
@@ -347,14 +352,6 @@ class CounterStudy:
             "device_name": self.info["name"],
             **self.values.get(one.cell.key, {}),
         }
-
-
-def _profiler(backend: str) -> str:
-    """The program that reads the counters of a backend's devices. Raises NotCountedError."""
-    if name := BACKENDS[backend].profiler:
-        return name
-    having = ", ".join(b.name for b in BACKENDS.values() if b.profiler)
-    raise NotCountedError(f"backend '{backend}' has no profiler; {having} has.")
 
 
 def _read(answer: Path) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from ..builds import (
     kept_code,
     kernel_source,
     own_headers,
+    shortened,
 )
 from . import triton
 from .sass import EntryCode, listing, parse
@@ -199,6 +200,24 @@ def compile_cubin(unit: Unit, arch: str, cache: Path | None = None) -> CompiledC
         return _compiled(nvrtc, unit, arch, cache or Path(own))
 
 
+# NVRTC's of a header that is nowhere.
+_NO_HEADER = re.compile(r"^(.*?)\((\d+)\): catastrophic error: .* open source file \"(.+?)\"", re.M)
+
+
+def _without_header(log: str) -> BuildError | None:
+    """The error of a header that is not there; None of another message."""
+    absent = _NO_HEADER.search(shortened(log))
+    if absent is None:
+        return None
+    file, line, name = absent.groups()
+    old = "; for CUDA 12: the package nvidia-cuda-nvcc-cu12" if name.startswith("crt/") else ""
+    return BuildError(
+        f"{Path(file).name}:{line} includes '{name}', which is neither beside it nor among the "
+        f"headers of CUDA here; the extra 'cuda13' or 'cuda12' brings those{old}",
+        shortened(log),
+    )
+
+
 def _compiled(nvrtc: Any, unit: Unit, arch: str, cache: Path) -> CompiledCode:
     flags = [f"--gpu-architecture={arch}", *unit.options]
     headers: Mapping[str, str] = {}
@@ -221,7 +240,7 @@ def _compiled(nvrtc: Any, unit: Unit, arch: str, cache: Path) -> CompiledCode:
         message = _read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
         log = message.rstrip(b"\0").decode(errors="replace").strip()
         if status:
-            raise compile_error("kernel.cu", log, cache)
+            raise _without_header(log) or compile_error("kernel.cu", log, cache)
         code = _read(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
         facts = plain_names(parameter_sizes(code))
         for expression in unit.expressions:

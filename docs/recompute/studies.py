@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 from gpushmoo.comparing.compare import DELTA
 from gpushmoo.comparing.compare import percent as as_change
+from gpushmoo.comparing.false_alarms import Rate
 from gpushmoo.core.display import percent, significant
 from gpushmoo.core.merit import BANDWIDTH, interval
 from gpushmoo.exporting.choices import groups_of
@@ -36,13 +37,15 @@ def comparing(claims: Claims) -> dict[str, Any]:
         r[n]["hits"] for r in rates for n in ("slower_groups", "slower_wholes", "slower_cells")
     ]
     claims.hold("Nothing is called slower in pairs of the same thing.", not any(verdicts))
+    alarms = Rate(*(sum(r["alarms"][count] for r in rates) for count in ("hits", "n")))
+    claims.hold("No pair of the same thing raises an alarm.", alarms.hits == 0)
     half_width = {n: told[n]["same"]["half_width_median"] for n in ("h200", "two-cores")}
     claims.hold("Nothing is found on busy cores.", half_width["two-cores"] > 0.2)
     return {
         "delta": whole_percent(DELTA),
         "alarms": [_alarms(words, told[name]) for name, words in PLACES.items()],
-        "pairs": sum(r["alarms"]["n"] for r in rates),
-        "interval": whole_percent(told["h200"]["same"]["alarms"]["interval"][1]),
+        "pairs": alarms.n,
+        "interval": whole_percent(alarms.interval[1]),
         "planted": [_planted((told["h200"], told["h200-second"]), p) for p in PLANTED],
         "ab": _ab(claims),
         "hosts": percent(told["h200-hosts"]["largest_change"]),

@@ -11,11 +11,13 @@ from typing import Any
 import build
 import pytest
 from conftest import ROOT
+from gpushmoo.comparing.false_alarms import Rate
 from gpushmoo.core.paths import CHAPTERS
+from gpushmoo.search.planner import WITNESSES
 from jinja2 import UndefinedError
-from recompute import documents, h200, simulated
+from recompute import documents, h200, simulated, studies
 from recompute.record import MissingError, Record, read_json, read_record
-from recompute.words import Claims
+from recompute.words import Claims, whole_percent
 from streamed_dot.analysis import PRINTED_GBS
 from tesla_c1060.checks import PUBLISHED
 
@@ -40,6 +42,17 @@ def test_every_page_is_what_its_template_and_the_record_make(computed: tuple[Any
     ]
     assert differing == [], "run 'make docs'"
     assert claims.broken == []
+
+
+def test_the_bound_on_false_alarms_is_of_all_pairs_that_it_stands_beside() -> None:
+    told = studies.comparing(Claims())
+    assert told["interval"] == whole_percent(Rate(0, told["pairs"]).interval[1])
+
+
+@pytest.mark.parametrize("page", ["docs/method.md", "config/README.md"])
+def test_pages_say_how_many_cells_a_race_keeps(page: str) -> None:
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    assert re.findall(r"(\d+) of each decade of time", text) == [str(WITNESSES)]
 
 
 def test_a_sentence_that_is_no_longer_so_is_named(record: Record) -> None:

@@ -82,6 +82,15 @@ def test_best_table_ranks_each_group_for_itself(tmp_path: Path) -> None:
     assert list(tied["slower_than_best"]) == pytest.approx([0.0, 1.0 / 7.0])
 
 
+@pytest.mark.parametrize(("fastest", "found"), [(16, ""), (32, "x up"), (8, "x down")])
+def test_the_fastest_of_tied_cells_says_which_axis_to_widen(fastest: int, found: str) -> None:
+    times = {8: 1.02, 16: 1.02, 32: 1.02, fastest: 1.0}
+    cells = [row | {"threads_per_block": row["x"]} for row in swept("k", "x", times, own_low_s=0.9)]
+    best = best_table(pd.DataFrame(cells)).to_pandas()
+    assert list(best["tied"]) == [3] * 3
+    assert set(best["boundary"]) == {found}
+
+
 def blocks(xs: list[int], ys: list[int]) -> pd.DataFrame:
     """Every block of these widths and heights."""
     cells = [(x, y, x * y) for x in xs for y in ys]

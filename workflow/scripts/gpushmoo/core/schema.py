@@ -208,7 +208,7 @@ class BestCell(Table):
     is_fastest: Flag  # whether the cell has the group's smallest median
     tied: Small  # cells of the group that are statistically tied with its fastest
     candidates: Small  # cells of the group that ended as ok
-    boundary: Text  # axes on whose outermost value all tied cells lie: block_x up, ...
+    boundary: Text  # axes of which the fastest cell has the outermost value: block_x up, ...
     cell_key: Text
 
 

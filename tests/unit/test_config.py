@@ -14,7 +14,13 @@ from conftest import ROOT
 from gpushmoo.chapters import find_chapters, load_chapter
 from gpushmoo.core.paths import CHAPTERS
 from gpushmoo.core.space import Cell, Problem, Residency, enumerate_cells, expand_axis
-from gpushmoo.planning.config import RunConfig, check_memory, default_config, load_config
+from gpushmoo.planning.config import (
+    RunConfig,
+    check_memory,
+    default_config,
+    load_config,
+    merged,
+)
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.plan import plan_shards
 from gpushmoo.planning.sweeps import SweepConfig, _apart
@@ -461,6 +467,21 @@ def test_any_configuration_is_either_taken_or_refused_by_a_sentence(data: st.Dat
         assert len(str(err).splitlines()) == 1  # noqa: PT017
         return
     assert plan_shards(taken)
+
+
+def test_a_data_set_of_kernels_that_are_not_swept_is_refused() -> None:
+    recorded = {"dataset": "reports/reference/nvidia-h200"}
+    full, dots = (
+        yaml.safe_load((ROOT / f"config/{name}.yaml").read_text(encoding="utf-8"))
+        for name in ("full", "dots")
+    )
+    alone = merged(merged(default_config(), full, ROOT), recorded, ROOT)
+    text = sentence(alone)
+    assert "dot_cublas" in text
+    assert "--configfile" in text
+    assert load_config(merged(alone, {**dots, "only": None}, ROOT), ROOT).dataset is not None
+    of_one = {"dataset": "reports/reference/nvidia-h200/copy2d_coalesced"}
+    assert load_config(merged(alone, of_one, ROOT), ROOT).dataset is not None
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,12 @@ from ..chapters import (
     load_chapter,
 )
 from ..core.backends import AUTO
+from ..core.display import joined
 from ..core.paths import DEFAULTS, RESULTS, ROOT, NoOtavaError, find_otava
 from ..core.readable import UnreadableError, refuse_braces
 from ..core.schema import FAULTS, Status, axis_fault
 from ..storage.dataset import finished_runs, runs_in
-from ..storage.store import BadParquetError, unpacked
+from ..storage.store import BadParquetError, read_metadata, unpacked
 from ..workloads.loader import KernelFolder, KernelFolderError, find_kernels, misfit
 from .config_schema import (
     ConfigError,
@@ -173,6 +176,10 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
     dataset = _dataset(raw["dataset"], root)
     kernels = {s.folder.name: s.folder for s in sweeps.values()}
     chapters = plan_chapters(raw, schema, root, results / raw["run"], dataset, kernels)
+    remeasure = _statuses_to_remeasure(raw)
+    if dataset is not None:
+        told = (c.folder.chapter.tells for c in chapters.values())
+        _refuse_others(raw["dataset"], dataset, {*kernels, *chain.from_iterable(told)})
     if raw["studies"] and dataset is not None:
         raise ConfigError(
             "studies: nothing of a recorded dataset is measured; leave one of both out."
@@ -185,7 +192,7 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
         measure=measure_params("measure.", m),
         chapters=chapters,
         dataset=dataset,
-        remeasure=_statuses_to_remeasure(raw),
+        remeasure=remeasure,
         compared=read_compared(raw),
         earlier=read_earlier(raw, results / raw["run"]),
     )
@@ -266,6 +273,24 @@ def _dataset(value: str | None, root: Path) -> Path | None:
     if not files:
         raise ConfigError(f"dataset: '{value}' is not a folder that holds Parquet files.")
     return path
+
+
+def _refuse_others(value: str, dataset: Path, kernels: Collection[str]) -> None:
+    """Raise ConfigError if a data set has cells of others than the run's `kernels`."""
+    # The files in one folder are of one kernel.
+    firsts = {file.parent: file for file in sorted(unpacked(dataset).rglob("*.parquet"))}
+    found = set[str]()
+    for file in firsts.values():
+        # A damaged file has an error of its own when it is aggregated.
+        with suppress(BadParquetError, KeyError, OSError):
+            found.add(Path(read_metadata(file)["params"]["folder"]).name)
+    others = sorted(found.difference(kernels))
+    if others:
+        raise ConfigError(
+            f"dataset: '{value}' has cells of {joined(others)}, which this run does not sweep; "
+            "name a further --configfile that does (and set 'only' null), or one kernel's folder "
+            "within the data set."
+        )
 
 
 def check_memory(config: RunConfig, memory: int, allocation: int) -> None:

@@ -1,10 +1,11 @@
-"""Writes the README and the pages of docs/ whose numbers come from the record.
+"""Writes the README, the pages of docs/ whose numbers come from the record, and the JSON schema.
 
     make docs
 
 A page is refused when a sentence of it is no longer so; all such sentences are named.
 """
 
+import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,8 @@ from pathlib import Path
 from textwrap import TextWrapper
 from typing import Any
 
+from gpushmoo.core.paths import ROOT
+from gpushmoo.planning.settings import json_schema
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from recompute import dictionary, documents, front, h200, model, reference, simulated, studies
 from recompute.record import Record, read_json, read_record
@@ -19,6 +22,8 @@ from recompute.words import FILTERS, Claims
 
 DOCS = Path(__file__).resolve().parent
 TEMPLATES = DOCS / "templates"
+# For editors, beside the configuration's keys in reference.md.
+SCHEMA = ROOT / "workflow/schemas/config.schema.json"
 WIDTH = 118
 # A number stays on the line of its unit.
 BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:[nµm]?s|%|GB/s|[KMG]i?B|×|cells)(?!\w))")
@@ -111,6 +116,7 @@ def main() -> int:
     values = computed(read_record(), claims)
     for page in pages():
         place(page).write_text(rendered(page, values), encoding="utf-8")
+    SCHEMA.write_text(json.dumps(json_schema(), indent=1) + "\n", encoding="utf-8")
     for sentence in claims.broken:
         print(f"No longer so: {sentence}", file=sys.stderr)
     return int(bool(claims.broken))

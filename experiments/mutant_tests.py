@@ -30,7 +30,7 @@ PATIENCE, HANGS_S = 10.0, 240.0
 # What tests import, imported once. The library is imported by each fork.
 PACKAGES = (
     *("numpy", "pandas", "pyarrow.parquet", "pyarrow.dataset", "matplotlib.figure", "scipy.stats"),
-    *("matplotlib.backends.backend_agg", "scipy.optimize", "jsonschema", "yaml", "filelock"),
+    *("matplotlib.backends.backend_agg", "scipy.optimize", "pydantic", "yaml", "filelock"),
     *("hypothesis", "_pytest.assertion.rewrite", "pyopencl"),
 )
 

@@ -1,15 +1,15 @@
-"""The configuration's keys from their schema, and the command line from its parser."""
+"""The configuration's keys from their classes, and the command line from its parser."""
 
 import json
 from argparse import Action, _SubParsersAction
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import is_dataclass
 from typing import Any
 
 import gpushmoo
-import yaml
+from gpushmoo.core.keys import REQUIRED, keys_of
 from gpushmoo.interactive.shell import _parser as command_line
-
-from .record import ROOT
+from gpushmoo.planning.settings import Settings, Sweep
 
 FUNCTIONS = (
     "sweep",
@@ -22,15 +22,13 @@ FUNCTIONS = (
     "export",
     "open_run",
 )
-SCHEMA = ROOT / "workflow/schemas/config.schema.yaml"
 
 
 def values() -> dict[str, Any]:
     """A line for each key of a configuration and of a sweep, and the commands."""
-    schema = yaml.safe_load(SCHEMA.read_text("utf-8"))
-    sweep = _keys(schema["$defs"]["kernel"]["properties"])
+    sweep = _keys(Sweep)
     return {
-        "config": list(_keys(schema["properties"])),
+        "config": list(_keys(Settings)),
         "sweep": [[name, meaning] for name, _, meaning in sweep],
         "commands": _commands(),
         "functions": [_function(name) for name in FUNCTIONS],
@@ -42,14 +40,14 @@ def _function(name: str) -> list[str]:
     return [f"`{name}`", str(getattr(gpushmoo, name).__doc__).splitlines()[0].rstrip(".")]
 
 
-def _keys(properties: Mapping[str, Any], above: str = "") -> Iterator[list[str]]:
-    """Name, default and meaning of each key, or of those under it."""
-    for name, told in properties.items():
-        if "properties" in told:
-            yield from _keys(told["properties"], f"{above}{name}.")
+def _keys(kind: Any, above: str = "") -> Iterator[list[str]]:
+    """Name, default and meaning of each key of a section, or of those under it."""
+    for name, key in keys_of(kind).items():
+        if is_dataclass(key.default):
+            yield from _keys(type(key.default), f"{above}{name}.")
         else:
-            default = f"`{json.dumps(told['default'])}`" if "default" in told else ""
-            yield [f"`{above}{name}`", default, told["description"].rstrip(".")]
+            default = "" if key.default is REQUIRED else f"`{json.dumps(key.default)}`"
+            yield [f"`{above}{name}`", default, key.meaning.rstrip(".")]
 
 
 def _commands() -> list[dict[str, Any]]:

@@ -141,7 +141,7 @@ def main() -> int:
         found = {
             "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "backend": args.backend,
-            "timeout_s": TIMEOUT_S,
+            "cell_timeout_s": TIMEOUT_S,
             "spaces": results,
         }
         args.out.write_text(json.dumps(found, indent=1) + "\n")

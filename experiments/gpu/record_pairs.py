@@ -109,8 +109,8 @@ def planned(given: dict[str, Any], own: dict[str, Any], folder: Path) -> dict[st
     whole = merged(merged(default_config(), given, folder), own, Path())
     config = load_config(whole, ROOT, cache)
     plan = run_plan(config, backend, runtime)
-    where = {"device": config["device"], "opencl_runtime": runtime, "cuda_arch": None}
-    where["compile_timeout_s"] = config["measure"]["compile_timeout_s"]
+    where = {"device": config.settings.device, "opencl_runtime": runtime, "cuda_arch": None}
+    where["compile_timeout_s"] = config.settings.measure.compile_timeout_s
     builds = [
         (sweep, dtype, build_params(told, dtype, backend, **where))
         for sweep, told in config.sweeps.items()

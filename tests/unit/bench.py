@@ -69,7 +69,7 @@ class Bench:
             "kernel_digest": load_kernel(self._folder).digest(".cl"),
             "measure": {
                 "repeats": 1,
-                "budget_s": 1.0,
+                "cell_budget_s": 1.0,
                 "max_samples": 6,
                 "min_samples": 6,
                 "relative_half_width": 0.1,
@@ -79,7 +79,7 @@ class Bench:
                     "better_probability": 0.05,
                     "most_share": 1.0,
                 },
-                "timeout_s": 4.0,
+                "cell_timeout_s": 4.0,
                 "warmup": 0,
             },
             "opencl_runtime": self._choice.runtime,

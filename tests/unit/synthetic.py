@@ -170,7 +170,7 @@ def shard_params(
             "min_samples": 6,
             "max_samples": 31,
             "relative_half_width": 0.001,
-            "timeout_s": 1000.0,
+            "cell_timeout_s": 1000.0,
         },
         "opencl_runtime": "auto",
         "repeat": 1,

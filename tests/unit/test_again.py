@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from conftest import ROOT
 from fakes import FOLDER, INFO, FakeDevice, Fault, cell_tag, make_cells, measure_cells
+from gpushmoo.core.errors import ConfigError
 from gpushmoo.core.schema import FAULTS, Status
 from gpushmoo.devices.builds import KernelBuild, VersionBuild, write_build
 from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.planning.again import Remaking, cells_ended_as, sentence
 from gpushmoo.planning.config import load_config
-from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.flow import Flow
 from gpushmoo.planning.inside_snakemake import Inside
 from gpushmoo.storage.store import write_parquet

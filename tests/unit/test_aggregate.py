@@ -486,7 +486,7 @@ def test_a_planned_shard_is_admitted(written: Written, tmp_path: Path) -> None:
         ("dtype", "double"),
         ("kernel_digest", "0123"),
         ("measure.repeats", 2),
-        ("measure.timeout_s", 1.0),
+        ("measure.cell_timeout_s", 1.0),
         ("repeat", 2),
         ("seed", 2),
         ("shard", [0, 2]),

@@ -17,9 +17,9 @@ from gpushmoo.analysis.best import Limits, best_of_dataset
 from gpushmoo.analysis.fastest import axes_of
 from gpushmoo.analysis.peak import peak_rows
 from gpushmoo.analysis.run_quality import COLUMNS, write_verdict
+from gpushmoo.core.errors import ConfigError
 from gpushmoo.core.schema import TAKEN, axis_fault, cell_schema
 from gpushmoo.planning.config import load_config
-from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.storage.dataset import read_cells, read_medians
 from gpushmoo.storage.store import read_shard, write_parquet
 from gpushmoo.storage.wholefile import read_summed

@@ -8,29 +8,28 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
+from gpushmoo.core.errors import ConfigError
 from gpushmoo.planning.config import RunConfig, load_config
-from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.flow import Flow
 from rendering import render, spec
 from synthetic import write_shard
 
 CHAPTER = """
 from gpushmoo.chapters import Chapter, ChapterError, ChapterPlan
+from gpushmoo.core.keys import Section
+
+class Options(Section):
+    word: str = ""
 
 class Notes(Chapter):
     document = "Notes"
+    options = Options
     kernels = frozenset({"copy2d_coalesced"})
 
     def plan(self, options, run):
         return ChapterPlan(params=dict(options))
 
 CHAPTER = Notes()
-"""
-SCHEMA = """
-type: object
-additionalProperties: false
-properties:
-  word: {description: A word., type: string}
 """
 PAGES = """
 from gpushmoo.report.pages import Page
@@ -52,7 +51,7 @@ def make_chapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ma
     def make(name: str = NAME, place: str = "mine", **changed: str) -> Path:
         folder = tmp_path / place / name
         folder.mkdir(parents=True)
-        files = {"chapter.py": CHAPTER, "options.schema.yaml": SCHEMA, "pages.py": PAGES}
+        files = {"chapter.py": CHAPTER, "pages.py": PAGES}
         for file, text in (files | {"pages.typ": LAYOUT} | changed).items():
             (folder / file).write_text(text, encoding="utf-8")
         return folder

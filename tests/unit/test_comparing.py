@@ -37,12 +37,14 @@ from gpushmoo.comparing.runs import (
     verified_by_all,
     wholes,
 )
+from gpushmoo.core.errors import ConfigError
 from gpushmoo.core.median import median_interval
 from gpushmoo.core.paths import ROOT
 from gpushmoo.interactive.shell import main
 from gpushmoo.planning.config import read_compared
-from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.flow import Flow
+from gpushmoo.planning.refusal import read_section
+from gpushmoo.planning.settings import Settings
 from gpushmoo.report.build import build_comparison, comparison_facts
 from gpushmoo.storage.wholefile import read_json, read_summed
 from scipy.stats import norm
@@ -498,12 +500,16 @@ ASKED: Mapping[str, Any] = {
 }
 
 
+def settings(**changed: Any) -> Settings:
+    return read_section(Settings, {"kernels": {"stream": {}}, "chapters": None, **ASKED, **changed})
+
+
 def test_both_sides_or_none(monkeypatch: pytest.MonkeyPatch, raw_config: dict[str, Any]) -> None:
     monkeypatch.chdir(ROOT)
-    asked = read_compared({**ASKED, "after": ["docs"]})
+    asked = read_compared(settings(after=["docs"]))
     assert asked is not None
     assert (asked["a"], asked["b"], asked["threshold"]) == (["kernels"], ["docs"], 0.02)
-    assert read_compared({**ASKED, "before": None, "after": None}) is None
+    assert read_compared(settings(before=None, after=None)) is None
     for change, words in (
         ({"after": None}, "after: null, and before is not"),
         ({"after": ["kernels", "config"]}, "1 folders and 2"),
@@ -511,6 +517,6 @@ def test_both_sides_or_none(monkeypatch: pytest.MonkeyPatch, raw_config: dict[st
         ({"noise_runs": ["kernels"]}, "noise_runs: one run"),
     ):
         with pytest.raises(ConfigError, match=words):
-            read_compared({**ASKED, **change})
+            read_compared(settings(**change))
     with pytest.raises(SystemExit, match="compare needs two runs"):
         Flow(raw_config, ask_device=False).compare_target(None)

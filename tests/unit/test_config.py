@@ -2,17 +2,21 @@
 
 import copy
 import datetime
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import pytest
 import yaml
 from conftest import ROOT
 from gpushmoo.chapters import find_chapters, load_chapter
+from gpushmoo.core.errors import ConfigError
+from gpushmoo.core.keys import keys_of, kinds_of
 from gpushmoo.core.paths import CHAPTERS
+from gpushmoo.core.settings import Measure, Search
 from gpushmoo.core.space import Cell, Problem, Residency, enumerate_cells, expand_axis
 from gpushmoo.planning.config import (
     RunConfig,
@@ -21,20 +25,14 @@ from gpushmoo.planning.config import (
     load_config,
     merged,
 )
-from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.plan import plan_shards
+from gpushmoo.planning.settings import Settings, json_schema
 from gpushmoo.planning.sweeps import SweepConfig, _apart
 from gpushmoo.workloads.loader import load_kernel
 from hypothesis import given
 from hypothesis import strategies as st
 from snakemake.utils import update_config
 
-SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())
-SCHEMA["properties"]["chapters"]["properties"] = {
-    name: {"description": "A chapter's.", **options}
-    for name, path in find_chapters([CHAPTERS]).items()
-    if (options := load_chapter(path).options).get("properties")
-}
 DEFAULT = default_config()
 COPY = "kernels.copy2d_coalesced"
 TEX = "kernels.tex2d_sum"
@@ -83,7 +81,7 @@ def overlaid(*names: str, **changes: Any) -> RunConfig:
 @pytest.mark.parametrize("name", ["seeds", "gallery", "machine"])
 def test_of_a_sweep_for_a_gpu_no_cell_is_refused(name: str) -> None:
     config = overlaid(f"{name}.yaml")
-    assert (config["run"], config["backend"]) == (name, "cuda")
+    assert (config.settings.run, config.settings.backend) == (name, "cuda")
     for sweep in config.sweeps.values():
         assert all(sweep.folder.workload.launch(cell).threads for cell in cells_of(sweep))
 
@@ -128,39 +126,50 @@ def test_both_sweeps_make_one_run() -> None:
     assert plan_shards(both)
 
 
-def resolved(node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """`node` with its reference followed; what stands beside the reference wins."""
-    if "$ref" not in node:
-        return node
-    target = SCHEMA["$defs"][node["$ref"].rsplit("/", 1)[1]]
-    return {**resolved(target), **{k: v for k, v in node.items() if k != "$ref"}}
+def described(kind: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Each key of a section and of those in it, and its meaning; `*` stands for free names."""
+    for name, key in keys_of(kind).items():
+        yield f"{path}{name}", key.meaning
+        for inner in parts_of(key.allowed):
+            yield from described(inner, f"{path}{name}.")
 
 
-def schema_keys(node: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every key that the schema allows, as a path with ``*`` for free names, and its node."""
-    node = resolved(node)
-    for name, child in node.get("properties", {}).items():
-        yield f"{path}/{name}", resolved(child)
-        yield from schema_keys(child, f"{path}/{name}")
-    if isinstance(node.get("additionalProperties"), Mapping):
-        yield from schema_keys(node["additionalProperties"], f"{path}/*")
-    for child in [*node.get("anyOf", []), *([node["items"]] if "items" in node else [])]:
-        yield from schema_keys(child, path)
+def parts_of(allowed: Any) -> Iterator[Any]:
+    """The types in an annotation."""
+    for kind in kinds_of(allowed):
+        yield kind
+        for inner in get_args(kind):
+            yield from parts_of(inner)
 
 
 def is_key(name: str) -> bool:
-    """Whether the schema has a key of this name, which may go on with the places of a list."""
-    parts = [part for part in name.split(".") if not part.isdecimal()]
-    known = [path for path, _ in schema_keys(SCHEMA)] + ["/kernels/*", "/kernels/*/axes/*"]
-    found = [path.split("/")[1:] for path in known if path.count("/") == len(parts)]
-    return any(all(a in (b, "*") for a, b in zip(path, parts, strict=True)) for path in found)
+    """Whether a configuration may have a key of this name, or the place of a list in it."""
+    allowed: list[Any] = [Settings]
+    for part in name.split("."):
+        allowed = [inner for kind in allowed for inner in below(kind, part)]
+    return bool(allowed)
 
 
-def test_every_key_of_the_schema_is_described_and_closed() -> None:
-    for path, node in schema_keys(SCHEMA):
-        assert node.get("description", "").endswith("."), f"{path} has no description"
-        if node.get("type") == "object":
-            assert node.get("additionalProperties") is not None, f"{path} takes any key"
+def below(kind: Any, part: str) -> list[Any]:
+    """The types at a key of a section or of free names, or at a place of a list."""
+    if get_origin(kind) in (dict, tuple):
+        inner = get_args(kind)[1 if get_origin(kind) is dict else 0]
+        return kinds_of(inner) if part.isdecimal() == (get_origin(kind) is tuple) else []
+    keys = keys_of(kind)
+    return kinds_of(keys[part].allowed) if part in keys else []
+
+
+def test_every_key_is_described() -> None:
+    chapters = [load_chapter(path).chapter.options for path in find_chapters([CHAPTERS]).values()]
+    found = [each for kind in (Settings, *chapters) for each in described(kind)]
+    assert {"kernels.axes.from", "measure.search.mode", "timeline.size"} <= {n for n, _ in found}
+    assert [name for name, meaning in found if not meaning.endswith(".")] == []
+
+
+def test_the_schema_of_the_documentation_is_that_of_the_code() -> None:
+    text = (ROOT / "workflow/schemas/config.schema.json").read_text(encoding="utf-8")
+    assert json.loads(text) == json_schema()
+    assert json_schema()["properties"]["seed"]["maximum"] == 2**32 - 1
 
 
 @pytest.mark.parametrize(
@@ -259,15 +268,11 @@ def test_a_missing_key_without_a_default_is_named(name: str) -> None:
     assert text == f"Config key '{name}' is missing."
 
 
-def test_a_key_that_is_left_out_has_the_schemas_default() -> None:
+def test_a_key_that_is_left_out_has_its_default() -> None:
     least = {"kernels": {"stencil5": {}}, "chapters": None, "measure": {"search": {"mode": "race"}}}
     config = load_config(least, ROOT)
-    properties = SCHEMA["properties"]
-    assert config["seed"] == properties["seed"]["default"]
-    found, rules = config["measure"], properties["measure"]["properties"]
-    assert found["repeats"] == rules["repeats"]["default"]
-    assert found["search"]["tolerance"] == rules["search"]["properties"]["tolerance"]["default"]
-    assert found["search"]["mode"] == "race"
+    assert config.settings.seed == DEFAULT["seed"]
+    assert config.settings.measure == Measure(search=Search(mode="race"))
 
 
 def test_what_is_taken_is_what_was_written(tmp_path: Path) -> None:
@@ -280,7 +285,7 @@ def test_what_is_taken_is_what_was_written(tmp_path: Path) -> None:
     assert axes == {"block_x": 8, "block_y": {"from": 4, "to": 64, "step": 4}}
     # Equal bounds are no fault.
     measure = {**DEFAULT["measure"], "min_samples": 9, "max_samples": 9}
-    assert taken("measure", measure).measure["max_samples"] == 9
+    assert taken("measure", measure).settings.measure.max_samples == 9
     one = {"from": 5, "to": 5}
     assert taken(AXIS, one).sweeps["block_eq_partition"].axes["num_partition"] == one
     assert taken("device_memory_gib", 1.5).device_memory == 1536 * 1024 * 1024

@@ -24,12 +24,14 @@ from gpushmoo.comparing.history import (
     series_changes,
 )
 from gpushmoo.comparing.runs import RunCells
+from gpushmoo.core.errors import ConfigError
 from gpushmoo.core.run_plan import PLAN_FILE
 from gpushmoo.explorer.explore import group_key, over_runs
 from gpushmoo.figures.runs import history_figure
 from gpushmoo.interactive.shell import main
 from gpushmoo.planning.config import read_earlier, refuse_without_otava
-from gpushmoo.planning.config_schema import ConfigError
+from gpushmoo.planning.refusal import read_section
+from gpushmoo.planning.settings import Settings
 from gpushmoo.report.pages import history_findings, history_page
 from gpushmoo.storage.dataset import PROVENANCE, runs_in
 from gpushmoo.storage.store import read_table
@@ -335,7 +337,8 @@ def test_the_explorer_gets_each_group_by_its_names(otava: str) -> None:
     assert change["differences"] == ["code of made: old → new"]
 
 
-ASKED: dict[str, Any] = {"history": None, "otava": None, "threshold": 0.01}
+def settings(**asked: Any) -> Settings:
+    return read_section(Settings, {"kernels": {"stream": {}}, "chapters": None, **asked})
 
 
 def run_in(folder: Path, finished: bool = True) -> Path:
@@ -352,7 +355,7 @@ def test_a_folder_of_runs_stands_for_its_finished_ones(tmp_path: Path) -> None:
 
     results = tmp_path / "results"
     # The first run of all has no folder of runs yet.
-    assert read_earlier({**ASKED, "history": str(results)}, results / "own") == earlier_runs()
+    assert read_earlier(settings(history=str(results)), results / "own") == earlier_runs()
     first, own = run_in(results / "a"), run_in(results / "own")
     run_in(results / "going", finished=False)
     (results / "planted" / "notes").mkdir(parents=True)
@@ -360,12 +363,12 @@ def test_a_folder_of_runs_stands_for_its_finished_ones(tmp_path: Path) -> None:
     mounted = run_in(results / "mounted", finished=False)
     (mounted / "dataset" / "data").mkdir()
     (mounted / "dataset" / "data" / PROVENANCE).touch()
-    found = read_earlier({**ASKED, "history": str(results)}, own)
+    found = read_earlier(settings(history=str(results)), own)
     assert found == earlier_runs(first, mounted)
-    several = {**ASKED, "history": [str(first), str(results)], "otava": "x"}
+    several = settings(history=[str(first), str(results)], otava="x")
     assert read_earlier(several, own) == earlier_runs(first, mounted, otava="x")
-    assert read_earlier({**ASKED, "history": str(own)}, own) == earlier_runs()
-    assert read_earlier(ASKED, own) is None
+    assert read_earlier(settings(history=str(own)), own) == earlier_runs()
+    assert read_earlier(settings(), own) is None
     one = run_in(tmp_path / "one", finished=False)
     assert runs_in(one) == [one]
     assert runs_in(run_in(tmp_path / "other") / "dataset") == [tmp_path / "other" / "dataset"]
@@ -383,4 +386,4 @@ def test_a_folder_of_runs_stands_for_its_finished_ones(tmp_path: Path) -> None:
 )
 def test_bad_words_are_refused(asked: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="^" + sentence):
-        read_earlier({**ASKED, **asked}, tmp_path)
+        read_earlier(settings(**asked), tmp_path)

@@ -252,7 +252,7 @@ def test_a_saved_sweep_is_a_record(
     config = load_config(merged(raw_config, own, kept), ROOT)
     assert config.dataset == kept
     # A run of the kernel itself, whose report stays.
-    assert config["run"] != "mine"
+    assert config.settings.run != "mine"
     assert config.sweeps["mine"].folder.path == kept / "kernels" / "mine"
     run = open_run(kept)
     pd.testing.assert_frame_equal(run.cells, swept.cells)

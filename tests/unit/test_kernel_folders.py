@@ -11,12 +11,11 @@ import pytest
 from conftest import ROOT
 from fakes import Tiny
 from gpushmoo.core.dtypes import DTYPES
-from gpushmoo.core.errors import BuildError, TypedError, WorkloadError
+from gpushmoo.core.errors import BuildError, ConfigError, TypedError, WorkloadError
 from gpushmoo.core.space import Cell, Problem, ShardSpace, Version
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.builds import kernel_source
 from gpushmoo.measuring.buffers import open_space
-from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.sweeps import read_sweep, refuse_impossible
 from gpushmoo.workloads.contract import uniform
 from gpushmoo.workloads.loader import (

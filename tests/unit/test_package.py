@@ -47,7 +47,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     listed = subprocess.run(["git", "ls-files"], cwd=PACKAGE, capture_output=True, check=True)
     tracked = {f"gpushmoo/{name}" for name in listed.stdout.decode().splitlines()}
     assert {n for n in ZipFile(wheel).namelist() if ".dist-info/" not in n} == tracked
-    assert {f"gpushmoo/{n}" for n in ("planning/config.schema.yaml", "py.typed")} <= tracked
+    assert "gpushmoo/py.typed" in tracked
 
 
 def test_it_is_imported_from_any_folder_without_what_the_workflow_needs(wheel: Path) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
+from gpushmoo.core.errors import ConfigError
 from gpushmoo.core.space import Residency, expand_axis, most_values, space_of
 from gpushmoo.measuring.settings import StoppingRule, settings_of
 from gpushmoo.planning.config import RunConfig, default_config, load_config
-from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.flow import Flow
 from gpushmoo.planning.plan import ShardJob, budget_of, plan_shards, run_plan
 from gpushmoo.workloads.host_fed import count_cuts, cuts
@@ -162,10 +162,12 @@ def test_shards_cover_every_kernel_once(raw_config: dict[str, Any], config: RunC
     }
     for s in shards:
         mates = [m for m in shards if (m.sweep, m.dtype) == (s.sweep, s.dtype)]
-        places = [(n, i) for n in range(1, config.measure["repeats"] + 1) for i in range(s.count)]
+        places = [
+            (n, i) for n in range(1, config.settings.measure.repeats + 1) for i in range(s.count)
+        ]
         assert sorted((m.repeat, m.index) for m in mates) == places
     # A whole repeat comes after the other.
-    assert config.measure["repeats"] > 1
+    assert config.settings.measure.repeats > 1
     assert [s.repeat for s in shards] == sorted(s.repeat for s in shards)
     raw_config["measure"]["cells_per_shard"] = 2
     assert len(plan_shards(load_config(raw_config, ROOT))) > len(shards), "smaller ones are more"
@@ -174,7 +176,7 @@ def test_shards_cover_every_kernel_once(raw_config: dict[str, Any], config: RunC
 def test_a_budget_is_shared_by_cells_and_half_of_it_is_the_first_repeats(
     raw_config: dict[str, Any], config: RunConfig
 ) -> None:
-    budget, shards = config["measure"]["budget"], plan_shards(config)
+    budget, shards = config.settings.measure.budget, plan_shards(config)
     seconds = {repeat: [0.0] for repeat in (1, 2, 3)}
     for shard in shards:
         seconds[shard.repeat].append(budget_of(config, shard) or 0.0)
@@ -191,12 +193,15 @@ def test_job_gets_back_its_settings_from_plain_parameters(config: RunConfig) -> 
         # Snakemake stores them as text; nothing may be lost on the way.
         back = json.loads(json.dumps(params))
         assert back == params
-        settings, asked = settings_of(back), config.measure
-        of_rule = ("min_samples", "max_samples", "relative_half_width", "budget_s")
+        settings, asked = settings_of(back), config.settings.measure.of_jobs
+        of_rule = ("min_samples", "max_samples", "relative_half_width", "cell_budget_s")
         whole = StoppingRule(*(asked[name] for name in of_rule))
         assert settings.rule == whole.shared_among(asked["repeats"])
         assert (settings.repeat, settings.repeats) == (shard.repeat, asked["repeats"])
-        assert (settings.seed, settings.search.mode) == (config["seed"], asked["search"]["mode"])
+        assert (settings.seed, settings.search.mode) == (
+            config.settings.seed,
+            asked["search"]["mode"],
+        )
         assert settings.search.witnesses
         alone = {**back, "measure": {**back["measure"], "repeats": 1}}
         assert not settings_of(alone).search.witnesses

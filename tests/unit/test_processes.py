@@ -339,7 +339,7 @@ def expect_good(rows: pd.DataFrame, cells: int) -> None:
 def test_a_faulty_launch_costs_its_own_cell(
     bench: Bench, variant: str, threads: list[int], status: str, words: str
 ) -> None:
-    told = bench.params([])["measure"] | {"timeout_s": 2.0}
+    told = bench.params([])["measure"] | {"cell_timeout_s": 2.0}
     rows = bench.measure(["good", variant], threads=threads, measure=told)
     expect_good(rows, len(threads))
     bad = rows[rows["variant"] == variant]

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 from conftest import environment
 from gpushmoo.compat import recorded_launches
+from gpushmoo.core.errors import ConfigError
 from gpushmoo.core.schema import GROUP
 from gpushmoo.devices.select import DeviceChoice
-from gpushmoo.planning.config_schema import ConfigError
 from test_checkouts import KERNEL, write
 
 # Blocks of 32 threads are the fast ones, or those of 64.

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pytest
 from conftest import ROOT
 from gpushmoo import sweep, tune
-from gpushmoo.core.errors import DeviceError, HostError
+from gpushmoo.core.errors import ConfigError, DeviceError, HostError
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive import measure, several_devices
 from gpushmoo.interactive.several_devices import (
@@ -38,7 +38,6 @@ from gpushmoo.interactive.several_devices import (
 from gpushmoo.interactive.tune import Tuned
 from gpushmoo.measuring.job import MeasuredShard
 from gpushmoo.measuring.process import Workers
-from gpushmoo.planning.config_schema import ConfigError
 from made_up import add_made_up
 
 KERNEL = """

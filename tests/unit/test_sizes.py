@@ -12,6 +12,7 @@ from conftest import ROOT
 from gpushmoo import sweep
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.run_quality import cells_of
+from gpushmoo.core.errors import ConfigError
 from gpushmoo.core.space import Problem, RelativeSize, ShardSpace, known_problems, space_of
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.select import DeviceChoice
@@ -22,7 +23,6 @@ from gpushmoo.measuring.job import ShardTask, run_shard
 from gpushmoo.measuring.shard_file import Earlier
 from gpushmoo.planning import flow as flow_module
 from gpushmoo.planning.config import check_memory, default_config, load_config
-from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.flow import Flow
 from gpushmoo.planning.plan import plan_shards, run_plan
 from gpushmoo.planning.sweeps import on_device

@@ -55,7 +55,7 @@ def test_jobs_are_told_of_kinds_only_where_there_are_others(raw_config: dict[str
         raw_config["kernels"] = {"copy2d_coalesced": {**COPY, **launch}}
         config = load_config(raw_config, ROOT)
         [one] = config.sweeps.values()
-        told.append(sweep_params(one, "float", "opencl", measure=config.measure))
+        told.append(sweep_params(one, "float", "opencl", measure=config.settings.measure.of_jobs))
     assert told[0] == told[1]
     assert told[2] == {**told[0], "timing_modes": [*TWO]}
 

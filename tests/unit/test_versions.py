@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 from bench import BACKENDS, Bench, choice_of
 from conftest import ROOT
-from gpushmoo.core.errors import WorkloadError
+from gpushmoo.core.errors import ConfigError, WorkloadError
 from gpushmoo.core.space import Cell, Problem, ShardSpace, Version
 from gpushmoo.devices.building import failure_sentences
 from gpushmoo.measuring.events import planned
 from gpushmoo.planning.config import default_config, load_config, merged
-from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.plan import build_params
 from gpushmoo.workloads.loader import KernelFolder, load_kernel, versions_of
 

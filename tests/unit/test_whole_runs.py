@@ -22,12 +22,12 @@ from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import write_best
 from gpushmoo.analysis.peak import measure_peak
 from gpushmoo.analysis.run_quality import COLUMNS, write_verdict
+from gpushmoo.core.errors import ConfigError
 from gpushmoo.core.schema import FAULTS
 from gpushmoo.core.space import Residency, expand_axis
 from gpushmoo.figures.stage import draw_figure
 from gpushmoo.measuring.job import ShardTask, run_shard
 from gpushmoo.planning.config import load_config
-from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.flow import Flow
 from gpushmoo.report.build import build_report
 from gpushmoo.storage.dataset import read_cells

@@ -80,21 +80,20 @@ CHAPTER = "notes"
 CHAPTER_FILES = {
     "chapter.py": """
 from gpushmoo.chapters import Chapter, ChapterPlan
+from gpushmoo.core.keys import Section
+
+class Options(Section):
+    word: str = ""
 
 class Notes(Chapter):
     document = "Notes on a kernel"
+    options = Options
     kernels = frozenset({"mine"})
 
     def plan(self, options, run):
         return ChapterPlan(figures=("tally-mine",), params={"word": options["word"]})
 
 CHAPTER = Notes()
-""",
-    "options.schema.yaml": """
-type: object
-additionalProperties: false
-properties:
-  word: {description: A word., type: string}
 """,
     "pages.py": """
 from gpushmoo.report.pages import Page, figures_of

@@ -19,7 +19,7 @@ rule build_kernel:
     threads: flow.build_threads
     # On a cluster the device that says what is to be compiled is where a GPU is asked for.
     resources:
-        gpu=lambda wildcards: 0 if flow.config["cuda_arch"] or not inside.on_cluster else 1,
+        gpu=lambda wildcards: 0 if flow.config.settings.cuda_arch or not inside.on_cluster else 1,
     params:
         code=code_of("devices", scripts / "build_kernel.py"),
         spec=flow.build_params,

@@ -226,7 +226,7 @@ rule explorer:
         environment
     params:
         code=code_of("explorer", scripts / "explorer.py"),
-        run=flow.config["run"],
+        run=flow.config.settings.run,
     script:
         "../scripts/stages/explorer.py"
 
@@ -250,7 +250,7 @@ rule verdict:
         environment
     params:
         code=code_of("report", scripts / "verdict.py"),
-        strict=flow.config["strict"],
+        strict=flow.config.settings.strict,
         sweeps=flow.swept,
     script:
         "../scripts/stages/verdict.py"
@@ -271,6 +271,6 @@ rule export:
         environment
     params:
         code=code_of("exporting", scripts / "export.py"),
-        run=flow.config["run"],
+        run=flow.config.settings.run,
     script:
         "../scripts/stages/export.py"

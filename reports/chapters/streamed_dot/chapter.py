@@ -25,6 +25,7 @@ from gpushmoo.workloads.host_fed import HostFedWorkload
 from gpushmoo.workloads.loader import KernelFolder
 
 from . import ERRORS, RIVALS, TIMELINE, cell_of
+from .options import Options
 
 # The document's plots, by the kernel that can stand beside them.
 PLOTS = {
@@ -65,6 +66,7 @@ class StreamedDotChapter(Chapter):
     """A dot product of data that live on the host, over several streams."""
 
     document = "Dot product on the GPU: Blocked Multistream Version"
+    options = Options
     kernels = frozenset({"dot_streamed", "dot_square", "dot_host", "dot_resident", "dot_cublas"})
     tells = kernels
 

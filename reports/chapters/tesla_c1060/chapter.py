@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from gpushmoo.chapters import Chapter, ChapterError, ChapterPlan, ChapterRun
+from gpushmoo.core.errors import ConfigError
 from gpushmoo.core.paths import KERNELS, PACKAGE, ROOT
 from gpushmoo.core.space import TYPICAL, most_values
-from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.digest import file_digest
 from gpushmoo.planning.sweeps import check_axis
 
 from .figures import DRAWN_FROM
+from .options import Options
 from .simulation.machine import (
     Level,
     Machine,
@@ -195,6 +196,7 @@ class TeslaC1060(Chapter):
     """Float against double on a Tesla C1060, which is simulated."""
 
     document = "performance deviation between “float” and “double”"
+    options = Options
     kernels = frozenset(
         {"block_eq_partition", "block_tiles", "copy2d_coalesced", "copy2d_document"}
     )

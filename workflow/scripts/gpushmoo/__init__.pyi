@@ -5,6 +5,7 @@ from .comparing.compare import compare as compare
 from .comparing.false_alarms import false_alarms as false_alarms
 from .comparing.history import History as History
 from .core.dtypes import DTYPES as DTYPES
+from .core.errors import ConfigError as ConfigError
 from .core.errors import DeviceError as DeviceError
 from .core.errors import LaunchRefusedError as LaunchRefusedError
 from .core.space import Cell as Cell
@@ -30,7 +31,6 @@ from .interactive.tune import tune as tune
 from .judging import JudgeError as JudgeError
 from .judging import Judgement as Judgement
 from .judging import judge as judge
-from .planning.config_schema import ConfigError as ConfigError
 from .workloads.contract import Access as Access
 from .workloads.contract import BufferRef as BufferRef
 from .workloads.contract import CopyWorkload as CopyWorkload

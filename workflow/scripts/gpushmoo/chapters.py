@@ -5,8 +5,8 @@ is a Python package of these files, of which the second and the last two may be 
 
 - ``chapter.py`` defines CHAPTER, an instance of a subclass of `Chapter`; it is imported whenever a
   run is planned, so it imports nothing that takes long;
-- ``options.schema.yaml`` is the JSON schema of the configuration's key ``chapters.<name>``, if it
-  may hold anything;
+- ``options.py`` defines the section of the configuration at the key ``chapters.<name>``, if it may
+  hold anything;
 - ``pages.py`` defines ``page(measured)``, which makes a `report.pages.Page` out of what
   was measured: the appendix, its title and the three sentences that introduce it;
 - ``pages.typ`` defines ``pages(facts, kit)``, which lays that appendix out, below its heading;
@@ -29,8 +29,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
-import yaml
-
+from .core.keys import Section
 from .core.space import Cell
 from .workloads.loader import KernelFolder, find_folders
 
@@ -83,6 +82,8 @@ class ChapterPlan:
 class Chapter(ABC):
     """One published document, as far as the instrument knows it: its kernels, files and page."""
 
+    # What the configuration's key of this chapter may hold.
+    options: ClassVar[type[Section]] = Section
     # Full title of the chapter's document, with its author or where it was published.
     document: ClassVar[str]
     # The chapter is in a run that sweeps one of these kernels.
@@ -92,7 +93,7 @@ class Chapter(ABC):
 
     @abstractmethod
     def plan(self, options: Mapping[str, Any], run: ChapterRun) -> ChapterPlan:
-        """What the chapter adds to `run`; `options` fit its schema. Raises ChapterError."""
+        """What the chapter adds to `run`; its `options` are plain values. Raises ChapterError."""
 
 
 class ChapterFolderError(ValueError):
@@ -101,12 +102,10 @@ class ChapterFolderError(ValueError):
 
 @dataclass(frozen=True)
 class ChapterFolder:
-    """A chapter loaded from its folder: what ``chapter.py`` defines, and its options' schema."""
+    """A chapter loaded from its folder: what ``chapter.py`` defines."""
 
     path: Path
     chapter: Chapter
-    # JSON schema of what the configuration may tell the chapter.
-    options: Mapping[str, Any]
 
     @property
     def name(self) -> str:
@@ -126,12 +125,8 @@ def find_chapters(folders: Iterable[Path]) -> dict[str, Path]:
 
 
 def load_chapter(path: Path) -> ChapterFolder:
-    """Import a chapter's ``chapter.py`` and read its options' schema."""
-    file = path / "options.schema.yaml"
-    schema: Any = {"type": "object", "additionalProperties": False}
-    if file.is_file():
-        schema = yaml.CSafeLoader(file.read_text(encoding="utf-8")).get_single_data()
-    return ChapterFolder(path, import_module(f"{package(path)}.chapter").CHAPTER, schema)
+    """Import the ``chapter.py`` of a chapter's folder."""
+    return ChapterFolder(path, import_module(f"{package(path)}.chapter").CHAPTER)
 
 
 def package(path: Path) -> str:

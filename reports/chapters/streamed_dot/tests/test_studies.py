@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT, python
 from gpushmoo.chapters import ChapterError, ChapterRun
+from gpushmoo.core.errors import ConfigError
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.planning.config import load_config
-from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.flow import Flow
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.workloads.loader import KernelFolder, load_kernel

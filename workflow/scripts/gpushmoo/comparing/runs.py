@@ -273,6 +273,10 @@ def _facts(runs: Sequence[RunCells], kernels: Collection[str]) -> dict[str, set[
     return facts
 
 
+# Names in older shards of what a configuration calls otherwise.
+FORMER_NAMES = {"budget_s": "cell_budget_s", "timeout_s": "cell_timeout_s"}
+
+
 def _of_shard(shard: Mapping[str, Any], kernel: str) -> Iterator[tuple[str, str]]:
     device = shard.get("device", {})
     host = shard.get("host", {})
@@ -293,7 +297,8 @@ def _of_shard(shard: Mapping[str, Any], kernel: str) -> Iterator[tuple[str, str]
     for variant, options in (shard.get("builds") or {}).items():
         yield f"compiler options of {kernel}, {params['dtype']}, {variant}", str(options)
     for name, value in params["measure"].items():
-        yield f"measure.{name} of {kernel}", json.dumps(value, sort_keys=True)
+        called = FORMER_NAMES.get(name, name)
+        yield f"measure.{called} of {kernel}", json.dumps(value, sort_keys=True)
 
 
 # Levels

@@ -30,11 +30,11 @@ import numpy as np
 
 from .. import __name__ as library
 from ..core.backends import BACKENDS
+from ..core.errors import ConfigError
 from ..core.names import several
 from ..core.schema import MOST_THREADS, Status
 from ..exporting.formats import INVALIDITY, VERSION, t4_metadata
 from ..interactive.tune import Tuned, tune
-from ..planning.config_schema import ConfigError
 from ..storage.temporary import OwnFolder
 
 Params = dict[str, Any]

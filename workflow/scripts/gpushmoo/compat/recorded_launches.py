@@ -11,10 +11,10 @@ from typing import Any
 from ..analysis.best import cost_of
 from ..analysis.fastest import params_text
 from ..comparing.compare import group_words, percent
+from ..core.errors import ConfigError
 from ..core.schema import GROUP
 from ..exporting.choices import ExportGroup, groups_of, point_of
 from ..interactive.measure import sweep
-from ..planning.config_schema import ConfigError
 from ..storage.wholefile import write_whole
 
 Row = Mapping[str, Any]

@@ -9,6 +9,14 @@ class UserError(Exception):
     """An error whose text, one sentence, is all that the user of a run needs to know."""
 
 
+class ConfigError(UserError, ValueError):
+    """The configuration is not usable; one sentence names the key and what is allowed."""
+
+    def __init__(self, text: str) -> None:
+        # Names and values are the user's and may hold line breaks; the sentence stays one line.
+        super().__init__(" ".join(text.split()))
+
+
 class TypedError(Exception):
     """An error whose type says how a cell ends; one sentence, whatever it was given."""
 

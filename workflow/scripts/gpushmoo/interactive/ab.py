@@ -10,15 +10,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+from pydantic import Field, create_model
 
 from ..comparing.compare import change
 from ..comparing.verdicts import LEAST_BLOCKS, block_changes, judged, paired_change
 from ..core.backends import AUTO
 from ..core.display import number_of, one_line, seconds
+from ..core.errors import ConfigError
 from ..core.news import News
 from ..core.schema import Flag, Number, Small, Status, Table, Text, Whole
 from ..core.space import TYPICAL, asks_the_device, most_values
@@ -26,11 +28,12 @@ from ..devices.base import DeviceInfo
 from ..devices.select import DeviceChoice
 from ..measuring.events import NAMES, Against, Job
 from ..measuring.job import MeasuredPairs, measure_pairs
-from ..planning.config_schema import ConfigError, refuse_unknown
+from ..planning.refusal import refuse_unknown
 from ..storage.temporary import OwnFolder
 from ..workloads.combinations import Tell
 from ..workloads.loader import KernelFolder, late_imports, shared_code
 from .arguments import (
+    Arguments,
     Request,
     checked,
     loaded,
@@ -46,14 +49,17 @@ _MEASURE = (
     *("cell_timeout_s", "compile_timeout_s", "max_builds", "max_cells", "max_faults"),
     *("seed", "thread_limit", "warmup"),
 )
-# Schemas of the arguments that `sweep` does not have.
-SCHEMAS = {
-    # Pairs are compared, and so measured on one device.
-    "device": {"type": "integer", "minimum": 0, "default": 0},
-    "pairs": {"type": "integer", "minimum": 1},
-    "rounds": {"type": "integer", "minimum": LEAST_BLOCKS, "maximum": 10_000},
-    "threshold": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
-}
+
+
+# Pairs are compared, and so measured on one device.
+PairArguments = create_model(
+    "PairArguments",
+    __base__=Arguments,
+    device=(Annotated[int, Field(ge=0)], 0),
+    pairs=(Annotated[int, Field(ge=1)] | None, None),
+    rounds=(Annotated[int, Field(ge=LEAST_BLOCKS, le=10_000)], 8),
+    threshold=(Annotated[float, Field(gt=0, lt=1)], 0.01),
+)
 
 
 def ab(  # noqa: PLR0913 - keyword-only options of one public call
@@ -118,7 +124,7 @@ def ab(  # noqa: PLR0913 - keyword-only options of one public call
     what = {"axes": axes, "dtypes": dtypes, "sizes": sizes, "cache": cache}
     where = {"backend": backend, "device": device, "opencl_runtime": opencl_runtime}
     own = {"timing_modes": timing_modes, "pairs": pairs, "rounds": rounds, "threshold": threshold}
-    values = checked({**what, **where, **own, **measure}, **SCHEMAS)
+    values = checked({**what, **where, **own, **measure}, PairArguments)
     options = options_of(options_a, "options_a"), options_of(options_b, "options_b")
     folders = _load(a, a if b is None else b)
     measured = {}

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import create_model
 
+from ..core.errors import ConfigError
+from ..core.keys import Section, keys_of
 from ..core.run_plan import SweepPlan
+from ..core.settings import Measure, Search
 from ..devices.select import DeviceChoice
-from ..planning.config_schema import (
-    ConfigError,
-    check_schema,
-    config_schema,
-    of_a_call,
-    with_defaults,
-)
 from ..planning.plan import sweep_params
+from ..planning.refusal import of_a_call, read_section
+from ..planning.settings import Settings, Sweep
 from ..planning.sweeps import (
     SweepConfig,
-    measure_params,
     read_sweep,
+    refuse_few_samples,
     refuse_impossible,
     refuse_large,
 )
@@ -60,12 +59,34 @@ class Request:
         return SweepPlan(params, count).shard_params(index, repeat)
 
 
-def checked(given: Mapping[str, Any], **more: Mapping[str, Any]) -> dict[str, Any]:
+# The keys of a configuration that are arguments of `sweep`, and which of them have other defaults
+# there.
+_OF_SWEEP = {name: key for name, key in keys_of(Sweep).items() if name != "kernel"}
+_OF_MEASURE = {name: key for name, key in keys_of(Measure).items() if name != _OF_RUNS}
+_OF_RUN = ("seed", "thread_limit", "backend", "device", "opencl_runtime")
+_OTHER_DEFAULTS = {"repeats": 1, "budget": None, "device": 0}
+
+
+def _annotated(kind: type, names: Iterable[str]) -> dict[str, Any]:
+    """The annotation and the default of each of these keys, as pydantic takes them."""
+    keys = keys_of(kind)
+    return {n: (keys[n].annotation, _OTHER_DEFAULTS.get(n, keys[n].default)) for n in names}
+
+
+Arguments = create_model(
+    "Arguments",
+    __base__=Section,
+    **_annotated(Sweep, _OF_SWEEP),
+    **_annotated(Measure, _OF_MEASURE),
+    **_annotated(Settings, _OF_RUN),
+)
+
+
+def checked(given: Mapping[str, Any], kind: type[Section] = Arguments) -> dict[str, Any]:
     """The arguments by name as plain values, with defaults for those that are None.
 
     Defaults are those of a configuration, but for one repeat; arguments that default to the
-    kernel's own values are left out. `more` are schemas of arguments that `sweep` does not have, or
-    has with other values. Raises ConfigError.
+    kernel's own values are left out. The `kind` says which there are. Raises ConfigError.
     """
     values = {name: _plain(value) for name, value in given.items() if value is not None}
     for name in _LISTS:
@@ -73,11 +94,9 @@ def checked(given: Mapping[str, Any], **more: Mapping[str, Any]) -> dict[str, An
             values[name] = [values[name]]
     if "search" in values and not isinstance(values["search"], Mapping):
         values["search"] = {"mode": values["search"]}
-    schema = _schema()
-    schema |= {"properties": {**schema["properties"], **more}}
     with of_a_call():
-        check_schema(values, schema)
-    return with_defaults(values, schema)
+        found = read_section(kind, values)
+    return {n: v for n, v in found.all_plain.items() if n not in _OF_SWEEP or v is not None}
 
 
 def loaded(kernel: str | os.PathLike[str]) -> KernelFolder:
@@ -103,13 +122,17 @@ def read_request(
 
     `tell` is called with how many combinations were looked through.
     """
-    of_measure = config_schema()["properties"]["measure"]["properties"]
+    measure = Measure(
+        **{n: values[n] for n in _OF_MEASURE if n in values and n != "search"},
+        search=Search(**values["search"]),
+    )
     with of_a_call():
+        refuse_few_samples("", measure)
         sweep = read_sweep("", values, folder)
         asked = {
             "seed": values["seed"],
             "thread_limit": values["thread_limit"],
-            "measure": measure_params("", {n: values[n] for n in of_measure if n in values}),
+            "measure": measure.of_jobs,
         }
         named = {folder.name: sweep}
         look_through_all(sweep, tell)
@@ -137,31 +160,7 @@ def refuse_no_flag(**flags: Any) -> None:
 
 def argument_names() -> list[str]:
     """The names of all arguments."""
-    return [*_schema()["properties"]]
-
-
-def _schema() -> dict[str, Any]:
-    """What each argument may be, by the schema of the configuration."""
-    run = config_schema()
-    whole = run["properties"]
-    of_sweep = run["$defs"]["kernel"]["properties"]
-    of_measure = whole["measure"]["properties"]
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            **{name: rule for name, rule in of_sweep.items() if name != "kernel"},
-            **{name: rule for name, rule in of_measure.items() if name != _OF_RUNS},
-            "repeats": {**of_measure["repeats"], "default": 1},
-            "budget": {**of_measure["budget"], "default": None},
-            "seed": whole["seed"],
-            "thread_limit": whole["thread_limit"],
-            "backend": whole["backend"],
-            "device": {**whole["device"], "default": 0},
-            "opencl_runtime": whole["opencl_runtime"],
-        },
-        "$defs": run["$defs"],
-    }
+    return [*keys_of(Arguments)]
 
 
 def _plain(value: Any) -> Any:

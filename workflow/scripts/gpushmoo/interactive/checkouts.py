@@ -18,13 +18,12 @@ import pandas as pd
 from ..comparing.compare import DELTA, change, group_words, markdown_table
 from ..comparing.verdicts import PairedChange, judged
 from ..core.display import number_of, one_line
-from ..core.errors import NoDeviceError, UserError
+from ..core.errors import ConfigError, NoDeviceError, UserError
 from ..core.names import several
 from ..core.schema import Status
-from ..planning.config_schema import ConfigError
 from ..storage.temporary import OwnFolder
 from ..workloads.loader import far_import, included, shared_code, source_files
-from .ab import SCHEMAS, ABTest, ab
+from .ab import ABTest, PairArguments, ab
 from .arguments import checked
 
 # Pairs of cells of an element type by default; a kernel may have thousands.
@@ -76,7 +75,7 @@ def ab_checkouts(
     asked |= {"pairs": pairs, "threshold": threshold}
     kernels = several(kernels)
     # What is wrong for all kernels is refused before one is measured.
-    checked({name: value for name, value in asked.items() if name not in _UNCHECKED}, **SCHEMAS)
+    checked({name: value for name, value in asked.items() if name not in _UNCHECKED}, PairArguments)
     with _opened(base) as (a, name_a), _opened(head) as (b, name_b):
         first, second = kernel_folders(a), kernel_folders(b)
         for name in kernels:

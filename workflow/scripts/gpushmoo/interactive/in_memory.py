@@ -13,7 +13,8 @@ import cloudpickle
 
 from .. import __name__ as library
 from ..core.backends import BACKENDS
-from ..planning.config_schema import ConfigError, refuse_unknown
+from ..core.errors import ConfigError
+from ..planning.refusal import refuse_unknown
 from ..workloads.contract import Workload
 
 # The folder's workload.py. This process writes the pickle next to it, for its own children.

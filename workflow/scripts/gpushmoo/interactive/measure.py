@@ -27,7 +27,7 @@ import yaml
 from .. import __name__ as library
 from ..core.backends import AUTO, BACKENDS
 from ..core.display import number_of
-from ..core.errors import DeviceError
+from ..core.errors import ConfigError, DeviceError
 from ..core.news import News, heartbeat
 from ..core.paths import KERNELS
 from ..core.run_plan import FEWEST_OF_MANY, SAVED, TELLING_REPEATS
@@ -40,8 +40,8 @@ from ..devices.select import DeviceChoice, kept_for_calls, resolve
 from ..measuring.events import CompilerSlowError, Open
 from ..measuring.job import MeasuredShard, ShardTask, measure_shard
 from ..measuring.process import NotOpenedError, Workers
-from ..planning.config_schema import ConfigError, refuse_unknown
 from ..planning.plan import build_params
+from ..planning.refusal import refuse_unknown
 from ..planning.sweeps import SweepConfig, refuse_kinds
 from ..storage.room import obstacle, output_folder, temporary_folder
 from ..storage.store import write_parquet

@@ -18,7 +18,7 @@ from typing import TextIO
 import pyarrow.compute as pc
 
 from ..core.backends import BACKENDS
-from ..core.errors import DeviceError, HostError
+from ..core.errors import ConfigError, DeviceError, HostError
 from ..core.news import News
 from ..core.run_plan import TELLING_REPEATS
 from ..core.schema import Status
@@ -26,7 +26,6 @@ from ..devices.base import DeviceInfo, functions_of
 from ..devices.select import DeviceChoice
 from ..measuring.job import MeasuredShard
 from ..measuring.process import Workers
-from ..planning.config_schema import ConfigError
 
 log = logging.getLogger(__name__)
 

@@ -36,7 +36,7 @@ from .. import __name__ as library
 from .. import __version__
 from ..comparing import CompareError
 from ..core.display import kind_words, number_of, tied_words
-from ..core.errors import DeviceError, UserError
+from ..core.errors import ConfigError, DeviceError, UserError
 from ..core.median import median_interval
 from ..core.paths import ROOT, child_environment
 from ..core.readable import typed
@@ -44,7 +44,6 @@ from ..core.run_plan import SAVED
 from ..core.schema import FAULTS, GROUP, Status, is_axis
 from ..core.space import BLOCK_AXES
 from ..planning import RUN_FOLDER
-from ..planning.config_schema import ConfigError
 from ..storage.joblog import END_SIGNALS
 from ..storage.room import is_full, output, output_folder, unwritten
 from . import tables

@@ -19,11 +19,10 @@ import yaml
 from .. import __name__ as library
 from .. import __version__
 from ..core.backends import AUTO, BACKENDS
-from ..core.errors import NoDeviceError
+from ..core.errors import ConfigError, NoDeviceError
 from ..core.paths import KERNELS
 from ..core.schema import BestCell, Cells, Group, Number, Small, Table, Text, Whole
 from ..devices.select import DeviceChoice, probe
-from ..planning.config_schema import ConfigError
 from ..storage.temporary import OwnFolder
 from ..workloads.loader import KernelFolderError, find_kernels, load_kernel
 

@@ -15,10 +15,11 @@ import numpy as np
 
 from ..core.backends import AUTO
 from ..core.dtypes import dtype_name
+from ..core.errors import ConfigError
 from ..core.numbers import plain
 from ..core.schema import Status
 from ..core.space import BLOCK_AXES
-from ..planning.config_schema import ConfigError, refuse_unknown
+from ..planning.refusal import refuse_unknown
 from ..storage.room import output_folder
 from ..storage.temporary import OwnFolder
 from ..workloads.call import ArrayArgument, Call, CallWorkload, Expression, called, size_values

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.dtypes import is_of_ml_dtypes
+from ..core.errors import ConfigError
 from ..core.numbers import whole
-from ..planning.config_schema import ConfigError
 from ..workloads.call import ArrayArgument, Expression, array_to_pass, compiled
 from ..workloads.contract import SharedMemory
 from ..workloads.limits import EXACT, Limit, each_share, parts

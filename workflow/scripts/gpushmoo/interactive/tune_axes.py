@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.errors import ConfigError
+from ..core.keys import Range
 from ..core.numbers import plain, whole
 from ..core.schema import TAKEN, axis_fault
 from ..core.space import BLOCK_AXES, TYPICAL, expand_axis
-from ..planning.config_schema import ConfigError, check_schema, config_schema, of_a_call
+from ..planning.refusal import of_a_call, read_section
 from ..workloads.call import CLUSTER_AXES, LAUNCH_AXES, Call, compiled
 from .tune_arguments import shown
 from .tune_source import KernelSource, Parameter, words_of
@@ -87,20 +89,13 @@ def _in_order(value: Any) -> tuple[float, str]:
 def _expanded(axis: str, part: Any) -> list[Any]:
     """The values of a part of an axis: a range, or one value."""
     if isinstance(part, Mapping):
-        rule = config_schema()
         spec: dict[str, Any] = {
             name: plain(n) if whole(n) is None else whole(n) for name, n in part.items()
         }
         if "to_resident" in spec:
             raise ConfigError(f"axes: '{axis}' asks the device by to_resident; list its values.")
         with of_a_call():
-            check_schema(
-                {f"axes.{axis}": spec},
-                {
-                    "properties": {f"axes.{axis}": {"$ref": "#/$defs/axis_part"}},
-                    "$defs": rule["$defs"],
-                },
-            )
+            read_section(Range, spec, f"axes.{axis}.")
         if spec["from"] > spec["to"]:
             said = f"the range from {spec['from']} to {spec['to']} is empty"
             raise ConfigError(f"axes: '{axis}': {said}; 'to' must be at least 'from'.")

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from ..core.backends import AUTO, BACKENDS
 from ..core.dtypes import TRITON_OPTIONS
-from ..planning.config_schema import ConfigError, refuse_unknown
+from ..core.errors import ConfigError
+from ..planning.refusal import refuse_unknown
 from ..workloads.loader import included, included_files
 
 WORD = r"[A-Za-z_]\w*"

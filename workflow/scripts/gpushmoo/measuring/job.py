@@ -200,7 +200,7 @@ def fault_limits(params: Mapping[str, Any], kind: str) -> FaultLimits:
     """The limits in a job's parameters, for a device of this kind."""
     measure = params["measure"]
     first_launch_s = FIRST_LAUNCH_ON_CPU_S if kind == "cpu" else FIRST_LAUNCH_S
-    return FaultLimits(measure["timeout_s"], measure.get("max_faults"), first_launch_s)
+    return FaultLimits(measure["cell_timeout_s"], measure.get("max_faults"), first_launch_s)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..core.median import median_interval
 from ..core.run_plan import FEWEST, TELLING_REPEATS, least_samples
+from ..core.settings import Measure
 from ..search.planner import WITNESSES, SearchMode, SearchSettings
 
 # The most cells that are launched without a wait between them, and the most seconds that they may
@@ -59,7 +60,7 @@ class StoppingRule:
 
 @dataclass(frozen=True)
 class MeasureSettings:
-    """The settings of one repeat; workflow/schemas/config.schema.yaml explains each.
+    """The settings of one repeat; `core.settings.Measure` explains each.
 
     `repeat` counts from 1. `lock_clocks` is ``base``, a core clock in MHz, or None.
     `launches_factor` multiplies the length of samples.
@@ -94,21 +95,24 @@ class MeasureSettings:
 
 def settings_of(params: Mapping[str, Any]) -> MeasureSettings:
     """The settings in a job's parameters (`run_plan.RunPlan.shard_params`)."""
-    m = params["measure"]
-    rule = StoppingRule(m["min_samples"], m["max_samples"], m["relative_half_width"], m["budget_s"])
+    m = Measure.of_plain(params["measure"])
+    rule = StoppingRule(m.min_samples, m.max_samples, m.relative_half_width, m.cell_budget_s)
     return MeasureSettings(
         seed=params["seed"],
         thread_limit=params["thread_limit"],
-        warmup=m["warmup"],
-        cell_timeout_s=m["timeout_s"],
-        rule=rule if m["repeats"] == 1 else rule.shared_among(m["repeats"]),
+        warmup=m.warmup,
+        cell_timeout_s=m.cell_timeout_s,
+        rule=rule if m.repeats == 1 else rule.shared_among(m.repeats),
         repeat=params["repeat"],
-        repeats=m["repeats"],
+        repeats=m.repeats,
         search=SearchSettings(
-            **m["search"],
+            mode=m.search.mode,
+            tolerance=m.search.tolerance,
+            better_probability=m.search.better_probability,
+            most_share=m.search.most_share,
             # One repeat has no spread between repeats.
-            witnesses=WITNESSES if m["repeats"] > 1 else 0,
+            witnesses=WITNESSES if m.repeats > 1 else 0,
         ),
-        lock_clocks=m.get("lock_clocks"),
-        launches_factor=m.get("launches_factor", 1.0),
+        lock_clocks=m.lock_clocks,
+        launches_factor=m.launches_factor,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -23,25 +23,22 @@ from ..chapters import (
 )
 from ..core.backends import AUTO
 from ..core.display import joined
+from ..core.errors import ConfigError
+from ..core.keys import REQUIRED, keys_of
 from ..core.paths import DEFAULTS, RESULTS, ROOT, NoOtavaError, find_otava
 from ..core.readable import UnreadableError, refuse_braces
+from ..core.run_plan import plain
 from ..core.schema import FAULTS, Status, axis_fault
 from ..storage.dataset import finished_runs, runs_in
 from ..storage.store import BadParquetError, read_metadata, unpacked
-from ..workloads.loader import KernelFolder, KernelFolderError, find_kernels, misfit
-from .config_schema import (
-    ConfigError,
-    check_schema,
-    config_schema,
-    did_you_mean,
-    refuse_unknown,
-    with_defaults,
-)
+from ..workloads.loader import KernelFolderError, find_kernels, misfit
 from .digest import folder_digest
+from .refusal import did_you_mean, read_section, refuse_unknown
+from .settings import Settings, Sweep
 from .sweeps import (
     SweepConfig,
-    measure_params,
     named_sweep,
+    refuse_few_samples,
     refuse_impossible,
     refuse_kinds,
     refuse_large,
@@ -70,23 +67,16 @@ class PlannedChapter:
         }
 
 
-def plan_chapters(
-    raw: Mapping[str, Any],
-    schema: Mapping[str, Any],
-    root: Path,
-    results: Path,
-    dataset: Path | None,
-    kernels: Mapping[str, KernelFolder],
-) -> dict[str, PlannedChapter]:
-    """The chapters of a run that sweeps `kernels`, by name. Raises ConfigError."""
+def plan_chapters(settings: Settings, run: ChapterRun) -> dict[str, PlannedChapter]:
+    """The chapters of a run, by name. Raises ConfigError."""
+    places = ["reports/chapters", *settings.chapter_folders]
     try:
-        paths = find_chapters(root / f for f in ["reports/chapters", *raw["chapter_folders"]])
+        paths = find_chapters(run.root / place for place in places)
         folders = {name: load_chapter(path) for name, path in paths.items()}
     except ChapterFolderError as err:
         raise ConfigError(str(err)) from err
-    options = {} if raw["chapters"] is None else _options(raw["chapters"], schema, folders)
-    present = {n: folders[n] for n in options if folders[n].chapter.kernels & set(kernels)}
-    run = ChapterRun(results, raw["seed"], kernels, dataset, root)
+    options = {} if settings.chapters is None else _options(settings.chapters, folders)
+    present = {n: folders[n] for n in options if folders[n].chapter.kernels & set(run.kernels)}
     return {n: PlannedChapter(f, _plan(f, options[n], run)) for n, f in present.items()}
 
 
@@ -98,17 +88,17 @@ def _plan(folder: ChapterFolder, options: Mapping[str, Any], run: ChapterRun) ->
 
 
 def _options(
-    given: Mapping[str, Any], schema: Mapping[str, Any], folders: Mapping[str, ChapterFolder]
+    given: Mapping[str, Any], folders: Mapping[str, ChapterFolder]
 ) -> dict[str, Mapping[str, Any]]:
-    """What each chapter is told, by its own schema; one that is null is left out."""
+    """The options of each chapter, as plain values; one that is null is left out."""
     refuse_unknown("chapters", given, folders)
-    options = {name: given.get(name, {}) for name in folders if given.get(name, {}) is not None}
-    schemas = {name: folders[name].options for name in options}
-    check_schema(
-        {"chapters": options},
-        {"$defs": schema["$defs"], "properties": {"chapters": {"properties": schemas}}},
-    )
-    return options
+    found: dict[str, Mapping[str, Any]] = {}
+    for name, folder in folders.items():
+        options = given.get(name, {})
+        if options is not None:
+            read = read_section(folder.chapter.options, options, f"chapters.{name}.")
+            found[name] = read.given
+    return found
 
 
 # Studies that are sweeps, which config/<study>.yaml holds.
@@ -117,84 +107,90 @@ SWEPT_STUDIES = frozenset({"machine"})
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A checked configuration: ``config["seed"]`` is a key's value as the schema describes it.
+    """A checked configuration, and what its keys stand for.
 
     `results` is the run's folder, `device_memory` in bytes, `dataset` the folder of a recorded data
-    set to analyse instead of measuring, `measure` the parameters of jobs. Cells that ended with a
-    status in `remeasure` are measured again.
+    set to analyse instead of measuring. Cells that ended with a status in `remeasure` are measured
+    again.
     """
 
-    values: Mapping[str, Any]
+    settings: Settings
     results: Path
     device_memory: int | None
     sweeps: dict[str, SweepConfig]
-    measure: dict[str, Any]
     chapters: dict[str, PlannedChapter]
     dataset: Path | None
     remeasure: frozenset[Status]
     compared: dict[str, Any] | None
     earlier: dict[str, Any] | None
 
-    def __getitem__(self, key: str) -> Any:
-        return self.values[key]
-
 
 def default_config() -> dict[str, Any]:
-    """The default run: the sweeps of config/config.yaml, the schema's defaults for other keys."""
+    """The default run: the sweeps of config/config.yaml, and the defaults of all other keys."""
     given = yaml.CSafeLoader(DEFAULTS.read_text(encoding="utf-8")).get_single_data()
-    return with_defaults(given, config_schema())
+    return with_defaults(given, Settings)
+
+
+def with_defaults(given: Mapping[str, Any], kind: Any) -> dict[str, Any]:
+    """The values `given` of a section, and the default of each key that they leave out."""
+    found = dict(given)
+    for name, key in keys_of(kind).items():
+        if is_dataclass(key.default):
+            found[name] = with_defaults(given.get(name, {}), type(key.default))
+        elif key.default is not REQUIRED:
+            found.setdefault(name, plain(key.default))
+    return found
 
 
 def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> RunConfig:
     """Check `raw`, the merged YAML; relative paths refer to `root`. Raises ConfigError."""
-    schema = config_schema()
-    check_schema(raw, schema)
-    raw = _with_studies(_at_home(with_defaults(raw, schema)), root)
+    settings = _with_studies(_at_home(read_section(Settings, raw)), root)
     try:
-        paths = find_kernels(root / f for f in ["kernels", *raw["kernel_folders"]])
+        paths = find_kernels(root / f for f in ["kernels", *settings.kernel_folders])
         configured = {
             name: named_sweep(name, spec, paths)
-            for name, spec in sorted(raw["kernels"].items())
+            for name, spec in sorted(settings.kernels.items())
             if spec is not None
         }
     except KernelFolderError as err:
         raise ConfigError(str(err)) from err
     if not configured:
         raise ConfigError("kernels: every kernel is null; at least one must be swept.")
-    sweeps = _chosen(raw["only"], configured, raw["kernels"])
+    sweeps = _chosen(settings.only, configured, settings.kernels)
     fault = axis_fault(axis for sweep in sweeps.values() for axis in sweep.axes)
     if fault is not None:
         named = {s.folder.name for s in sweeps.values() if any(f"'{a}'" in fault for a in s.axes)}
         raise ConfigError(f"kernels: {fault}, or leave one out ({', '.join(sorted(named))}).")
-    m = raw["measure"]
-    refuse_large(sweeps, raw["backend"], m["max_cells"], m["max_builds"])
+    measure, backend = settings.measure, settings.backend
+    refuse_large(sweeps, backend, measure.max_cells, measure.max_builds)
     refuse_shared_cells(sweeps)
-    if raw["backend"] != AUTO:
-        refuse_kinds(sweeps, raw["backend"])
+    if backend != AUTO:
+        refuse_kinds(sweeps, backend)
     refuse_impossible(sweeps)
-    memory = raw["device_memory_gib"]
-    dataset = _dataset(raw["dataset"], root)
+    refuse_few_samples("measure.", measure)
+    memory = settings.device_memory_gib
+    dataset = _dataset(settings.dataset, root)
+    own = results / settings.run
     kernels = {s.folder.name: s.folder for s in sweeps.values()}
-    chapters = plan_chapters(raw, schema, root, results / raw["run"], dataset, kernels)
-    remeasure = _statuses_to_remeasure(raw)
+    chapters = plan_chapters(settings, ChapterRun(own, settings.seed, kernels, dataset, root))
+    remeasure = _statuses_to_remeasure(settings)
     if dataset is not None:
         told = (c.folder.chapter.tells for c in chapters.values())
-        _refuse_others(raw["dataset"], dataset, {*kernels, *chain.from_iterable(told)})
-    if raw["studies"] and dataset is not None:
+        _refuse_others(str(settings.dataset), dataset, {*kernels, *chain.from_iterable(told)})
+    if settings.studies and dataset is not None:
         raise ConfigError(
             "studies: nothing of a recorded dataset is measured; leave one of both out."
         )
     return RunConfig(
-        values=raw,
-        results=results / raw["run"],
+        settings=settings,
+        results=own,
         device_memory=None if memory is None else int(memory * 2**30),
         sweeps=sweeps,
-        measure=measure_params("measure.", m),
         chapters=chapters,
         dataset=dataset,
         remeasure=remeasure,
-        compared=read_compared(raw),
-        earlier=read_earlier(raw, results / raw["run"]),
+        compared=read_compared(settings),
+        earlier=read_earlier(settings, own),
     )
 
 
@@ -203,34 +199,41 @@ _FOLDERS = ("kernel_folders", "chapter_folders")
 _DATA = ("dataset", "history", "before", "after", "noise_runs")
 
 
-def _at_home(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """`raw` with the user's home for ``~`` in each key that names folders."""
-    return {**raw, **{name: _expanded(raw[name]) for name in (*_FOLDERS, *_DATA)}}
+def _at_home(settings: Settings) -> Settings:
+    """`settings` with the user's home for ``~`` in each key that names folders."""
+    found = {name: _expanded(getattr(settings, name)) for name in (*_FOLDERS, *_DATA)}
+    return settings.model_copy(update=found)
 
 
 def _expanded(value: Any) -> Any:
     # `Path.expanduser` raises if there is no such user.
     if isinstance(value, str):
         return os.path.expanduser(value)
-    return [_expanded(one) for one in value] if isinstance(value, list) else value
+    return tuple(_expanded(one) for one in value) if isinstance(value, tuple) else value
 
 
-def _with_studies(raw: Mapping[str, Any], root: Path) -> Mapping[str, Any]:
-    """`raw` with the sweeps of its studies' files as ``<study>_<sweep>``, unless it has its own."""
-    kernels, only = raw["kernels"], raw["only"]
-    for study in SWEPT_STUDIES.intersection(raw["studies"]):
+def _with_studies(settings: Settings, root: Path) -> Settings:
+    """`settings` with the sweeps of its studies' files as ``<study>_<sweep>``.
+
+    Sweeps of such a name that it has already stay.
+    """
+    kernels, only = dict(settings.kernels), settings.only
+    for study in sorted(SWEPT_STUDIES.intersection(settings.studies)):
         text = (root / f"config/{study}.yaml").read_text(encoding="utf-8")
         file = yaml.CSafeLoader(text).get_single_data()
-        added = {f"{study}_{n}": {"kernel": n, **file["kernels"][n]} for n in file["only"]}
-        kernels = added | kernels
-        only = only and [*only, *(n for n in added if kernels[n] is not None)]
-    return {**raw, "kernels": kernels, "only": only}
+        added = {
+            f"{study}_{n}": read_section(Sweep, {"kernel": n, **file["kernels"][n]})
+            for n in file["only"]
+        }
+        kernels = {**added, **kernels}
+        only = only and (*only, *(n for n in added if kernels[n] is not None))
+    return settings.model_copy(update={"kernels": kernels, "only": only})
 
 
-def _statuses_to_remeasure(raw: Mapping[str, Any]) -> frozenset[Status]:
+def _statuses_to_remeasure(settings: Settings) -> frozenset[Status]:
     """Cells that ended so are measured again."""
-    asked = raw["remeasure"]
-    if asked is not None and raw["dataset"] is not None:
+    asked = settings.remeasure
+    if asked is not None and settings.dataset is not None:
         raise ConfigError(
             "remeasure: nothing of a recorded dataset is measured; set one of both null."
         )
@@ -239,7 +242,7 @@ def _statuses_to_remeasure(raw: Mapping[str, Any]) -> frozenset[Status]:
 
 
 def _chosen(
-    only: Sequence[str] | None, sweeps: dict[str, SweepConfig], kernels: Mapping[str, Any]
+    only: Sequence[str] | None, sweeps: dict[str, SweepConfig], kernels: Collection[str]
 ) -> dict[str, SweepConfig]:
     """The sweeps that `only` names; without it, all."""
     if only is None:
@@ -305,9 +308,14 @@ def check_memory(config: RunConfig, memory: int, allocation: int) -> None:
             raise ConfigError(f"{key}.size: {reason}; choose a smaller size.")
 
 
-def read_compared(raw: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Folders `a`, `b`, `noise_runs`, and `threshold`; None where nothing is compared."""
-    sides = [_several(raw[side]) for side in ("before", "after")]
+def read_compared(settings: Settings) -> dict[str, Any] | None:
+    """Folders `a`, `b`, `noise_runs`, and `threshold`; None if nothing is compared."""
+    named = {
+        "before": _several(settings.before),
+        "after": _several(settings.after),
+        "noise_runs": list(settings.noise_runs),
+    }
+    sides = [named["before"], named["after"]]
     if not any(sides):
         return None
     if not all(sides):
@@ -318,35 +326,40 @@ def read_compared(raw: Mapping[str, Any]) -> dict[str, Any] | None:
             f"before, after: {len(sides[0])} folders and {len(sides[1])}; they are compared in "
             "pairs."
         )
-    if len(raw["noise_runs"]) == 1:
+    if len(settings.noise_runs) == 1:
         raise ConfigError(
             "noise_runs: one run does not tell how far runs lie apart; name two or more."
         )
-    for key in ("before", "after", "noise_runs"):
-        for folder in _several(raw[key]):
+    for key, folders in named.items():
+        for folder in folders:
             if not unpacked(Path(folder)).is_dir():
                 raise ConfigError(f"{key}: '{folder}' is not the folder of a run or of shards.")
-    return {"a": sides[0], "b": sides[1], **{n: raw[n] for n in ("noise_runs", "threshold")}}
+    return {
+        "a": sides[0],
+        "b": sides[1],
+        "noise_runs": named["noise_runs"],
+        "threshold": settings.threshold,
+    }
 
 
 def _several(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else list(value or ())
 
 
-def read_earlier(raw: Mapping[str, Any], own: Path) -> dict[str, Any] | None:
+def read_earlier(settings: Settings, own: Path) -> dict[str, Any] | None:
     """The folders of `earlier` runs, `otava` and `threshold`; None without a history: ConfigError.
 
     A folder of runs stands for the finished ones in it, but for the run's `own` folder. Relative
     folders begin at the working directory.
     """
-    if raw["history"] is None:
-        if raw["otava"] is not None:
+    if settings.history is None:
+        if settings.otava is not None:
             raise ConfigError("otava: it finds change points in a history, and history is null.")
         return None
-    found = [path for name in _several(raw["history"]) for path in _runs_in(name, own.parent)]
+    found = [path for name in _several(settings.history) for path in _runs_in(name, own.parent)]
     others = (path for path in found if path.resolve() != own.resolve())
     earlier = list(dict.fromkeys(map(str, others)))
-    return {"earlier": earlier, "otava": raw["otava"], "threshold": raw["threshold"]}
+    return {"earlier": earlier, "otava": settings.otava, "threshold": settings.threshold}
 
 
 def _runs_in(name: str, results: Path) -> list[Path]:

@@ -56,14 +56,14 @@ class Flow:
         self.sweeps_here = self.config.sweeps
         self.sizes_here: str | None = None
         self.choice = DeviceChoice(
-            self.config["backend"],
-            0 if self.config["device"] == "all" else int(self.config["device"]),
-            self.config["opencl_runtime"],
+            self.config.settings.backend,
+            0 if self.config.settings.device == "all" else int(self.config.settings.device),
+            self.config.settings.opencl_runtime,
             cache_folder(self.results),
         )
         if self.config.device_memory is not None:
             check_memory(self.config, self.config.device_memory, self.config.device_memory)
-        elif ask_device and self.config["backend"] == AUTO and self.measures:
+        elif ask_device and self.config.settings.backend == AUTO and self.measures:
             self.choice, info = resolve(self.choice)
             check_memory(self.config, info.global_memory, info.max_allocation)
             refuse_kinds(self.config.sweeps, self.choice.backend)
@@ -168,10 +168,10 @@ class Flow:
             self.config.sweeps[wildcards.sweep],
             wildcards.dtype,
             self.choice.backend,
-            device=self.config["device"],
+            device=self.config.settings.device,
             opencl_runtime=self.choice.runtime,
-            cuda_arch=self.config["cuda_arch"],
-            compile_timeout_s=self.config["measure"]["compile_timeout_s"],
+            cuda_arch=self.config.settings.cuda_arch,
+            compile_timeout_s=self.config.settings.measure.compile_timeout_s,
         )
 
     def build_threads(self, wildcards: Any) -> int:
@@ -230,7 +230,7 @@ class Flow:
     def limits(self) -> dict[str, Any]:
         """The largest value that a kernel takes of an axis, and the most threads of a block."""
         most = {n: dict(sorted(w.most.items())) for n, w in self.workloads.items() if w.most}
-        return {"most": most, "threads": self.config["thread_limit"] or 1024}
+        return {"most": most, "threads": self.config.settings.thread_limit or 1024}
 
     @property
     def kernel_places(self) -> dict[str, str]:
@@ -254,13 +254,13 @@ class Flow:
     @property
     def study_files(self) -> list[str]:
         """The files of the studies that the configuration names."""
-        own = [name for name in self.config["studies"] if name not in SWEPT_STUDIES]
+        own = [name for name in self.config.settings.studies if name not in SWEPT_STUDIES]
         return [self.path("studies", f"{name}.parquet") for name in own]
 
     @property
     def counted_files(self) -> list[str]:
         """What was counted of launches: by the run itself, or beside recorded shards."""
-        if "counters" in self.config["studies"]:
+        if "counters" in self.config.settings.studies:
             return [self.path("studies", COUNTED)]
         return self.recorded_beside(COUNTED)
 
@@ -290,7 +290,7 @@ class Flow:
                 "gpushmoo: compare needs two runs: snakemake compare --config "
                 "before=results/one after=results/other"
             )
-        names = ["explorer.html", *["regression.txt"] * self.config["fail_on_regression"]]
+        names = ["explorer.html", *["regression.txt"] * self.config.settings.fail_on_regression]
         return [*self.comparison_files, *(self.path("compare", name) for name in names)]
 
     @property
@@ -334,9 +334,9 @@ class Flow:
         """Which device a job opens that is no sweep, and the seed of its data."""
         return {
             "backend": self.choice.backend,
-            "device": self.config["device"],
+            "device": self.config.settings.device,
             "opencl_runtime": self.choice.runtime,
-            "seed": self.config["seed"],
+            "seed": self.config.settings.seed,
         }
 
     @property
@@ -354,7 +354,7 @@ class Flow:
     def energy_files(self) -> list[str]:
         """The table of energy; that of a recorded data set lies in ``<its folder>-studies``."""
         if self.config.dataset is None:
-            asked = "energy" in self.config["studies"]
+            asked = "energy" in self.config.settings.studies
             return [self.path("studies", "energy.parquet")] if asked else []
         folder = self.config.dataset
         recorded = folder.with_name(f"{folder.name}-studies") / "energy.parquet"
@@ -426,7 +426,7 @@ class Flow:
             if heading:
                 sections.setdefault(heading, []).append(f"{name}.svg")
         return {
-            "run": self.config["run"],
+            "run": self.config.settings.run,
             "sections": sections,
             "figure_kernels": {f"{f.name}.svg": f.folder.name for f in self.figures},
             "kernels": {
@@ -436,7 +436,7 @@ class Flow:
             "persistent": [n for n, w in self.workloads.items() if w.persistent_axis],
             "host_fed": self.host_fed_kernels,
             "recorded": self.config.dataset is not None,
-            "seed": self.config["seed"],
+            "seed": self.config.settings.seed,
             "chapters": {n: c.page_params(self.results) for n, c in self.config.chapters.items()},
         }
 

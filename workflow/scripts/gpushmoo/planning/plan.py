@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.backends import source_suffix
+from ..core.errors import ConfigError
 from ..core.paths import ROOT
 from ..core.run_plan import RunPlan, SweepPlan
 from ..core.space import (
@@ -31,7 +32,6 @@ from ..storage.wholefile import DamagedFileError, read_json
 from ..workloads.loader import KernelFolder
 from ..workloads.views import Swept, View
 from .config import RunConfig
-from .config_schema import ConfigError
 from .digest import shared_digest
 from .sweeps import SweepConfig
 
@@ -66,8 +66,8 @@ def plan_shards(config: RunConfig) -> list[ShardJob]:
     """All shards of a run, a repeat after the other, without a device. Raises ConfigError."""
     counts = {name: _shards(sweep, config) for name, sweep in config.sweeps.items()}
     dtypes = {name: sweep.dtypes for name, sweep in config.sweeps.items()}
-    repeats = config.measure["repeats"]
-    per_shard = config["measure"]["cells_per_shard"]
+    repeats = config.settings.measure.repeats
+    per_shard = config.settings.measure.cells_per_shard
     total = repeats * sum(n * len(dtypes[name]) for name, n in counts.items())
     if total > MOST_SHARDS:
         raise ConfigError(
@@ -88,11 +88,11 @@ def _shards(sweep: SweepConfig, config: RunConfig) -> int:
     """
     axes = (expand_axis(spec, TYPICAL) for spec in sweep.axes.values())
     cells: float = math.prod(map(len, (*axes, sweep.sizes, sweep.variants, sweep.met)))
-    if sweep.is_looked_through and cells > config["measure"]["cells_per_shard"]:
+    if sweep.is_looked_through and cells > config.settings.measure.cells_per_shard:
         cells = sweep.n_cells / len(sweep.dtypes)
-    cells = math.ceil(cells * MEASURED.get(config.measure["search"]["mode"], 1.0))
+    cells = math.ceil(cells * MEASURED.get(config.settings.measure.search.mode, 1.0))
     rounds = len(sweep.sizes) * len(sweep.met)
-    return shard_count(cells, config["measure"]["cells_per_shard"], rounds)
+    return shard_count(cells, config.settings.measure.cells_per_shard, rounds)
 
 
 def budget_of(config: RunConfig, shard: ShardJob) -> float | None:
@@ -100,8 +100,8 @@ def budget_of(config: RunConfig, shard: ShardJob) -> float | None:
 
     The first repeat, which alone has all cells, gets as much as all later ones.
     """
-    budget = config["measure"]["budget"]
-    repeats = config.measure["repeats"]
+    budget = config.settings.measure.budget
+    repeats = config.settings.measure.repeats
     if budget is None:
         return None
     sweep = config.sweeps[shard.sweep]
@@ -121,11 +121,11 @@ def named_shard(wildcards: Any) -> ShardJob:
 def run_plan(config: RunConfig, backend: str, opencl_runtime: str) -> RunPlan:
     """What every measuring job of the run is told; see `RunPlan`."""
     asked: dict[str, Any] = {
-        "device": config["device"],
-        "measure": config.measure,
+        "device": config.settings.device,
+        "measure": config.settings.measure.of_jobs,
         "opencl_runtime": opencl_runtime,
-        "seed": config["seed"],
-        "thread_limit": config["thread_limit"],
+        "seed": config.settings.seed,
+        "thread_limit": config.settings.thread_limit,
     }
     sweeps: dict[str, dict[str, SweepPlan]] = {}
     for s in plan_shards(config):

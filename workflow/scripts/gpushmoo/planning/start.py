@@ -20,7 +20,7 @@ from snakemake.common.configfile import load_configfile
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from ..core.backends import AUTO, BACKENDS, Backend
-from ..core.errors import HostError, NoDeviceError
+from ..core.errors import ConfigError, HostError, NoDeviceError
 from ..core.news import heartbeat
 from ..core.paths import child_environment
 from ..core.readable import read_mapping, typed
@@ -34,7 +34,6 @@ from ..storage.wholefile import read_summed, write_json
 from . import RUN_FOLDER
 from .again import BUILDING
 from .config import default_config, merged, refuse_without_otava
-from .config_schema import ConfigError
 from .flow import MEASURING, Flow
 from .inside_snakemake import NOTHING_TO_DO, Inside, Job
 from .sweeps import size_sentence
@@ -299,7 +298,7 @@ def _jobs_at_once(flow: Flow) -> int:
 def _devices(flow: Flow) -> int:
     """How many devices measure at once on this host."""
     backend = flow.gpu_backend
-    if backend is None or flow.config["device"] != "all":
+    if backend is None or flow.config.settings.device != "all":
         return 1
     return max(1, functions_of(backend).count_devices())
 

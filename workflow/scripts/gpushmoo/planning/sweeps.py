@@ -14,7 +14,8 @@ from typing import Any
 
 from ..core.backends import BACKENDS
 from ..core.display import joined
-from ..core.errors import WorkloadError
+from ..core.errors import ConfigError, WorkloadError
+from ..core.settings import Measure
 from ..core.space import (
     TIMING_MODES,
     TYPICAL,
@@ -43,7 +44,8 @@ from ..workloads.loader import (
     versions_of,
 )
 from ..workloads.sizes import Room, SizeError, deciding_dtype, resolved
-from .config_schema import MANY_NAMES, ConfigError, did_you_mean, named, refuse_unknown, within
+from .refusal import MANY_NAMES, did_you_mean, named, refuse_unknown, within
+from .settings import Sweep
 
 # Combinations of a sweep that are looked through for valid ones, some microseconds each.
 MOST_COMBINATIONS = 50_000_000
@@ -214,15 +216,15 @@ class SweepConfig:
         )
 
 
-def named_sweep(name: str, spec: Any, paths: Mapping[str, Path]) -> SweepConfig:
+def named_sweep(name: str, spec: Sweep, paths: Mapping[str, Path]) -> SweepConfig:
     """The sweep that a configuration calls `name`; `paths` are kernels' folders by name."""
     if not re.fullmatch("[A-Za-z0-9_]+", name):
         raise ConfigError(
             f"kernels.{name}: a sweep's name must consist of letters, digits and '_'."
         )
-    kernel = spec.get("kernel", name)
+    kernel = spec.kernel or name
     if kernel not in paths:
-        which = f"kernels.{name}" + (".kernel" if "kernel" in spec else "")
+        which = f"kernels.{name}" + (".kernel" if spec.kernel else "")
         places = joined(sorted({str(path.parent) for path in paths.values()}))
         found = sorted(paths)
         there = ", ".join(found) if len(found) <= MANY_NAMES else f"{len(found)} kernels"
@@ -230,7 +232,7 @@ def named_sweep(name: str, spec: Any, paths: Mapping[str, Path]) -> SweepConfig:
             f"{which}: there is no such kernel as '{kernel}' in {places or 'any folder'}; found: "
             f"{there or 'none'}; name its folder in kernel_folders.{did_you_mean(kernel, paths)}"
         )
-    return read_sweep(f"kernels.{name}.", spec, load_kernel(paths[kernel]))
+    return read_sweep(f"kernels.{name}.", spec.given, load_kernel(paths[kernel]))
 
 
 def read_sweep(key: str, spec: Mapping[str, Any], folder: KernelFolder) -> SweepConfig:
@@ -304,22 +306,13 @@ def refuse_kinds(sweeps: Mapping[str, SweepConfig], backend: str) -> None:
                 )
 
 
-# Keys of a configuration's `measure` that no job is told, and what jobs call others.
-_OF_RUNS = ("budget", "cells_per_shard", "compile_timeout_s", "max_cells", "max_builds")
-_CALLED = {"cell_budget_s": "budget_s", "cell_timeout_s": "timeout_s"}
-
-
-def measure_params(key: str, m: Mapping[str, Any]) -> dict[str, Any]:
-    """What jobs are told of `m`, how to measure, as `settings_of` reads it."""
-    if m["max_samples"] < m["min_samples"]:
+def refuse_few_samples(key: str, measure: Measure) -> None:
+    """Raise ConfigError if there are more least samples than most."""
+    if measure.max_samples < measure.min_samples:
         raise ConfigError(
-            f"{key}max_samples is {m['max_samples']} but must be at least {key}min_samples, "
-            f"which is {m['min_samples']}."
+            f"{key}max_samples is {measure.max_samples} but must be at least {key}min_samples, "
+            f"which is {measure.min_samples}."
         )
-    params = {_CALLED.get(name, name): m[name] for name in m if name not in _OF_RUNS}
-    params["search"] = dict(sorted(m["search"].items()))
-    # A key that asks for nothing leaves alone what was measured before there was such a key.
-    return {name: value for name, value in sorted(params.items()) if value is not None}
 
 
 def check_axis(key: str, spec: Any, least: int = 1, most: int | None = None) -> None:

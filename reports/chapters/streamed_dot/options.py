@@ -1,0 +1,68 @@
+"""What ``chapters.streamed_dot`` of a configuration may hold."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from gpushmoo.core.keys import MOST_VALUE, Section, Text, Unique, Value
+from pydantic import Field
+
+Length = Annotated[int, Field(ge=64, le=MOST_VALUE)]
+Lengths = Annotated[tuple[Length, ...], Unique]
+
+
+class Timeline(Section):
+    """A cell of a streamed kernel that is drawn over time."""
+
+    kernel: Text
+    """A streamed kernel."""
+    dtype: str
+    """Its element type."""
+    variant: str
+    """Its variant."""
+    size: Annotated[int, Field(ge=1, le=MOST_VALUE)]
+    """Elements of an array."""
+    axes: dict[str, Value]
+    """One value of each of its launch parameters."""
+
+
+class Errors(Section):
+    """Data on which every way of computing a dot product is compared with the exact one."""
+
+    sizes: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=MOST_VALUE)], ...], Field(min_length=1), Unique
+    ]
+    """Lengths of uniform vectors."""
+    conditions: Annotated[tuple[Annotated[float, Field(ge=2, le=1e25)], ...], Unique]
+    """Condition numbers of ill-conditioned vectors."""
+    condition_size: Length
+    """Length of the ill-conditioned vectors."""
+
+
+class Rivals(Section):
+    """Lengths at which ways on the host and on the device are timed in rounds by one process."""
+
+    lengths: Lengths
+    """Lengths at which every way on the host meets every way on the device."""
+    share_lengths: Lengths
+    """Lengths at which shares of the host are compared."""
+    parameter_lengths: Lengths
+    """Lengths at which each of the document's parameters is changed alone."""
+    between: Lengths
+    """Powers of two; lengths from each up to twice as much are compared."""
+    rounds: Annotated[int, Field(ge=6, le=1000)]
+    """How often each way has its turn."""
+
+
+class Options(Section):
+    """The options of this chapter, each of which may be left out."""
+
+    timeline: dict[str, Timeline | None] | None = None
+    """Cells of streamed kernels, by a name of their own, whose copies and kernels are drawn over
+    time."""
+    errors: Errors | None = None
+    """Data on which every way of computing a dot product is compared with the exact one."""
+    rivals: Rivals | None = None
+    """Lengths at which ways on the host and on the device are timed in rounds by one process."""
+    recorded: Text | None = None
+    """Folder of recorded studies, beside a recorded dataset; null for none."""

@@ -1,0 +1,299 @@
+"""What the keys of configurations are made of: sections, axes and sizes, for pydantic.
+
+Each alternative of a value has a tag in angle brackets, by which pydantic finds the one that is
+meant. So a sentence speaks of the fault of that alternative alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
+from itertools import pairwise
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Union, get_args, get_origin, get_type_hints
+
+from annotated_types import GroupedMetadata
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+)
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
+
+# The types of errors that `planning.refusal` words by what the key allows.
+ALTERNATIVES = "alternatives"
+TWICE = "twice"
+PATTERN = "pattern"
+ONE_OF = "one_of"
+RENAMED = "renamed"
+MOST_VALUE = 2**28
+
+
+class Section(BaseModel):
+    """A mapping of the configuration; an unknown key is refused."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        defer_build=True,
+        validate_by_name=True,
+        validate_by_alias=True,
+    )
+
+    # Names that keys had before, and names of today.
+    FORMERLY: ClassVar[Mapping[str, str]] = {}
+    # Of a section that is an alternative of a value.
+    TAG: ClassVar[str] = "<other>"
+
+    @property
+    def all_plain(self) -> dict[str, Any]:
+        """All keys as plain values."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The keys that are given and not null, as plain values."""
+        values = self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def kind_of(value: Any) -> str:
+    """The tag of the alternative that a value is meant to be."""
+    if isinstance(value, bool) or value is None:
+        return "<other>"
+    if isinstance(value, Section):
+        return value.TAG
+    if isinstance(value, Mapping):
+        names = {"to_resident": "<resident>", "of_cache": "<of_cache>"}
+        return next((tag for name, tag in names.items() if name in value), "<range>")
+    kinds = {int: "<number>", float: "<float>", str: "<text>", list: "<list>", tuple: "<list>"}
+    return kinds.get(type(value), "<other>")
+
+
+def alternatives(allowed: str, mapping: str | None = None) -> Discriminator:
+    """Choose the alternative that a value is meant to be; if there is none, `allowed` is said.
+
+    A mapping is meant to be the alternative with the tag `mapping`, if that is the only one.
+    """
+
+    def choose(value: Any) -> str:
+        return mapping if mapping and isinstance(value, Mapping) else kind_of(value)
+
+    return Discriminator(
+        choose,
+        custom_error_type=ALTERNATIVES,
+        custom_error_message=allowed,
+    )
+
+
+def _unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    # Not all pairs are compared.
+    if len(set(map(repr, values))) < len(values):
+        raise PydanticCustomError(TWICE, "an entry must not stand twice")
+    return values
+
+
+def matching(pattern: str, allowed: str) -> Any:
+    """A text that matches `pattern` as a whole; else `allowed` is said."""
+    compiled = re.compile(pattern)
+
+    def check(value: str) -> str:
+        if not compiled.fullmatch(value):
+            raise PydanticCustomError(PATTERN, allowed)
+        return value
+
+    return AfterValidator(check)
+
+
+@dataclass(frozen=True, eq=False)
+class OneOf(GroupedMetadata):
+    """One of these names; `formerly` has names that values had before, and those of today."""
+
+    names: Sequence[str]
+    formerly: Mapping[str, str] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[object]:
+        """What pydantic takes for it."""
+        yield AfterValidator(self._check)
+        yield WithJsonSchema({"enum": [*self.names]})
+
+    def _check(self, value: str) -> str:
+        if value in self.formerly:
+            raise PydanticCustomError(RENAMED, "{now}", {"now": self.formerly[value]})
+        if value not in self.names:
+            raise PydanticCustomError(ONE_OF, "{names}", {"names": ", ".join(self.names)})
+        return value
+
+
+Text = Annotated[str, Field(min_length=1)]
+Unique = AfterValidator(_unique)
+Texts = tuple[Text, ...]
+
+
+# Axes
+
+Value = Annotated[int, Field(ge=0, le=MOST_VALUE)]
+
+
+class Range(Section):
+    """Values at one distance of each other, both ends included."""
+
+    TAG: ClassVar = "<range>"
+
+    from_: int = Field(alias="from", ge=0)
+    """First value."""
+    to: int = Field(ge=1, le=MOST_VALUE)
+    """Last value at most."""
+    step: int = Field(default=1, ge=1)
+    """Distance of the values."""
+
+
+class Resident(Section):
+    """Numbers of blocks by how many the device holds at once."""
+
+    TAG: ClassVar = "<resident>"
+
+    to_resident: float = Field(gt=0, le=16)
+    """Up to so many full waves of resident blocks."""
+    points: int = Field(ge=1, le=100_000)
+    """Even steps on the way; both sides of every occupancy step come on top."""
+
+
+AxisPart = Annotated[
+    Annotated[Value, Tag("<number>")]
+    | Annotated[Range, Tag("<range>")]
+    | Annotated[Resident, Tag("<resident>")],
+    alternatives("A whole number, a range {from, to, step}, or {to_resident, points}"),
+]
+AxisParts = Annotated[tuple[AxisPart, ...], Field(min_length=1)]
+Axis = Annotated[
+    Annotated[Value, Tag("<number>")]
+    | Annotated[Range, Tag("<range>")]
+    | Annotated[Resident, Tag("<resident>")]
+    | Annotated[AxisParts, Tag("<list>")],
+    alternatives("An integer, a range {from, to, step}, {to_resident, points}, or a list of these"),
+]
+
+
+# Sizes
+
+# How small it may be depends on the kernel.
+Elements = Annotated[int, Field(le=MOST_VALUE)]
+Sides = Annotated[tuple[Elements, ...], Field(min_length=2, max_length=2)]
+Extent = Annotated[
+    Annotated[Elements, Tag("<number>")] | Annotated[Sides, Tag("<list>")],
+    alternatives("Elements, one number or [height, width]"),
+]
+
+
+class OfCache(Section):
+    """A size by the device's last cache level.
+
+    All types of the sweep have one size. From 1 on it is made for the smallest type and rounded up,
+    below 1 for the largest type and rounded down.
+    """
+
+    TAG: ClassVar = "<of_cache>"
+
+    of_cache: float = Field(gt=0, le=65536)
+    """Bytes that a launch reads and writes over those of the device's last cache level."""
+    on_cpu: Extent | None = None
+    """The size on a CPU, and on a device that does not report its cache; without it the factor
+    counts on a CPU, too."""
+
+
+SizeKey = Annotated[
+    Annotated[Elements, Tag("<number>")]
+    | Annotated[Sides, Tag("<list>")]
+    | Annotated[OfCache, Tag("<of_cache>")],
+    alternatives(
+        "A multiple of the device's last cache level as {of_cache}, or elements, one number for a "
+        "square problem (or a vector) or [height, width]",
+        "<of_cache>",
+    ),
+]
+
+
+# The keys of sections, for sentences and tables
+
+# In the place of a default.
+REQUIRED = object()
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a key may be, as an annotation, its meaning and its default.
+
+    The `annotation` has all that is noted of the key, `allowed` is its type.
+    """
+
+    annotation: Any
+    allowed: Any
+    meaning: str
+    default: Any = REQUIRED
+
+
+def keys_of(kind: Any) -> dict[str, Key]:
+    """The keys of a section, or of a dataclass in one, by name; empty for all other kinds."""
+    if not isinstance(kind, type):
+        return {}
+    if issubclass(kind, Section):
+        return {
+            field.alias or name: Key(
+                Annotated[field.annotation, field],
+                field.annotation,
+                " ".join((field.description or "").split()),
+                _default(field),
+            )
+            for name, field in kind.model_fields.items()
+        }
+    if not is_dataclass(kind):
+        return {}
+    hints = get_type_hints(kind, include_extras=True)
+    meanings = _attribute_docstrings(kind)
+    made = kind()
+    return {
+        name: Key(hints[name], hints[name], meanings.get(name, ""), getattr(made, name))
+        for name in (field.name for field in fields(kind))
+    }
+
+
+def _default(field: FieldInfo) -> Any:
+    return REQUIRED if field.is_required() else field.get_default(call_default_factory=True)
+
+
+@cache
+def _attribute_docstrings(kind: type) -> dict[str, str]:
+    """The texts below the attributes of a class, by name."""
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(body, ast.ClassDef)
+    return {
+        before.target.id: " ".join(after.value.value.split())
+        for before, after in pairwise(body.body)
+        if isinstance(before, ast.AnnAssign)
+        and isinstance(before.target, ast.Name)
+        and isinstance(after, ast.Expr)
+        and isinstance(after.value, ast.Constant)
+        and isinstance(after.value.value, str)
+    }
+
+
+def kinds_of(allowed: Any) -> list[Any]:
+    """The alternatives of an annotation, without what is noted of them; None is NoneType."""
+    if get_origin(allowed) is Annotated:
+        return kinds_of(get_args(allowed)[0])
+    if get_origin(allowed) in (Union, UnionType):
+        return [kind for part in get_args(allowed) for kind in kinds_of(part)]
+    return [allowed]

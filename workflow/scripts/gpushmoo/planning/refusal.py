@@ -1,0 +1,271 @@
+"""Checks what a configuration or a call gives; a fault is one sentence: the key, what it is, what
+is allowed."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from decimal import Decimal
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_origin
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from ..core.errors import ConfigError
+from ..core.keys import ALTERNATIVES, ONE_OF, RENAMED, Section, keys_of, kinds_of
+
+S = TypeVar("S", bound=Section)
+
+# Whether what is checked are a call's arguments; else they are a configuration's keys.
+_of_a_call: ContextVar[bool] = ContextVar("of_a_call", default=False)
+
+
+@contextmanager
+def of_a_call() -> Iterator[None]:
+    """Have sentences speak of a call's arguments and not of a configuration's keys."""
+    token = _of_a_call.set(True)
+    try:
+        yield
+    finally:
+        _of_a_call.reset(token)
+
+
+def named(key: str) -> str:
+    """``Config key 'measure.repeats'``, or ``Argument 'repeats'`` of a call."""
+    return f"{'Argument' if _of_a_call.get() else 'Config key'} '{key}'"
+
+
+def within(section: str, rest: str) -> str:
+    """`rest` behind the configuration's section that it is in; a call has no sections."""
+    return rest if _of_a_call.get() else section + rest
+
+
+# Of more names than this a sentence shows those that are like the wrong one.
+MANY_NAMES = 16
+
+
+def refuse_unknown(key: str, given: Iterable[Any], allowed: Collection[str]) -> None:
+    """Raise ConfigError if one of the names `given` for `key` is not `allowed`."""
+    allowed = list(dict.fromkeys(allowed))
+    for value in given:
+        if value in allowed:
+            continue
+        if len(allowed) <= MANY_NAMES:
+            raise ConfigError(f"{key}: '{value}' is not known; allowed: {', '.join(allowed)}.")
+        near = difflib.get_close_matches(str(value), allowed, n=3, cutoff=0.6)
+        near = near or difflib.get_close_matches(str(value), allowed, n=3, cutoff=0.0)
+        raise ConfigError(
+            f"{key}: '{value}' is not known; the nearest of the {len(allowed)} allowed: "
+            f"{', '.join(near)}."
+        )
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question that names what is most like `name`; empty if nothing is like it."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean '{near[0]}'?" if near else ""
+
+
+def read_section(kind: type[S], raw: Mapping[Any, Any], above: str = "") -> S:
+    """The section of this `kind` that `raw` gives, with defaults.
+
+    Raises ConfigError with one sentence for the first fault. In sentences its keys stand behind
+    `above`, such as ``chapters.mine.``.
+    """
+    _refuse_keys_of_other_types(raw, above)
+    try:
+        # In JSON, types are strict and lists are taken for tuples.
+        text = json.dumps(dict(raw), default=str)
+        return kind.model_validate_json(text, strict=True)
+    except ValidationError as err:
+        first = min(err.errors(include_url=False), key=_order)
+        raise ConfigError(_Fault(kind, first, above).sentence()) from None
+
+
+def _order(error: ErrorDetails) -> tuple[Any, ...]:
+    """By key, unknown ones first.
+
+    A list without a valid entry counts as too short, too, which is not the fault to speak of.
+    """
+    follows = error["type"] == "too_short" and bool(error["input"]) and not _length(error)
+    *above, last = [str(part) for part in error["loc"]] or [""]
+    return follows, above, error["type"] not in UNKNOWN, last, error["type"]
+
+
+def _length(error: ErrorDetails) -> int:
+    return int(error.get("ctx", {}).get("actual_length", 0))
+
+
+def _refuse_keys_of_other_types(raw: Mapping[Any, Any], above: str) -> None:
+    """JSON has texts as keys alone; those of the whole are named as unknown ones."""
+    for key, value in raw.items():
+        inner = value if isinstance(value, Mapping) else {}
+        for name in inner:
+            if not isinstance(name, str):
+                raise ConfigError(
+                    f"{named(f'{above}{key}')} holds the key {_show(name)}; a key must be a text."
+                )
+        _refuse_keys_of_other_types(inner, f"{above}{key}.")
+        for place, entry in enumerate(value if isinstance(value, list | tuple) else ()):
+            if isinstance(entry, Mapping):
+                _refuse_keys_of_other_types({place: entry}, f"{above}{key}.")
+
+
+class _Fault:
+    """One error that pydantic found, in the words of this project."""
+
+    def __init__(self, root: type[Section], error: ErrorDetails, above: str) -> None:
+        self._type = error["type"]
+        self._value = error["input"]
+        self._message = error["msg"]
+        self._context: Mapping[str, Any] = error.get("ctx", {})
+        # The section that the last key is in, what that key may be, and what is said of it.
+        self._owner: Any = root
+        self._allowed: Any = root
+        self._meaning = ""
+        path: list[str] = []
+        tag = ""
+        for part in error["loc"]:
+            if isinstance(part, str) and part.startswith("<"):
+                tag = part
+                continue
+            found = self._step(part, tag)
+            if found is None and part != error["loc"][-1]:
+                # The name that pydantic gives an alternative without a tag.
+                continue
+            if found is None and not self._is_unknown:
+                continue
+            path.append(str(part))
+            tag = ""
+            if found is not None:
+                self._allowed = found
+        self._last = path[-1] if path else ""
+        self._key = above + ".".join(path)
+
+    @property
+    def _is_unknown(self) -> bool:
+        return self._type in UNKNOWN
+
+    def _step(self, key: str | int, tag: str) -> Any:
+        """What may be at a key of what is allowed so far; None if it has no such key."""
+        for kind in _other_kinds(self._allowed):
+            if tag and isinstance(kind, type) and issubclass(kind, Section) and tag != kind.TAG:
+                continue
+            keys = keys_of(kind)
+            if keys:
+                self._owner = kind
+                if key in keys:
+                    self._meaning = keys[str(key)].meaning
+                    return keys[str(key)].allowed
+            elif get_origin(kind) is dict and isinstance(key, str):
+                return get_args(kind)[1]
+            elif get_origin(kind) is tuple and isinstance(key, int):
+                return get_args(kind)[0]
+        return None
+
+    def sentence(self) -> str:
+        """One sentence: the key, what it is, what is allowed."""
+        what = named(self._key)
+        if self._is_unknown:
+            return self._unknown(what)
+        if self._type == "missing":
+            return f"{what} is missing."
+        if self._type == RENAMED:
+            return f"{what} is {_show(self._value)}, now called '{self._message}'."
+        return f"{what} is {_show(self._value)}; {self._wanted()}."
+
+    def _unknown(self, what: str) -> str:
+        allowed = sorted(keys_of(self._owner))
+        unknown = f"Unknown {what[0].lower()}{what[1:]}"
+        former: Mapping[str, str] = getattr(self._owner, "FORMERLY", {})
+        if self._last in former:
+            return f"{unknown}, now called '{former[self._last]}'."
+        hint = did_you_mean(self._last, allowed)
+        return f"{unknown}; allowed here: {', '.join(allowed)}.{hint}"
+
+    def _wanted(self) -> str:
+        is_word = self._type in ("literal_error", ONE_OF)
+        is_typed = self._type in _TYPES
+        several = len(_other_kinds(self._allowed)) > 1
+        if isinstance(self._value, float) and not math.isfinite(self._value):
+            return f"it must be {_TYPES['float_type']}"
+        if self._type == ALTERNATIVES:
+            return f"allowed: {self._message}{self._advice()}"
+        if several and (is_word or is_typed):
+            return f"allowed: {self._meaning.rstrip('.')}{self._advice()}"
+        if is_typed:
+            null = " or null" if NoneType in kinds_of(self._allowed) else ""
+            return f"it must be {_TYPES[self._type]}{null}{self._advice()}"
+        if is_word:
+            names = [name for kind in _other_kinds(self._allowed) for name in get_args(kind)]
+            return f"allowed are {self._context.get('names') or ', '.join(map(str, names))}"
+        if self._type not in _BOUNDS:
+            return self._message
+        return _BOUNDS[self._type].format(**self._context, entries=_entries(self._context))
+
+    def _advice(self) -> str:
+        """What to do with a text that is nearly what is allowed: a number, or one of a list."""
+        text = self._value
+        if not isinstance(text, str):
+            return ""
+        kinds = {get_origin(kind) or kind for kind in _other_kinds(self._allowed)}
+        number = _NUMBER.fullmatch(text)
+        if number and kinds & {int, float}:
+            if number["unit"]:
+                return f"; write a plain number, without '{number['unit']}'"
+            # YAML takes 1e3 for a text, and 1.0e+3 for a number.
+            return f"; write {Decimal(text):f}" if number["exponent"] else "; remove the quotes"
+        is_entry = not any(map(str.isspace, text))
+        return f"; write [{text}]" if is_entry and tuple in kinds and int not in kinds else ""
+
+
+# The types of errors of keys that a section does not have.
+UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+_TYPES = {
+    "int_type": "a whole number",
+    "float_type": "a finite number",
+    "finite_number": "a finite number",
+    "string_type": "a text",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "dict_type": "a mapping (lines of 'key: value')",
+    "model_type": "a mapping (lines of 'key: value')",
+    "dataclass_type": "a mapping (lines of 'key: value')",
+}
+_BOUNDS = {
+    "greater_than_equal": "it must be at least {ge:g}",
+    "greater_than": "it must be more than {gt:g}",
+    "less_than_equal": "it must be at most {le}",
+    "less_than": "it must be less than {lt:g}",
+    "too_short": "it needs at least {entries}",
+    "too_long": "it takes at most {entries}",
+    "string_too_short": "it must not be empty",
+}
+_NUMBER = re.compile(
+    r"[-+]?[0-9]+(\.[0-9]*)?(?P<exponent>e[-+]?[0-9]{1,2})? ?(?P<unit>[a-z%]+)?", re.IGNORECASE
+)
+
+
+def _other_kinds(allowed: Any) -> list[Any]:
+    """The alternatives of an annotation, but for null."""
+    return [kind for kind in kinds_of(allowed) if kind is not NoneType]
+
+
+def _entries(context: Mapping[str, Any]) -> str:
+    count = context.get("min_length", context.get("max_length", 0))
+    return f"{count} {'entry' if count == 1 else 'entries'}"
+
+
+def _show(value: Any) -> str:
+    if value == [] or value == {}:
+        return "empty"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -97,6 +97,11 @@ def test_configuration_files_may_be_templates_and_name_no_key_twice(tmp_path: Pa
         start._given({}, inside)
 
 
+def of_device(device: str | int) -> SimpleNamespace:
+    """The part of a configuration that names a device."""
+    return SimpleNamespace(settings=SimpleNamespace(device=device))
+
+
 @pytest.mark.parametrize(
     ("backend", "given", "nodes", "main", "limit"),
     [
@@ -125,7 +130,7 @@ def test_two_jobs_for_each_gpu_of_this_host(
         global_resources=resources,
         register_resource=resources.__setitem__,
     )
-    flow: Any = SimpleNamespace(gpu_backend=backend, config={"device": "all"})
+    flow: Any = SimpleNamespace(gpu_backend=backend, config=of_device("all"))
     start.limit_gpus(flow, Inside(workflow))
     assert resources.get("gpu") == limit
 
@@ -142,7 +147,7 @@ def test_one_device_that_is_named_is_measured_alone_and_none_is_refused(
         raise NoDeviceError("No device answers.")
 
     monkeypatch.setattr(start, "probe", absent)
-    flow: Any = SimpleNamespace(gpu_backend="cuda", config={"device": "all"}, choice=None)
+    flow: Any = SimpleNamespace(gpu_backend="cuda", config=of_device("all"), choice=None)
     assert start._devices(flow) == 3
     start.refuse_without_device(flow)
     counted[0] = 0
@@ -151,7 +156,7 @@ def test_one_device_that_is_named_is_measured_alone_and_none_is_refused(
         start.refuse_without_device(flow)
     flow.gpu_backend = None
     start.refuse_without_device(flow)
-    counted[0], flow.gpu_backend, flow.config = 3, "cuda", {"device": 1}
+    counted[0], flow.gpu_backend, flow.config = 3, "cuda", of_device(1)
     assert start._devices(flow) == 1
 
 

@@ -17,7 +17,7 @@ from itertools import pairwise
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
-from annotated_types import GroupedMetadata
+from annotated_types import Ge, GroupedMetadata, Gt, Le, Lt
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -82,7 +82,11 @@ def kind_of(value: Any) -> str:
     return kinds.get(type(value), "<other>")
 
 
-def alternatives(allowed: str, mapping: str | None = None) -> Discriminator:
+# In the place of what is allowed: the meaning of the key is said.
+MEANING = "meaning"
+
+
+def alternatives(allowed: str = MEANING, mapping: str | None = None) -> Discriminator:
     """Choose the alternative that a value is meant to be; if there is none, `allowed` is said.
 
     A mapping is meant to be the alternative with the tag `mapping`, if that is the only one.
@@ -288,6 +292,31 @@ def _attribute_docstrings(kind: type) -> dict[str, str]:
         and isinstance(after.value, ast.Constant)
         and isinstance(after.value.value, str)
     }
+
+
+def bounds_of(allowed: Any) -> dict[str, float]:
+    """The bounds of the numbers that an annotation allows, by the names of pydantic's errors."""
+    if get_origin(allowed) in (Union, UnionType):
+        return {k: v for part in get_args(allowed) for k, v in bounds_of(part).items()}
+    if get_origin(allowed) is not Annotated:
+        return {}
+    inner, *notes = get_args(allowed)
+    for note in [*notes]:
+        notes += note.metadata if isinstance(note, FieldInfo) else []
+    found = bounds_of(inner)
+    for name, (kind, attribute) in _BOUNDS.items():
+        for note in notes:
+            if isinstance(note, kind):
+                found[name] = getattr(note, attribute)
+    return found
+
+
+_BOUNDS: dict[str, tuple[type, str]] = {
+    "greater_than_equal": (Ge, "ge"),
+    "greater_than": (Gt, "gt"),
+    "less_than_equal": (Le, "le"),
+    "less_than": (Lt, "lt"),
+}
 
 
 def kinds_of(allowed: Any) -> list[Any]:

@@ -12,13 +12,22 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from decimal import Decimal
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ..core.errors import ConfigError
-from ..core.keys import ALTERNATIVES, ONE_OF, RENAMED, Section, keys_of, kinds_of
+from ..core.keys import (
+    ALTERNATIVES,
+    MEANING,
+    ONE_OF,
+    RENAMED,
+    Section,
+    bounds_of,
+    keys_of,
+    kinds_of,
+)
 
 S = TypeVar("S", bound=Section)
 
@@ -162,7 +171,7 @@ class _Fault:
                 self._owner = kind
                 if key in keys:
                     self._meaning = keys[str(key)].meaning
-                    return keys[str(key)].allowed
+                    return keys[str(key)].annotation
             elif get_origin(kind) is dict and isinstance(key, str):
                 return get_args(kind)[1]
             elif get_origin(kind) is tuple and isinstance(key, int):
@@ -196,8 +205,11 @@ class _Fault:
         if isinstance(self._value, float) and not math.isfinite(self._value):
             return f"it must be {_TYPES['float_type']}"
         if self._type == ALTERNATIVES:
-            return f"allowed: {self._message}{self._advice()}"
-        if several and (is_word or is_typed):
+            allowed = self._meaning.rstrip(".") if self._message == MEANING else self._message
+            return f"allowed: {allowed}{self._advice()}"
+        is_limit = self._type in _LIMITS
+        names_words = any(get_origin(kind) is Literal for kind in _other_kinds(self._allowed))
+        if several and (is_word or is_typed or (is_limit and names_words)):
             return f"allowed: {self._meaning.rstrip('.')}{self._advice()}"
         if is_typed:
             null = " or null" if NoneType in kinds_of(self._allowed) else ""
@@ -205,6 +217,10 @@ class _Fault:
         if is_word:
             names = [name for kind in _other_kinds(self._allowed) for name in get_args(kind)]
             return f"allowed are {self._context.get('names') or ', '.join(map(str, names))}"
+        if is_limit:
+            bounds = bounds_of(self._allowed)
+            words = [f"{_LIMITS[n]} {_number(bounds[n])}" for n in _LIMITS if n in bounds]
+            return "it must be " + " and ".join(words)
         if self._type not in _BOUNDS:
             return self._message
         return _BOUNDS[self._type].format(**self._context, entries=_entries(self._context))
@@ -238,11 +254,13 @@ _TYPES = {
     "model_type": "a mapping (lines of 'key: value')",
     "dataclass_type": "a mapping (lines of 'key: value')",
 }
+_LIMITS = {
+    "greater_than_equal": "at least",
+    "greater_than": "more than",
+    "less_than_equal": "at most",
+    "less_than": "less than",
+}
 _BOUNDS = {
-    "greater_than_equal": "it must be at least {ge:g}",
-    "greater_than": "it must be more than {gt:g}",
-    "less_than_equal": "it must be at most {le}",
-    "less_than": "it must be less than {lt:g}",
     "too_short": "it needs at least {entries}",
     "too_long": "it takes at most {entries}",
     "string_too_short": "it must not be empty",
@@ -255,6 +273,10 @@ _NUMBER = re.compile(
 def _other_kinds(allowed: Any) -> list[Any]:
     """The alternatives of an annotation, but for null."""
     return [kind for kind in kinds_of(allowed) if kind is not NoneType]
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else str(value)
 
 
 def _entries(context: Mapping[str, Any]) -> str:

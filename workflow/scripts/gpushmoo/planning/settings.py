@@ -27,15 +27,12 @@ RemeasureWord = Annotated[str, OneOf(("failed", "all"), {"faults": "failed"})]
 Runs = Annotated[
     Annotated[Text, Tag("<text>")]
     | Annotated[Annotated[Texts, Field(min_length=1)], Tag("<list>")],
-    alternatives("a folder, or a list of folders"),
+    alternatives(),
 ]
 DeviceKey = Annotated[
     Annotated[Literal["all"], Tag("<text>")]
     | Annotated[Annotated[int, Field(ge=0, le=1023)], Tag("<number>")],
-    alternatives(
-        "all (every CUDA device at once, one shard each; the first OpenCL device) or the index of "
-        "one device"
-    ),
+    alternatives(),
 ]
 Remeasure = Annotated[
     Annotated[RemeasureWord, Tag("<text>")]
@@ -43,10 +40,7 @@ Remeasure = Annotated[
         Annotated[tuple[FaultName, ...], Field(min_length=1), Unique],
         Tag("<list>"),
     ],
-    alternatives(
-        "Measure cells anew that ended in a fault (failed), in one of these statuses, or all; null "
-        "for none"
-    ),
+    alternatives(),
 ]
 Names = Annotated[tuple[str, ...], Field(min_length=1), Unique]
 

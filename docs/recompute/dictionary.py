@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 from gpushmoo.comparing.compare import ChangedCell, ChangedGroup, Drift
-from gpushmoo.comparing.history import ChangePoint, HistoryRow
+from gpushmoo.comparing.history import HistoryRow
 from gpushmoo.core.display import joined
 from gpushmoo.core.schema import GROUP, Cells, Energy, Meaning, Table
 from gpushmoo.interactive.tables import Best
@@ -27,7 +27,6 @@ FILES: Mapping[str, type[Table]] = {
     "compare/groups.parquet": ChangedGroup,
     "compare/drift.parquet: of the memcpy baseline": Drift,
     "history/history.parquet": HistoryRow,
-    "history/change_points.parquet": ChangePoint,
 }
 # Of chapters: told where they are declared.
 OF_CHAPTERS: Mapping[str, type[Table]] = {

@@ -25,7 +25,6 @@ from gpushmoo.core.schema import GROUP
 from gpushmoo.explorer.explore import Source, Unfinished, write_page
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.wholefile import write_json
-from histories import otava_in
 
 pytestmark = [
     pytest.mark.browser,
@@ -412,7 +411,7 @@ def test_a_run_that_goes_on_and_its_group_over_runs(context: Any, place: Path) -
         times |= {n: own.cells[n] / slower for n in own.cells if n.startswith("bandwidth_")}
         at = pd.Timestamp(2026, 1, day, tz="UTC")
         runs.append(replace(own, name=f"r{day}", cells=own.cells.assign(measured_at=at, **times)))
-    history = history_of(runs, otava_in(place)).save(place / "history")
+    history = history_of(runs).save(place / "history")
     progress = Unfinished(shards=3, planned_shards=8, planned_cells=4321, about=True)
     source = Source(place / "dataset", "mine", history=history, progress=progress)
     write_page([source], place / "over-runs.html")
@@ -422,8 +421,6 @@ def test_a_run_that_goes_on_and_its_group_over_runs(context: Any, place: Path) -
     faults: list[str] = []
     tab.on("pageerror", lambda err: faults.append(str(err)))
     assert tab.locator("#runs canvas").count() == 2
-    (said,) = tab.locator("#runs li").all_inner_texts()
-    assert said.startswith("From r4 (4) on −9.09 %: kernel")
     tab.click("#runs summary")
     rows = tab.locator("#runs tbody tr").evaluate_all(f"rows => rows.map({TEXTS})")
     assert [row[1] for row in rows] == [f"r{day}" for day in range(1, 7)]
@@ -432,7 +429,7 @@ def test_a_run_that_goes_on_and_its_group_over_runs(context: Any, place: Path) -
     tab.mouse.click(*place_of(tab, 2, 2))
     assert tab.locator("#runs tbody tr").first.is_visible()
     go(tab, COPY.replace("float", "double"))
-    assert "The mean of this best did not change." in tab.inner_text("#runs")
+    assert tab.locator("#runs canvas").count() == 2
     assert faults == []
     tab.close()
 

@@ -24,7 +24,7 @@ from gpushmoo.interactive import shell, tables
 from gpushmoo.interactive.opened_run import Run
 from gpushmoo.interactive.shell import main
 from gpushmoo.interactive.tables import COMMANDS
-from histories import made, otava_in, program_of
+from histories import made
 from synthetic import write_shard
 from test_ab import judged_as
 from test_checkouts import write
@@ -80,14 +80,14 @@ def there(
     for module in ("compare", "false_alarms"):
         monkeypatch.setattr(f"gpushmoo.comparing.{module}.read_run", lambda place: runs[str(place)])
     standing_for(monkeypatch, {run.name: run for run in made(slower=0.05)})
-    otava_in(tmp_path)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     for name in ("x.json", "older.json"):
         written(tmp_path / name, cache(TIE))
     monkeypatch.setattr(tables, "BACKENDS", {"opencl": BACKENDS["opencl"]})
     monkeypatch.setattr(tables, "probe", answer)
-    program_of(SNAKEMAKE, tmp_path / "python")
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    python = tmp_path / "python"
+    python.write_text(f"#!{sys.executable}\n{SNAKEMAKE}", encoding="utf-8")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
 
 
 def answer(choice: DeviceChoice) -> Any:

@@ -184,32 +184,6 @@ def inside_of(names: Sequence[str], gpus: int, nodes: int | None = None) -> Insi
 
 
 @pytest.mark.parametrize(
-    ("earlier", "rules", "refused"),
-    [
-        ({"otava": "/absent/otava"}, ["report", "history"], True),
-        ({"otava": "/absent/otava"}, ["report", "mine_history"], True),
-        ({"otava": "/absent/otava"}, ["report", "figure"], False),
-        (None, ["history"], False),
-    ],
-)
-def test_change_points_need_their_program_only_where_they_are_asked_for(
-    earlier: dict[str, str] | None, rules: list[str], refused: bool, tmp_path: Path
-) -> None:
-    flow: Any = SimpleNamespace(
-        results=tmp_path,
-        config=SimpleNamespace(earlier=earlier, chapters={}),
-        measures=False,
-        gpu_backend=None,
-    )
-    inside = inside_of(rules, gpus=0)
-    if not refused:
-        start.start_run(flow, inside)
-        return
-    with pytest.raises(SystemExit, match="otava"):
-        start.start_run(flow, inside)
-
-
-@pytest.mark.parametrize(
     ("gpus", "nodes", "refused"), [(1, None, True), (0, None, False), (1, 2, False)]
 )
 def test_a_missing_gpu_is_reported_once_before_the_jobs(

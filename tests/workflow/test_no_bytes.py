@@ -11,7 +11,6 @@ from gpushmoo.comparing.history import LAUNCHES, history_of, read_runs
 from gpushmoo.figures.runs import draw_timelines
 from gpushmoo.interactive.shell import report
 from gpushmoo.storage.dataset import read_cells
-from histories import otava_in
 from projects import Project
 
 pytest_plugins = ["workflow_fixtures"]
@@ -87,10 +86,10 @@ def test_nothing_that_a_run_makes_breaks_or_tells_of_bytes(bare: Project, tmp_pa
     assert not re.search(r"\bNaN\b|Infinity", index_of(tmp_path / "page.html"))
     said = gpushmoo.compare(results, results).markdown()
     assert not NOT_TOLD.search(said)
-    history = history_of(read_runs([results, results]), otava_in(tmp_path))
+    history = history_of(read_runs([results, results]))
     assert history.rows[LAUNCHES].notna().all()
     assert not NOT_TOLD.search(history.markdown())
-    draw_timelines(history.rows, history.changes).savefig(tmp_path / "runs.svg")
+    draw_timelines(history.rows).savefig(tmp_path / "runs.svg")
     sweep = gpushmoo.sweep(tmp_path / "own/worked", sizes=64, backend="opencl", repeats=1)
     assert "Gstep/s" in report(sweep)
     assert not NOT_TOLD.search(report(sweep))

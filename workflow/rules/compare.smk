@@ -83,7 +83,7 @@ rule history:
         environment
     params:
         code=code_of("comparing", scripts / "history.py"),
-        spec={"run": flow.config.settings.run, **(flow.config.earlier or {})},
+        spec={"run": flow.config.settings.run, "earlier": flow.config.earlier},
     script:
         "../scripts/stages/history.py"
 

@@ -1,9 +1,8 @@
-"""Where the project's own folders lie, and a program that has an environment of its own."""
+"""The project's own folders."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -47,23 +46,3 @@ def lend_imports(folders: Iterable[Path]) -> None:
         lent = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         if folder not in lent:
             os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*lent, folder]))
-
-
-PROGRAM = "otava"
-INSTALL = "python3 -m venv otava-env && otava-env/bin/pip install apache-otava==0.8.0"
-
-
-class NoOtavaError(ValueError):
-    """The program is not there; one sentence."""
-
-
-def find_otava(program: str | None = None) -> str:
-    """The program's path, of that name or path or, by default, on the PATH. Raises NoOtavaError."""
-    found = shutil.which(str(Path(program).expanduser()) if program else PROGRAM)
-    if found is None:
-        where = f"'{program}' is no program" if program else f"'{PROGRAM}' is not on the PATH"
-        raise NoOtavaError(
-            f"{where}; change points need Apache Otava in an environment of its own: {INSTALL}, "
-            "and then otava-env/bin/otava is the program to name."
-        )
-    return found

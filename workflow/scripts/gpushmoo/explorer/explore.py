@@ -346,9 +346,6 @@ def _entry_line(entry: Mapping[str, Any]) -> str:
 def over_runs(found: History) -> dict[str, Any]:
     """Plain values: the runs by their number, and the groups by their names (see `group_key`)."""
     runs = found.rows.drop_duplicates("number").sort_values("number")
-    changes: dict[str, list[Mapping[str, Any]]] = {}
-    for row in found.changes.to_dict("records"):
-        changes.setdefault(group_key(row), []).append(row)
     return {
         "why": found.why,
         "runs": [
@@ -356,7 +353,7 @@ def over_runs(found: History) -> dict[str, Any]:
             for row in runs[["number", "run", "measured_at"]].to_dict("records")
         ],
         "groups": {
-            (key := group_key(rows.iloc[0].to_dict())): _line(rows, changes.get(key, ()))
+            group_key(rows.iloc[0].to_dict()): _line(rows)
             for _, rows in found.rows.groupby(list(GROUP), observed=True)
         },
     }
@@ -367,8 +364,8 @@ def group_key(row: Mapping[str, Any]) -> str:
     return "\n".join(str(row[name]) for name in GROUP)
 
 
-def _line(rows: pd.DataFrame, changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A group's bests in the order of runs, and its change points as shares."""
+def _line(rows: pd.DataFrame) -> dict[str, Any]:
+    """A group's bests in the order of runs."""
     group = rows.sort_values("number")
     quantity, (best, low, high) = bests_of(group)
     columns = {"best": best, "copy": COPY, "low": low, "high": high}
@@ -377,18 +374,6 @@ def _line(rows: pd.DataFrame, changes: Sequence[Mapping[str, Any]]) -> dict[str,
         "number": group["number"].tolist(),
         PARAMS: group[PARAMS].tolist(),
         **{name: [_rounded(value) for value in group[column]] for name, column in columns.items()},
-        "changes": [
-            {
-                "number": row["number"],
-                "run": row["run"],
-                "of": "copy" if row["quantity"] == COPY else "best",
-                "change": _rounded(row["change"]),
-                "cause": row["cause"],
-                "differences": list(row["differences"]),
-            }
-            for row in changes
-            if row["quantity"] in (quantity, COPY)
-        ],
     }
 
 

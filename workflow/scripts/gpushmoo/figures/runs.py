@@ -1,4 +1,4 @@
-"""Figures of runs: bests over many, with change points, and between two; energy of launches."""
+"""Figures of runs: bests over many, and between two; energy of launches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from ..analysis.energy import TIED_SPEED, EnergyGroup, energy_groups, launch_text, read_energy
-from ..comparing.history import BEST, BESTS, COPY, History, bests_of, read_history
+from ..comparing.history import BEST, BESTS, COPY, BestChange, bests_of, read_history
 from ..core.display import kind_words, size_words
 from ..core.schema import GROUP
 from .style import OKABE_ITO, PAGE_WIDTH, apply_style, save, save_words
@@ -28,41 +28,33 @@ _LINES = ((BEST, "best", OKABE_ITO[0], "o", 2.0), (COPY, "copy", OKABE_ITO[1], "
 MOST_PANELS, TITLE_WIDTH = 12, 40
 CAPTION = (
     "Bandwidth of each group's best with its 95 % interval, and below it of the runtime's own "
-    "copy, over runs in the order of time. Scales differ. Dashed: from here on the mean is another."
+    "copy, over runs in the order of time. Scales differ."
 )
-# Room above the highest mark for what is written there, a share of the height.
-_BEST_ROOM, _COPY_ROOM = 0.2, 0.4
 
 
 def history_figure(tables: Sequence[Path], svg: Path) -> None:
-    """Draw the `tables` of a run's history: groups whose bests changed most, then the largest."""
+    """Draw the `tables` of a run's history: the groups whose bests changed most."""
     apply_style()
     found = read_history(tables[0].parent)
     if found.why is not None:
         save_words(svg, "There is no history", found.why)
         return
-    every = found.rows.drop_duplicates(list(GROUP))
-    shown = _most_changed(found, every)
-    few = f" Of {len(every)} groups the {MOST_PANELS} whose bests changed most."
+    changes = found.changes()
+    few = f" Of {len(changes)} groups the {MOST_PANELS} whose bests changed most."
     title = f"Each group's best over {found.rows['number'].nunique()} runs"
-    caption = CAPTION + (few if len(every) > MOST_PANELS else "")
-    save(draw_timelines(shown, found.changes), svg, title, caption)
+    caption = CAPTION + (few if len(changes) > MOST_PANELS else "")
+    save(draw_timelines(_rows_of(changes[:MOST_PANELS], found.rows)), svg, title, caption)
 
 
-def _most_changed(found: History, every: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the MOST_PANELS groups that changed most; `every` has a row for each group."""
+def _rows_of(chosen: Sequence[BestChange], rows: pd.DataFrame) -> pd.DataFrame:
+    """Those of the `rows` that are of the `chosen` groups."""
     names = list(GROUP)
-    best = found.bests
-    size = best["change"].abs().groupby([best[name] for name in names], observed=True).max()
-    keys = pd.MultiIndex.from_frame(every[names])
-    weight = every.assign(size=size.reindex(keys).fillna(0.0).to_numpy())
-    first = weight.sort_values(["size", "height", "width"], ascending=False, kind="stable")
-    chosen = pd.MultiIndex.from_frame(first[names].head(MOST_PANELS))
-    return found.rows[pd.MultiIndex.from_frame(found.rows[names]).isin(chosen)]
+    keys = pd.MultiIndex.from_frame(pd.DataFrame([change.group for change in chosen])[names])
+    return rows[pd.MultiIndex.from_frame(rows[names]).isin(keys)]
 
 
-def draw_timelines(rows: pd.DataFrame, changes: pd.DataFrame) -> Figure:
-    """A panel for each group: its bests (`rows`) over runs in the order of time, and `changes`."""
+def draw_timelines(rows: pd.DataFrame) -> Figure:
+    """A panel for each group: its bests (`rows`) over runs in the order of time."""
     names = list(GROUP)
     groups = list(rows.groupby(names, observed=True))
     down = -(-len(groups) // _ACROSS)
@@ -77,15 +69,13 @@ def draw_timelines(rows: pd.DataFrame, changes: pd.DataFrame) -> Figure:
     for ax in axes.flat:
         ax.set_axis_off()
         ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-    for place, (key, group) in enumerate(groups):
-        of_group = changes[(changes[names] == list(key)).all(axis=1)]
+    for place, (_, group) in enumerate(groups):
         top = place // _ACROSS * len(_LINES)
         both = axes[top : top + len(_LINES), place % _ACROSS]
         for ax, (column, name, colour, mark, _) in zip(both, _LINES, strict=True):
             ax.set_axis_on()
             quantity, columns = bests_of(group) if column == BEST else (column, [column])
             _line(ax, group, columns, colour, mark)
-            _mark_changes(ax, of_group[of_group["quantity"] == quantity], colour)
             unit = BESTS.get(quantity, "GB/s")
             ax.set_ylabel(f"{name} ({unit})", fontsize=6.5, color=colour)
         both[0].set_title(_title(group.iloc[0], _named(rows)), fontsize=6.5, loc="left")
@@ -102,28 +92,8 @@ def _line(ax: Axes, group: pd.DataFrame, columns: Sequence[str], colour: str, ma
     ax.plot(numbers, values, mark, ls="-", c=colour, ms=2.4, lw=0.7)
     if ends:
         ax.vlines(numbers, *ends, color=colour, lw=0.7)
-    bottom, top = ax.get_ylim()
-    ax.set_ylim(bottom, top + (_BEST_ROOM if ends else _COPY_ROOM) * (top - bottom))
     ax.yaxis.set_major_locator(MaxNLocator(3))
     ax.tick_params(labelsize=6)
-
-
-def _mark_changes(ax: Axes, changes: pd.DataFrame, colour: str) -> None:
-    """A line between the last run before each change and the first after it."""
-    for row in changes.to_dict("records"):
-        x = row["number"] - 0.5
-        ax.axvline(x, color="black", lw=0.8, ls="--")
-        ax.annotate(
-            f"{100 * row['change']:+.1f} %".replace("-", "−"),
-            (x, 1.0),
-            xycoords=("data", "axes fraction"),
-            xytext=(-2, 0),
-            textcoords="offset points",
-            ha="right",
-            va="top",
-            fontsize=6,
-            color=colour,
-        )
 
 
 def _heading(rows: pd.DataFrame) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..comparing import CompareError
-from ..comparing.history import DELTA, History, history_of, read_runs
+from ..comparing.history import History, history_of, read_runs
 from ..comparing.runs import Place
 from ..core.names import several
 from ..figures.runs import CAPTION, draw_timelines
@@ -18,28 +18,21 @@ from ..storage.room import output_folder
 def history(
     runs: Place | Sequence[Place],
     *,
-    otava: str | None = None,
-    threshold: float = DELTA,
     out: Place | None = None,
 ) -> History:
-    """Order the bests of many runs by time, and find where they changed.
+    """Order the bests of many runs by time.
 
     Parameters
     ----------
     runs : list of paths
         Runs' folders, data sets, folders of shards, or folders of runs (the finished ones count).
-    otava : str
-        The program Apache Otava, which finds change points; by default that on the PATH. Without
-        it there are `rows` alone.
-    threshold : float
-        Changes below it, a share of the bandwidth, are left out.
     out : path
-        Folder for both tables, ``summary.md`` and a picture for each kernel.
+        Folder for the table, ``summary.md`` and a picture for each kernel.
 
     Returns
     -------
     History
-        With `rows` and `changes` (data frames) and `markdown`.
+        With `rows` (a data frame), `changes` from the first to the last run, and `markdown`.
 
     Raises
     ------
@@ -49,10 +42,7 @@ def history(
     places = [Path(named).expanduser() for named in several(runs)]
     # A place that is no folder is refused when it is read.
     found = history_of(
-        read_runs([run for p in places for run in (runs_in(p) if p.is_dir() else [p])]),
-        otava,
-        threshold,
-        needs_otava=False,
+        read_runs([run for p in places for run in (runs_in(p) if p.is_dir() else [p])])
     )
     if out is not None:
         with output_folder(Path(out).expanduser(), CompareError) as folder:
@@ -67,6 +57,5 @@ def _drawn(found: History, folder: Path) -> list[str]:
     runs = found.rows["number"].nunique()
     for kernel, rows in found.rows.groupby("kernel", observed=True):
         names.append(f"{kernel}.svg")
-        picture = draw_timelines(rows, found.changes[found.changes["kernel"] == kernel])
-        save(picture, folder / names[-1], f"{kernel} over {runs} runs", CAPTION)
+        save(draw_timelines(rows), folder / names[-1], f"{kernel} over {runs} runs", CAPTION)
     return names

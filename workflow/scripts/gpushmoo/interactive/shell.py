@@ -632,8 +632,7 @@ def _history(**asked: Any) -> Answer:
     from .history import history
 
     found = history(**asked)
-    told = {"rows": found.rows, "changes": found.changes, "folder": asked.get("out")}
-    return Answer(told, page=found.markdown)
+    return Answer({"rows": found.rows, "folder": asked.get("out")}, page=found.markdown)
 
 
 def _explore(**asked: Any) -> Answer:

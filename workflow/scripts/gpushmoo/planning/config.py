@@ -25,7 +25,7 @@ from ..core.backends import AUTO
 from ..core.display import joined
 from ..core.errors import ConfigError
 from ..core.keys import REQUIRED, keys_of
-from ..core.paths import DEFAULTS, RESULTS, ROOT, NoOtavaError, find_otava
+from ..core.paths import DEFAULTS, RESULTS, ROOT
 from ..core.readable import UnreadableError, refuse_braces
 from ..core.run_plan import plain
 from ..core.schema import FAULTS, Status, axis_fault
@@ -122,7 +122,7 @@ class RunConfig:
     dataset: Path | None
     remeasure: frozenset[Status]
     compared: dict[str, Any] | None
-    earlier: dict[str, Any] | None
+    earlier: list[str] | None
 
 
 def default_config() -> dict[str, Any]:
@@ -346,20 +346,17 @@ def _several(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else list(value or ())
 
 
-def read_earlier(settings: Settings, own: Path) -> dict[str, Any] | None:
-    """The folders of `earlier` runs, `otava` and `threshold`; None without a history: ConfigError.
+def read_earlier(settings: Settings, own: Path) -> list[str] | None:
+    """The folders of earlier runs; None without a history. Raises ConfigError.
 
     A folder of runs stands for the finished ones in it, but for the run's `own` folder. Relative
     folders begin at the working directory.
     """
     if settings.history is None:
-        if settings.otava is not None:
-            raise ConfigError("otava: it finds change points in a history, and history is null.")
         return None
     found = [path for name in _several(settings.history) for path in _runs_in(name, own.parent)]
     others = (path for path in found if path.resolve() != own.resolve())
-    earlier = list(dict.fromkeys(map(str, others)))
-    return {"earlier": earlier, "otava": settings.otava, "threshold": settings.threshold}
+    return list(dict.fromkeys(map(str, others)))
 
 
 def _runs_in(name: str, results: Path) -> list[Path]:
@@ -370,14 +367,6 @@ def _runs_in(name: str, results: Path) -> list[Path]:
     if not unpacked(folder).is_dir():
         raise ConfigError(f"history: '{name}' is not the folder of a run, of runs or of shards.")
     return runs_in(folder) if folder.is_dir() else [folder]
-
-
-def refuse_without_otava(otava: str | None) -> None:
-    """Raise ConfigError, one sentence, where the program that finds change points is missing."""
-    try:
-        find_otava(otava)
-    except NoOtavaError as err:
-        raise ConfigError(f"otava: {err}") from err
 
 
 def merged(

@@ -41,7 +41,7 @@ COMPARISON = (
     *("cells.parquet", "groups.parquet", "drift.parquet", "summary.md"),
     *("changes.svg", "changes.json", "compare.pdf"),
 )
-HISTORY = ("history.parquet", "change_points.parquet", "summary.md")
+HISTORY = ("history.parquet", "summary.md")
 
 
 class Flow:
@@ -312,7 +312,7 @@ class Flow:
     @property
     def earlier_files(self) -> list[str]:
         """The Parquet files of the earlier runs of a history."""
-        return data_files(self.config.earlier["earlier"]) if self.config.earlier else []
+        return data_files(self.config.earlier or [])
 
     # Analysis
 
@@ -376,7 +376,7 @@ class Flow:
     @property
     def run_figures(self) -> dict[str, str]:
         """Headings of figures of the run as a whole, by name; "" is a page of its own."""
-        figures = (("energy", "", self.energy_files), ("history", "", self.config.earlier))
+        figures = (("energy", "", self.energy_files), ("history", "", self.history_files))
         return {name: heading for name, heading, asked in figures if asked}
 
     @property

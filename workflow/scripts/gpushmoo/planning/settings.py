@@ -145,9 +145,6 @@ class Settings(Section):
     history: Runs | None = None
     """Earlier runs that the report and the explorer show this one beside; a folder of a run, of
     runs or of shards, or a list of them, or null."""
-    # It finds change points in a history and needs an environment of its own (docs/howto.md).
-    otava: Text | None = None
-    """Name or path of Apache Otava's program; null takes otava on the PATH."""
     # snakemake compare --config before=results/one after=results/other writes
     # results/<run>/compare/. Lists of equally many folders are pairs, measured in turns.
     before: Runs | None = None
@@ -158,7 +155,7 @@ class Settings(Section):
     noise_runs: Annotated[Texts, Unique] = ()
     """Folders of two or more runs of one and the same thing, which show how far runs lie apart."""
     threshold: Annotated[float, Field(gt=0, lt=1)] = 0.01
-    """The change that does not matter, a share of the time; in a history of the bandwidth."""
+    """The change that does not matter, a share of the time."""
     fail_on_regression: bool = False
     """Whether compare ends with an error when a group's best got slower by more than threshold,
     significant at 95 %."""

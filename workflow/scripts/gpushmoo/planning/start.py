@@ -33,7 +33,7 @@ from ..storage.room import unwritten
 from ..storage.wholefile import read_summed, write_json
 from . import RUN_FOLDER
 from .again import BUILDING
-from .config import default_config, merged, refuse_without_otava
+from .config import default_config, merged
 from .flow import MEASURING, Flow
 from .inside_snakemake import NOTHING_TO_DO, Inside, Job
 from .sweeps import size_sentence
@@ -174,12 +174,10 @@ def start_run(flow: Flow, inside: Inside) -> None:
 
 
 def _check_start(flow: Flow, jobs: Sequence[Job], on_cluster: bool) -> None:
-    """Raise ConfigError if the jobs lack the folder, a device or a program."""
+    """Raise ConfigError if the jobs lack the folder or a device."""
     refuse_unwritable(flow.results)
     if not on_cluster and any(job.gpus for job in jobs):
         refuse_without_device(flow)
-    if flow.config.earlier and any(job.rule.endswith("history") for job in jobs):
-        refuse_without_otava(flow.config.earlier["otava"])
 
 
 def _start_servers_for(flow: Flow, inside: Inside, jobs: Sequence[Job]) -> None:

@@ -52,7 +52,6 @@ from .pages import (
     chapter_page,
     energy_findings,
     energy_page,
-    history_findings,
     history_page,
 )
 from .tables import Json
@@ -194,7 +193,6 @@ def report_facts(
         *findings.kind_findings(to_use, own_cells),
         *findings.step_findings(own_cells, spec["persistent"], names),
         *(finding for table in energy for finding in energy_findings(table)),
-        *(finding for found in history for finding in history_findings(found)),
         *(
             # By default a view's finding is worth most; its author may state less.
             Finding(note["finding"], float(note.get("worth", 1.0)), name)

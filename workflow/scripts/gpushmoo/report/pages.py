@@ -24,9 +24,8 @@ from ..analysis.energy import (
 )
 from ..analysis.peak import PeakRow
 from ..chapters import package
-from ..comparing.history import BEST, CHANGE_HEADS, Cause, History, means
+from ..comparing.history import CHANGE_HEADS, METHOD, History
 from ..core.display import percent, significant, size_words
-from ..core.schema import GROUP
 from ..workloads.user_code import blamed
 from .findings import WORTH_TELLING, Finding
 from .tables import Json
@@ -102,10 +101,8 @@ def figures_of(measured: Measured, *kinds: str) -> list[Json]:
 
 
 ENERGY_FIGURE, HISTORY_FIGURE = "energy.svg", "history.svg"
-# Change points that the page names.
+# Groups that the page of a history names.
 _MOST_ROWS = 15
-# The first page names a loss that began in one of so many last runs.
-_RECENT = 5
 
 
 def energy_page(table: EnergyTable) -> Json:
@@ -236,41 +233,11 @@ def history_page(found: History) -> Json:
         return {"title": "History", "sentences": sentences, "method": "", "heads": [], "rows": []}
     rows = found.change_rows()
     left = len(rows) - _MOST_ROWS
-    more = [f"{left} more change points are in history/change_points.parquet."] if left > 0 else []
+    more = [f"{left} more groups are in history/history.parquet."] if left > 0 else []
     return {
         "title": found.title,
-        "sentences": [found.headline, *found.remarks(), *more],
-        "method": found.method(),
+        "sentences": [*found.left_out, *more],
+        "method": METHOD,
         "heads": list(CHANGE_HEADS),
         "rows": rows[:_MOST_ROWS],
     }
-
-
-def history_findings(found: History) -> list[Finding]:
-    """For the first page: the group that lost most in a recent run and has not got it back."""
-    if found.changes.empty:
-        return []
-    last = found.bests.sort_values("number").drop_duplicates(list(GROUP), keep="last")
-    until = found.rows["number"].max()
-    lost = last[(last["change"] < 0) & (last["number"] > until - _RECENT)]
-    if lost.empty:
-        return []
-    worst = lost.loc[lost["change"].idxmin()]
-    return [
-        Finding(_lost_words(worst.to_dict(), len(lost)), float(-worst["change"]), HISTORY_FIGURE)
-    ]
-
-
-def _lost_words(row: Row, groups: int) -> str:
-    others = f" ({groups - 1} more groups lost less)" if groups > 1 else ""
-    words = {
-        Cause.KERNEL: "the kernel changed, not the machine",
-        Cause.MACHINE: "the machine changed, as the memcpy baseline shows",
-        Cause.BOTH: "the kernel and the machine changed",
-        Cause.UNSURE: "whether the kernel or the machine changed is not told apart",
-    }[Cause(row["cause"])]
-    verb = "moves" if row["quantity"] == BEST else "does"
-    return (
-        f"Since run {row['run']} the best of {_who(row)} {verb} {percent(-row['change'])} less, "
-        f"{means(row, 3)}: {words}{others}."
-    )

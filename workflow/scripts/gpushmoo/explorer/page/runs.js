@@ -15,41 +15,20 @@ export function lineOf(set, part, group) {
   return set.index.history.groups[set.index.group.map((name) => names[name]).join("\n")] ?? null;
 }
 
-function signed(share) {
-  return `${share < 0 ? "−" : "+"}${numbers.percent(Math.abs(share))}`;
-}
-
-/** Upright lines: intervals of the bests, and dashed where the mean changed, with by how much. */
-function marks(line, name, colour) {
+/** Upright lines: intervals of the bests. */
+function intervals(line, colour) {
   return (plot) => {
     const pen = plot.ctx;
-    const { top, height } = plot.bbox;
     pen.save();
     pen.strokeStyle = colour;
-    pen.fillStyle = themed("--ink");
     pen.lineWidth = devicePixelRatio;
-    pen.font = `${12 * devicePixelRatio}px system-ui`;
-    pen.textAlign = "right";
-    if (name === "best") {
-      line.number.forEach((x, i) => {
-        const at = Math.round(plot.valToPos(x, "x", true));
-        pen.beginPath();
-        pen.moveTo(at, plot.valToPos(line.low[i], "y", true));
-        pen.lineTo(at, plot.valToPos(line.high[i], "y", true));
-        pen.stroke();
-      });
-    }
-    pen.strokeStyle = themed("--ink");
-    pen.setLineDash([5 * devicePixelRatio, 4 * devicePixelRatio]);
-    for (const { number, change } of line.changes.filter((one) => one.of === name)) {
-      const before = line.number[line.number.indexOf(number) - 1];
-      const at = plot.valToPos((before + number) / 2, "x", true);
+    line.number.forEach((x, i) => {
+      const at = Math.round(plot.valToPos(x, "x", true));
       pen.beginPath();
-      pen.moveTo(at, top);
-      pen.lineTo(at, top + height);
+      pen.moveTo(at, plot.valToPos(line.low[i], "y", true));
+      pen.lineTo(at, plot.valToPos(line.high[i], "y", true));
       pen.stroke();
-      pen.fillText(signed(change), at - 4 * devicePixelRatio, top + 12 * devicePixelRatio);
-    }
+    });
     pen.restore();
   };
 }
@@ -58,7 +37,7 @@ function rangeOf(values) {
   const known = values.filter((value) => value !== null);
   const [from, to] = [Math.min(...known), Math.max(...known)];
   const room = 0.12 * (to - from || to);
-  return [from - room, to + 2 * room];
+  return [from - room, to + room];
 }
 
 function chart(container, line, name, { label, colour, height }) {
@@ -76,16 +55,11 @@ function chart(container, line, name, { label, colour, height }) {
         { ...plain, label, size: 58, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : numbers.significant(tick, 4).replace(/\.0+$|(\.\d*?)0+$/, "$1"))) },
       ],
       series: [{ label: "run" }, { label, stroke: colour, width: 1, points: { show: true, size: 5, fill: colour } }],
-      hooks: { draw: [marks(line, name, colour)] },
+      hooks: { draw: name === "best" ? [intervals(line, colour)] : [] },
     },
     [line.number, line[name]],
     container,
   );
-}
-
-function changeWords({ run, number, change, cause, differences }) {
-  const told = differences.length ? ` (${differences.join("; ")})` : "";
-  return `From ${run} (${number}) on ${signed(change)}: ${cause}${told}.`;
 }
 
 function table(line, runs) {
@@ -106,7 +80,7 @@ function table(line, runs) {
   );
 }
 
-/** Draw a group's line into `container`, with its change points in words. */
+/** Draw a group's line into `container`. */
 export function drawRuns(container, line, runs) {
   const best = container.appendChild(make("div", { class: "chart" }));
   chart(best, line, "best", { label: `best, ${line.unit}`, colour: themed("--measured"), height: 200 });
@@ -114,6 +88,5 @@ export function drawRuns(container, line, runs) {
     const copy = container.appendChild(make("div", { class: "chart" }));
     chart(copy, line, "copy", { label: "copy, GB/s", colour: themed("--second"), height: 130 });
   }
-  const told = line.changes.filter((one) => one.of === "best").map((one) => make("li", {}, changeWords(one)));
-  container.append(told.length ? make("ul", { class: "changes" }, ...told) : make("p", { class: "quiet" }, "The mean of this best did not change."), table(line, runs));
+  container.append(table(line, runs));
 }

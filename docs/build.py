@@ -54,7 +54,6 @@ def computed(record: Record, claims: Claims) -> dict[str, Any]:
         "hold": claims.hold,
         "model": model.values(claims),
         "comparing": studies.comparing(claims),
-        "portfolios": studies.portfolios(record, claims),
         "gallery": studies.gallery(read_record("nvidia-h200-gallery"), claims),
         "documents": documents.values(claims, numbers),
         "dictionary": dictionary.values(),

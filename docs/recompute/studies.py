@@ -10,8 +10,6 @@ from gpushmoo.comparing.compare import percent as as_change
 from gpushmoo.comparing.false_alarms import Rate
 from gpushmoo.core.display import percent, significant
 from gpushmoo.core.merit import BANDWIDTH, interval
-from gpushmoo.exporting.choices import groups_of
-from gpushmoo.exporting.portfolio import Losses
 from gpushmoo.storage.store import read_metadata
 
 from .record import REFERENCE, Record, read_json
@@ -147,31 +145,6 @@ def _ab(claims: Claims) -> list[list[str]]:
     plain = groups[groups["planted"] == 0]
     is_same = (plain["verdict"] == "same").all() and not plain["slower"].any()
     claims.hold("ab finds the same where nothing is planted.", bool(is_same))
-    return rows
-
-
-# Those whose sizes are on the device, and enough to leave some out.
-SERVED = ("dot_resident", "global_copy", "global_load", "global_store")
-
-
-def portfolios(record: Record, claims: Claims) -> list[list[str]]:
-    """By kernel: what the best 1, 2 and 3 launches lose, and what at sizes left out."""
-    rows = []
-    for kernel in SERVED:
-        versions = record.of(kernel).groupby(["variant", "cache_state"], observed=True)
-        losses = [Losses.of(groups_of(cells)) for _, cells in versions]
-        rows.append([f"`{kernel}`", str(len(losses[0].places) // 2)])
-        worst = []
-        for k in (1, 2, 3):
-            left = []
-            for one in losses:
-                found = one.chosen(k, least := one.least(k))
-                rules = one.rules(found, k, least) if found else {}
-                left += [lost or 0.0 for rule in rules.values() for lost in rule.left_out.values()]
-            worst.append(max(left))
-            lost = percent(max(one.least(k) for one in losses))
-            rows[-1] += [lost, f"{percent(median(left))}, {percent(max(left))}"]
-        claims.hold("A third launch mends no worst size.", worst[2] > 0.95 * worst[1])
     return rows
 
 

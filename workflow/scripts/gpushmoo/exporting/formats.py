@@ -280,14 +280,14 @@ def entries(choices: Sequence[Choice]) -> list[Entry]:
         unusual = [value for value in choice.main.conditions if value not in USUAL]
         parts = [target["device_name"], kernel, *variant, target["dtype"], choice.size_class]
         parts += unusual
-        constants = {owned(owners, parts, axis): value for axis, value in choice.point}
+        constants = {_owned(owners, parts, axis): value for axis, value in choice.point}
         made.append(Entry(_comment(choice), constants))
     return made
 
 
-def owned(owners: dict[str, str], parts: Sequence[str], *more: str) -> str:
-    """The C name of `parts` and `more`. Raises ExportError where other parts own it."""
-    name = "_".join(map(identifier, [*parts, *more]))
+def _owned(owners: dict[str, str], parts: Sequence[str], axis: str) -> str:
+    """The C name of `parts` and an axis. Raises ExportError where other parts own it."""
+    name = "_".join(map(identifier, [*parts, axis]))
     what = ", ".join(parts)
     if owners.setdefault(name, what) != what:
         raise ExportError(
@@ -311,41 +311,41 @@ def c_header(entries: Sequence[Entry], about: Sequence[str]) -> str:
     """Macros ``GPUSHMOO_<DEVICE>_<KERNEL>_<TYPE>_<CLASS>_<PARAMETER>``; `about` stands on top."""
     lines = []
     for entry in entries:
-        lines += ["", *block_comment(entry.comment)]
+        lines += ["", *_block_comment(entry.comment)]
         for name, value in entry.constants.items():
-            lines.append(f"#define {NAMESPACE.upper()}_{name.upper()} {literal(value)}")
-    return guarded([entry.constants for entry in entries], "H", about, lines)
+            lines.append(f"#define {NAMESPACE.upper()}_{name.upper()} {_literal(value)}")
+    return _guarded([entry.constants for entry in entries], "H", about, lines)
 
 
 def cpp_header(entries: Sequence[Entry], about: Sequence[str]) -> str:
     """Write constants ``gpushmoo::<device>_<kernel>_<type>_<class>_<parameter>``, as `c_header`."""
     lines = ["", f"namespace {NAMESPACE} {{"]
     for entry in entries:
-        lines += ["", *block_comment(entry.comment)]
+        lines += ["", *_block_comment(entry.comment)]
         for name, value in entry.constants.items():
-            kind = "int" if is_int(value) else "long long"
+            kind = "int" if _is_int(value) else "long long"
             # No name begins with a digit.
             named = f"on_{name}" if name[0].isdigit() else name
-            lines.append(f"constexpr {kind} {named} = {literal(value)};")
-    return guarded([e.constants for e in entries], "HPP", about, [*lines, "", "}"])
+            lines.append(f"constexpr {kind} {named} = {_literal(value)};")
+    return _guarded([e.constants for e in entries], "HPP", about, [*lines, "", "}"])
 
 
-def guarded(what: object, suffix: str, about: Sequence[str], lines: Sequence[str]) -> str:
+def _guarded(what: object, suffix: str, about: Sequence[str], lines: Sequence[str]) -> str:
     """A header whose guard is of `what` it holds: a program may include those of many devices."""
     digest = hashlib.sha256(repr(what).encode()).hexdigest()[:12]
     guard = f"{NAMESPACE}_launches_{digest}_{suffix}".upper()
-    head = [*block_comment(about), "", f"#ifndef {guard}", f"#define {guard}"]
+    head = [*_block_comment(about), "", f"#ifndef {guard}", f"#define {guard}"]
     return "\n".join([*head, *lines, "", "#endif", ""])
 
 
-def is_int(value: int) -> bool:
+def _is_int(value: int) -> bool:
     """Whether any C holds it in an int."""
     return _LEAST_INT <= value <= _MOST_INT
 
 
-def literal(value: int) -> str:
+def _literal(value: int) -> str:
     """An expression of C of that value, whatever stands around it."""
-    suffix = "" if is_int(value) else "LL"
+    suffix = "" if _is_int(value) else "LL"
     if value == -(2**63):
         return f"(-{2**63 - 1}LL - 1)"
     return f"(-{-value}{suffix})" if value < 0 else f"{value}{suffix}"
@@ -354,7 +354,7 @@ def literal(value: int) -> str:
 _ASCII = str.maketrans({"×": "x", "µ": "u", "±": "+-"})
 
 
-def block_comment(lines: Sequence[str]) -> list[str]:
+def _block_comment(lines: Sequence[str]) -> list[str]:
     """A comment in any C: names of devices and kernels may hold what would end or escape it."""
     texts = [re.sub(r"[^ -~]|\\|\*/|/\*|\?\?", "?", line.translate(_ASCII)) for line in lines]
     return [f"{'/*' if n == 0 else ' *'} {text}" for n, text in enumerate(texts)] + [" */"]

@@ -36,11 +36,9 @@ from .formats import (
     t4_results,
 )
 from .loaded import AUTOTUNE, HOLDS, LoadedTable, triton_table, vllm_tables
-from .portfolio import FILES, portfolios, written
 
 FORMATS = ("t4", "kernel-tuner", "header", "json", "vllm", "triton")
 T4, KERNEL_TUNER, HEADER, JSON, VLLM, TRITON = FORMATS
-PORTFOLIO = "portfolio"  # only where it is named: there is not always one
 CHOICES_FILE, METADATA_FILE = "choices.json", "metadata.json"
 _LONGEST = 200
 _NOT_WHOLE = (
@@ -52,7 +50,6 @@ _OURS = {
     **{form: (form,) for form in (T4, KERNEL_TUNER, VLLM, TRITON)},
     HEADER: (C_HEADER, CPP_HEADER),
     JSON: (CHOICES_FILE,),
-    PORTFOLIO: FILES,
 }
 # Snakemake leaves this in every folder that a rule makes.
 _BESIDE = {".snakemake_timestamp"}
@@ -60,7 +57,7 @@ _BESIDE = {".snakemake_timestamp"}
 
 @dataclass(frozen=True)
 class Exported:
-    """The files written below `folder`; sentences on portfolios and on what was left out."""
+    """The files written below `folder`; sentences on what was left out."""
 
     folder: Path
     files: tuple[Path, ...]
@@ -73,33 +70,19 @@ def export_run(dataset: Path, run: str, out: Path, say: Callable[[str], None]) -
         say(sentence)
 
 
-def write_exports(
-    dataset: Path, run: str, out: Path, formats: Sequence[str] = FORMATS, **bound: Any
-) -> Exported:
+def write_exports(dataset: Path, run: str, out: Path, formats: Sequence[str] = FORMATS) -> Exported:
     """Write `dataset`, called `run`, in `formats` to the folder `out`, in place of earlier ones.
 
     Raises ExportError, one sentence: unknown formats, a folder with something else in it, nothing
     to export. Raises BadParquetError for a damaged data set, OSError (no space).
     """
-    unknown = [name for name in formats if name not in (*FORMATS, PORTFOLIO)]
+    unknown = [name for name in formats if name not in FORMATS]
     if unknown or not formats:
         named = f"'{unknown[0]}' is none" if unknown else "none was named"
-        raise ExportError(f"formats: {named}; there are {', '.join(FORMATS)}, {PORTFOLIO}.")
-    if bound and PORTFOLIO not in formats:
-        raise ExportError(f"k and loss are for the format {PORTFOLIO}, which is not named.")
+        raise ExportError(f"formats: {named}; there are {', '.join(FORMATS)}.")
     _refuse_foreign(out)
     with replaced_folder(out) as fresh:
-        notes, groups = _fill(fresh, dataset, run, formats)
-        if PORTFOLIO in formats:
-            made, missed = portfolios(groups, **bound)
-            notes += missed
-            provenance = dataset_provenance(dataset)
-            about = _about(run, t4_metadata(provenance))[:2]
-            content = choices_json([], notes, run, provenance) | {"format": "gpushmoo portfolios"}
-            del content["choices"]
-            for name, text in zip(FILES, written(made, about, content), strict=True):
-                write_whole(fresh / name, text.encode())
-            notes += ["\n    ".join(one.claims) for one in made]
+        notes = _fill(fresh, dataset, run, formats)
         files = sorted(p.relative_to(fresh) for p in fresh.rglob("*") if p.is_file())
         if out.is_dir():
             stale = shutil.ignore_patterns(*(name for form in formats for name in _OURS[form]))
@@ -119,10 +102,8 @@ def _refuse_foreign(out: Path) -> None:
         )
 
 
-def _fill(
-    folder: Path, dataset: Path, run: str, formats: Sequence[str]
-) -> tuple[list[str], list[ExportGroup]]:
-    """Write all but portfolios; sentences on what is left out or not replayed, and the groups."""
+def _fill(folder: Path, dataset: Path, run: str, formats: Sequence[str]) -> list[str]:
+    """Write all files; sentences on what is left out or not replayed."""
     writing = _Writing(folder, run, formats)
     for where in partitions(dataset):
         can_win = []
@@ -135,7 +116,7 @@ def _fill(
         writing.choose(can_win)
     writing.refuse_nothing()
     writing.finish(dataset_provenance(dataset))
-    return writing.notes, writing.groups
+    return writing.notes
 
 
 @dataclass
@@ -145,7 +126,6 @@ class _Writing:
     folder: Path
     run: str
     formats: Sequence[str]
-    groups: list[ExportGroup] = field(default_factory=list)
     found: list[Choice] = field(default_factory=list)
     tables: dict[str, list[LoadedTable]] = field(default_factory=lambda: {VLLM: [], TRITON: []})
     names: set[str] = field(default_factory=set)
@@ -189,7 +169,6 @@ class _Writing:
     def choose(self, named: Sequence[tuple[str, ExportGroup]]) -> None:
         """Choose launches of groups that have verified ones; each with its file's stem."""
         groups = [group for _, group in named]
-        self.groups += groups
         self.found += choices(groups)
         self.tables[VLLM] += vllm_tables(groups)
         self.tables[TRITON] += [
@@ -270,8 +249,6 @@ def export(
     *,
     out: str | os.PathLike[str] | None = None,
     formats: str | Sequence[str] = FORMATS,
-    k: int | None = None,
-    loss: float | None = None,
 ) -> Exported:
     """Write what a run has found in the forms that other programs read.
 
@@ -285,16 +262,12 @@ def export(
     formats : list of str
         ``header`` (the launches to use, for C and C++), ``json`` (the same), ``t4`` (the
         auto-tuning community's form), ``kernel-tuner`` (its cache files), ``vllm`` (tables by size,
-        as vLLM and Hugging Face load them), ``triton`` (files of its autotuner's cache); and only
-        where it is named ``portfolio`` (few launches and thresholds of size, for C and Python).
-    k, loss : int and float
-        For ``portfolio``: how many launches there may be at most, by default 3, and by which share
-        they may be slower than the fastest at any size measured, by default 0.02.
+        as vLLM and Hugging Face load them), ``triton`` (files of its autotuner's cache).
 
     Returns
     -------
     Exported
-        The `folder`, its `files`, and `notes` on portfolios and on what was left out.
+        The `folder`, its `files`, and `notes` on what was left out.
 
     Raises
     ------
@@ -305,8 +278,6 @@ def export(
     target = place_of_products(place) / "export" if out is None else Path(out).expanduser()
     try:
         with output(target, ExportError), opened(place) as source:
-            bound = {name: n for name, n in (("k", k), ("loss", loss)) if n is not None}
-            names = several(formats)
-            return write_exports(source.dataset, source.name, target, names, **bound)
+            return write_exports(source.dataset, source.name, target, several(formats))
     except (OpenedError, BadParquetError) as err:
         raise ExportError(str(err)) from err

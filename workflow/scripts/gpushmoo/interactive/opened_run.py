@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..analysis.best import Limits
-    from ..exporting.portfolio import Portfolio
 
 
 @dataclass(eq=False, repr=False)
@@ -79,13 +78,6 @@ class Run:
         from ..exporting.choices import choices_frame
 
         return choices_frame(self.cells)
-
-    def portfolios(self, k: int = 3, loss: float = 0.02) -> list[Portfolio]:
-        """Of each kernel `k` launches at most that lose at most `loss`, where there are such."""
-        from ..exporting.choices import groups_of
-        from ..exporting.portfolio import portfolios
-
-        return portfolios((g for g in groups_of(self.cells) if g.ok and g.axes), k, loss)[0]
 
     @property
     def peak(self) -> pd.DataFrame:

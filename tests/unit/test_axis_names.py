@@ -22,7 +22,7 @@ from gpushmoo.core.schema import TAKEN, axis_fault, cell_schema
 from gpushmoo.planning.config import load_config
 from gpushmoo.storage.dataset import read_cells, read_medians
 from gpushmoo.storage.store import read_shard, write_parquet
-from gpushmoo.storage.wholefile import read_summed
+from gpushmoo.storage.wholefile import read_whole
 from matplotlib import pyplot as plt
 from rendering import KINDS, conclude
 from synthetic import write_shard
@@ -105,7 +105,7 @@ def concluded(shards: Sequence[Path], out: Path) -> dict[str, Any]:
     return {
         "axes": axes_of(cells),
         "best": best.to_pandas().to_dict("records"),
-        **{p.name: read_summed(p).decode() for p in (*out.glob("*.json"), out / "verdict.txt")},
+        **{p.name: read_whole(p).decode() for p in (*out.glob("*.json"), out / "verdict.txt")},
     }
 
 
@@ -113,7 +113,7 @@ def concluded(shards: Sequence[Path], out: Path) -> dict[str, Any]:
 def unrendered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures and pages are made up, but not written, which would take far longer."""
     monkeypatch.setattr(typst, "compile", lambda *_, **__: b"")
-    monkeypatch.setattr(plt.Figure, "savefig", lambda *_, **__: None)
+    monkeypatch.setattr(plt.Figure, "savefig", lambda _, out, **__: out.write(b"<svg></svg>"))
 
 
 @pytest.mark.usefixtures("unrendered")

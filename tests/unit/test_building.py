@@ -196,8 +196,8 @@ def test_a_build_file_holds_what_was_written_and_failures_refuse_the_target(tmp_
     before = path.read_bytes()
     write_build(path, HELD)
     assert path.read_bytes() == before
-    path.write_bytes(before.replace(b"sm_80", b"sm_86"))
-    with pytest.raises(DamagedFileError, match="no longer what was written"):
+    path.write_bytes(before[:-9])
+    with pytest.raises(DamagedFileError, match="is not whole"):
         read_build(path)
     write_build(tmp_path / "copy" / "float.json", HELD)
     with pytest.raises(DeviceError, match=r"The machine code of copy, float, a is not"):
@@ -223,7 +223,7 @@ def test_a_damaged_cubin_is_compiled_again(tmp_path: Path, monkeypatch: pytest.M
     assert cached() == made
     (path,) = (tmp_path / "cubin").glob("*.json")
     whole = path.read_bytes()
-    for number, data in enumerate([b"", whole[:50], whole.replace(b"remark", b"re ark")], start=2):
+    for number, data in enumerate([b"", whole[:50], b"{}\n"], start=2):
         path.write_bytes(data)
         assert cached() == made
         assert path.read_bytes() == whole

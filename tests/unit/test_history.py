@@ -31,7 +31,7 @@ from gpushmoo.planning.settings import Settings
 from gpushmoo.report.pages import history_page
 from gpushmoo.storage.dataset import PROVENANCE, runs_in
 from gpushmoo.storage.store import read_table
-from gpushmoo.storage.wholefile import read_summed
+from gpushmoo.storage.wholefile import read_whole
 from histories import made
 from matplotlib.figure import Figure
 
@@ -131,12 +131,12 @@ def test_table_summary_and_pictures_are_written(
     out = tmp_path / "out"
     assert main(["history", *runs, "--out", str(out)]) == 0
     printed = capsys.readouterr().out
-    assert read_summed(out / "summary.md").decode().startswith(printed.rstrip("\n"))
-    assert "![made](made.svg)" in read_summed(out / "summary.md").decode()
+    assert read_whole(out / "summary.md").decode().startswith(printed.rstrip("\n"))
+    assert "![made](made.svg)" in read_whole(out / "summary.md").decode()
     rows = read_table(out / "history.parquet", HISTORY_SCHEMA)
     assert rows.num_rows == 24
     assert printed.count("| 8 |") == 3
-    svg = read_summed(out / "made.svg").decode()
+    svg = read_whole(out / "made.svg").decode()
     words = "".join(ElementTree.fromstring(svg).itertext())
     assert words.count("best (GB/s)") == words.count("copy (GB/s)") == 3
 

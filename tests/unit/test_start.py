@@ -11,7 +11,7 @@ from gpushmoo.core.errors import NoDeviceError
 from gpushmoo.core.readable import UnreadableError
 from gpushmoo.planning import inside_snakemake, start
 from gpushmoo.planning.inside_snakemake import NOTHING_TO_DO, Inside
-from gpushmoo.storage.wholefile import write_summed
+from gpushmoo.storage.wholefile import write_whole
 from snakemake.settings.types import Quietness
 from snakemake_interface_logger_plugins.common import LogEvent
 
@@ -55,7 +55,7 @@ def test_a_run_with_nothing_to_do_ends_with_the_last_runs_lines(
     verdict = tmp_path / "summary/verdict.txt"
     assert said([nothing], [verdict]) == [NOTHING_TO_DO]
     verdict.parent.mkdir()
-    write_summed(verdict, f"{VERDICT}\n".encode())
+    write_whole(verdict, f"{VERDICT}\n".encode())
     assert said([nothing], [verdict]) == [f"{NOTHING_TO_DO}\n{VERDICT}"]
     # Asked for something else, such as one figure.
     assert said([nothing], [tmp_path / "figure.pdf"]) == [NOTHING_TO_DO]

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pyarrow as pa
@@ -38,11 +37,10 @@ from gpushmoo.storage.store import (
 from gpushmoo.storage.wholefile import (
     DamagedFileError,
     read_json,
-    read_summed,
+    read_whole,
     replaced_folder,
     set_aside,
     write_json,
-    write_summed,
     write_whole,
 )
 from hypothesis import given
@@ -280,8 +278,13 @@ def test_unreadable_provenance_is_refused(table: pa.Table, shard: Path, payload:
 
 
 CONTENT = {"fits": [{"unit": "µs", "value": 0.1}], "more": None}
-SVG = b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"/>\n'
 TEXT = b"All 48 cells ended as they may.\n"
+WHOLE = {
+    "a.svg": b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"></svg>\n',
+    "a.html": b"<!doctype html>\n<html><body></body></html>\n",
+    "a.pdf": b"%PDF-1.7\nstartxref\n9\n%%EOF",
+    "a.txt": TEXT,
+}
 
 
 def written(folder: Path, name: str) -> Path:
@@ -289,41 +292,55 @@ def written(folder: Path, name: str) -> Path:
     if path.suffix == ".json":
         write_json(path, CONTENT)
     else:
-        write_summed(path, SVG if path.suffix == ".svg" else TEXT)
+        write_whole(path, WHOLE[path.name])
     return path
 
 
-def test_other_programs_read_what_carries_a_sum(tmp_path: Path) -> None:
+def test_a_file_holds_what_was_written_and_nothing_else(tmp_path: Path) -> None:
     path = written(tmp_path, "deep/params.json")
-    assert read_json(path) == CONTENT
-    told = json.loads(path.read_text())
-    assert len(told.pop("sha256")) == 64
-    assert told == CONTENT
-    assert ElementTree.parse(written(tmp_path, "a.svg")).getroot().tag.endswith("svg")
-    path = written(tmp_path, "verdict.txt")
-    assert path.read_bytes().startswith(TEXT)
-    assert read_summed(path) == TEXT
+    assert json.loads(path.read_text()) == read_json(path) == CONTENT
+    for name, data in WHOLE.items():
+        path = written(tmp_path, name)
+        assert path.read_bytes() == read_whole(path) == data
 
 
-@pytest.mark.parametrize("name", ["a.json", "a.svg", "a.pdf", "a.txt"])
-def test_no_damage_is_passed_over(tmp_path: Path, name: str) -> None:
-    """Cut off at any length, any bit flipped, more at its end, another program's, or gone."""
+@pytest.mark.parametrize("name", ["a.json", *WHOLE])
+def test_a_file_that_is_cut_off_is_noticed(tmp_path: Path, name: str) -> None:
+    """At any length, but for the newline at its end; of a text only if nothing is left."""
     path = written(tmp_path, name)
-    sound = path.read_bytes()
-    flipped = [
-        sound[:place] + bytes([sound[place] ^ 1 << place % 8]) + sound[place + 1 :]
-        for place in range(len(sound))
-    ]
-    cut = [sound[:length] for length in range(len(sound))]
-    foreign = [sound + b"\n", sound + sound, b"{}\n", b"[]", bytes(len(sound))]
-    for data in [*flipped, *cut, *foreign]:
-        path.write_bytes(data)
-        with pytest.raises(DamagedFileError, match=r"^'.*' is (empty|no longer)") as caught:
-            read_summed(path)
+    sound = path.read_bytes().rstrip()
+    read = read_json if path.suffix == ".json" else read_whole
+    for length in range(len(sound) if path.suffix != ".txt" else 1):
+        path.write_bytes(sound[:length])
+        with pytest.raises(DamagedFileError, match=r"^'.*' is (empty|not whole)") as caught:
+            read(path)
         assert caught.value.files == (path,)
     path.unlink()
     with pytest.raises(DamagedFileError, match="No such file"):
-        read_summed(path)
+        read(path)
+
+
+@pytest.mark.parametrize("data", [b"[]\n", b"text\n", b"\xff", b"\0" * 40, b"{}{}"])
+def test_what_is_no_object_of_json_is_noticed(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(data)
+    with pytest.raises(DamagedFileError, match="is not whole"):
+        read_json(path)
+
+
+def test_files_of_earlier_versions_with_a_sum_at_their_end_are_read(tmp_path: Path) -> None:
+    path, digest = tmp_path / "a.json", "0" * 64
+    path.write_text(json.dumps({**CONTENT, "sha256": digest}))
+    assert read_json(path) == CONTENT
+    for name, around in (
+        ("a.svg", "<!-- sha256: {} -->\n"),
+        ("a.html", "<!-- sha256: {} -->\n"),
+        ("a.pdf", "\n%sha256: {}\n"),
+        ("a.txt", "sha256: {}\n"),
+    ):
+        data = WHOLE[name] + around.format(digest).encode()
+        (tmp_path / name).write_bytes(data)
+        assert read_whole(tmp_path / name) == data
 
 
 def test_a_file_is_synced_before_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

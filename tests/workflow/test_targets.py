@@ -10,7 +10,7 @@ from conftest import record
 from gpushmoo.comparing.history import read_history
 from gpushmoo.exporting.formats import FORMAT
 from gpushmoo.storage.store import read_shard, write_parquet
-from gpushmoo.storage.wholefile import read_json, read_summed
+from gpushmoo.storage.wholefile import read_json, read_whole
 from projects import Outcome, Project
 
 pytest_plugins = ["workflow_fixtures"]
@@ -49,7 +49,7 @@ def test_a_slower_run_is_written_down_and_stopped_by_the_guard(bare: Project) ->
     assert outcome.status != 0
     assert "surely got slower" in outcome.text
     out = bare.root / "results/held/compare"
-    assert b"got slower by more than 1.00 %" in read_summed(out / "summary.md")
+    assert b"got slower by more than 1.00 %" in read_whole(out / "summary.md")
     # What stands in results/held is no plan of a run, and nothing was measured.
     assert not (bare.root / "results/held/plan.json").exists()
     outcome = compared("after")
@@ -89,7 +89,7 @@ def test_a_run_is_shown_beside_earlier_ones(bare: Project) -> None:
     at = f"{found.rows['measured_at'].min():%Y-%m-%d} to {found.rows['measured_at'].max():%Y-%m-%d}"
     titles = [page["title"] for page in facts["history"]]
     assert titles == [f"History of 4 runs: one to last, {at}"]
-    page = read_summed(results / "explorer.html").decode()
+    page = read_whole(results / "explorer.html").decode()
     index = json.loads(page.split('id="index">')[1].split("</script>")[0])
     assert [run["run"] for run in index[0]["history"]["runs"]] == runs.tolist()
     # All of it is there: nothing is made again.

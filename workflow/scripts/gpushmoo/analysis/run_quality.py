@@ -21,7 +21,7 @@ from ..core.errors import UserError
 from ..core.schema import FAULTS, Status
 from ..core.space import TIMING_MODES, RelativeSize, known_problems, size_of
 from ..storage.dataset import PROVENANCE, unreadable
-from ..storage.wholefile import write_summed
+from ..storage.wholefile import write_whole
 
 Floats = npt.NDArray[np.float64]
 
@@ -132,7 +132,7 @@ def write_verdict(
         if failed:
             raise FailedSweepError(" ".join(failed))
     line = sentence or f"All {len(cells)} cells ended as they may."
-    write_summed(out, "\n".join([*closing, line, ""]).encode())
+    write_whole(out, "\n".join([*closing, line, ""]).encode())
 
 
 # The reason that NVML gives for an idle device, whose clock is not that of the cells.

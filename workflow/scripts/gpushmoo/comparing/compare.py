@@ -21,7 +21,7 @@ from ..core.errors import UserError
 from ..core.names import several
 from ..core.schema import GROUP, PARAMS, Flag, Group, Number, Small, Status, Table, Text, Whole
 from ..storage.store import read_table, write_parquet
-from ..storage.wholefile import write_summed
+from ..storage.wholefile import write_whole
 from . import CompareError
 from .runs import (
     BEST,
@@ -197,7 +197,7 @@ class Comparison:
         ):
             found = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
             write_parquet(found, out / f"{name}.parquet", {})
-        write_summed(out / "summary.md", self.markdown().encode())
+        write_whole(out / "summary.md", self.markdown().encode())
         return out
 
     @property
@@ -538,7 +538,7 @@ def regression(groups: Path, out: Path) -> None:
             f"{len(slow)} of {len(table)} groups' bests surely got slower: {named}{more}. "
             f"'{groups.with_name('summary.md')}' has the table."
         )
-    write_summed(out, f"No best of {len(table)} groups surely got slower.\n".encode())
+    write_whole(out, f"No best of {len(table)} groups surely got slower.\n".encode())
 
 
 def changed_groups(groups: pd.DataFrame) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from ..analysis.fastest import params_texts
 from ..core.display import kind_words, number_of, significant
 from ..core.schema import GROUP, PARAMS, Group, Number, Small, Text, Time
 from ..storage.store import read_metadata, read_table, write_parquet
-from ..storage.wholefile import write_summed
+from ..storage.wholefile import write_whole
 from . import CompareError
 from .compare import MOST_ROWS, group_words, markdown_table, percent
 from .runs import LOG_COPY, Place, RunCells, bests, read_run, refuse_unlike
@@ -142,7 +142,7 @@ class History:
         out = Path(folder).expanduser()
         found = pa.Table.from_pandas(self.rows, schema=HISTORY_SCHEMA, preserve_index=False)
         write_parquet(found, out / HISTORY_FILE, {"left_out": self.left_out, "why": self.why})
-        write_summed(out / "summary.md", self.markdown(pictures).encode())
+        write_whole(out / "summary.md", self.markdown(pictures).encode())
         return out
 
 

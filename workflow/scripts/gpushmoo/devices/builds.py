@@ -1,6 +1,6 @@
 """The build file of a kernel and dtype: requests to a backend's compiler, and its results.
 
-JSON with a checksum (see `storage.wholefile`); machine code is in Base64.
+JSON; machine code is in Base64.
 """
 
 from __future__ import annotations
@@ -174,7 +174,8 @@ def kept_code(
     """The code that `parts` determine out of `folder`; compiled if it is missing or damaged."""
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     path = folder / f"{key}.json"
-    with suppress(DamagedFileError):  # or missing
+    # Damaged, missing, or changed by another program.
+    with suppress(DamagedFileError, LookupError, ValueError):
         kept = read_json(path)
         return CompiledCode(b64decode(kept["code"]), kept["log"], _facts(kept.get("facts", {})))
     made = compiled()

@@ -32,7 +32,7 @@ from ..model.stage import DEVICE_MODEL_SCHEMA
 from ..storage.dataset import partitions, place_of_products, read_cells
 from ..storage.room import output
 from ..storage.store import BadParquetError, read_table
-from ..storage.wholefile import read_json, write_summed
+from ..storage.wholefile import read_json, write_whole
 
 # A figure is shown with as many significant digits, and so it is kept: rounded once, as decimal.
 DIGITS = 4
@@ -431,9 +431,9 @@ def explore(
 
 
 def write_page(sources: Sequence[Source], out: Path) -> None:
-    """Write the page of one data set, or two, to `out`, with a sum of itself at the end."""
+    """Write the page of one data set, or two, to `out`."""
     shown = [payload(source, prefix) for source, prefix in zip(sources, "ab", strict=False)]
-    write_summed(out, page(shown, " and ".join(source.name for source in sources)))
+    write_whole(out, page(shown, " and ".join(source.name for source in sources)))
 
 
 def write_run_page(

@@ -225,7 +225,7 @@ def _file_name(group: ExportGroup, taken: set[str]) -> str:
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Nothing but the object: a schema may forbid a key for the file's sum."""
+    """Write an object on one line, its keys in their order: it may have all cells."""
     write_whole(path, (json.dumps(content, allow_nan=False) + "\n").encode())
 
 

@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 
 from ..core.backends import cache_name
 from ..core.display import kind_words
-from ..storage.wholefile import write_json, write_summed
+from ..storage.wholefile import write_json, write_whole
 
 # Okabe and Ito's palette, in the order in which dtypes get it.
 OKABE_ITO = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
@@ -120,7 +120,7 @@ def save(figure: Figure, svg: Path, title: str, caption: str, **facts: Any) -> N
     drawn = io.BytesIO()
     figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": "gpushmoo"})
     plt.close(figure)
-    write_summed(svg, drawn.getvalue())
+    write_whole(svg, drawn.getvalue())
     write_json(svg.with_suffix(".json"), {"title": title, "caption": caption, **facts})
 
 

@@ -11,11 +11,13 @@ from pathlib import Path
 from ..core.schema import Status
 from ..devices.builds import read_build
 from ..storage.store import BadParquetError, check_table, is_whole, open_shard
-from ..storage.wholefile import DamagedFileError, read_summed
+from ..storage.wholefile import DamagedFileError, read_json, read_whole
 from .flow import Flow
 
 # The script of the rule that compiles a kernel and element type.
 BUILDING = "build_kernel.py"
+# What reads a product to its end; any other is read by `read_whole`.
+_READERS = {".json": read_json, ".parquet": check_table}
 
 
 class Remaking:
@@ -117,7 +119,7 @@ def damage(path: Path, ends_alone: bool = False) -> str | None:
                     name = file.relative_to(path)
                     raise BadParquetError(path, f"is not whole: '{name}' is cut off.")
         elif not ends_alone:
-            (check_table if path.suffix == ".parquet" else read_summed)(path)
+            _READERS.get(path.suffix, read_whole)(path)
         elif not is_whole(path):
             raise BadParquetError(path, "is not a whole Parquet file (truncated or foreign).")
     except DamagedFileError as err:

@@ -30,7 +30,7 @@ from ..devices.select import probe
 from ..measuring.client import ADDRESS
 from ..stages import ONE_THREAD, STAGE_ADDRESS, STAGES
 from ..storage.room import unwritten
-from ..storage.wholefile import read_summed, write_json
+from ..storage.wholefile import read_whole, write_json
 from . import RUN_FOLDER
 from .again import BUILDING
 from .config import default_config, merged
@@ -146,7 +146,7 @@ def tell_what_matters(flow: Flow, inside: Inside, asked: Collection[str]) -> Non
             done, total = 20 * fields["done"], fields["total"]
             return bool(done // total > (done - 20) // total)
         if record.msg == NOTHING_TO_DO and str(closing) in asked and closing.exists():
-            record.msg += f"\n{read_summed(closing).decode().rstrip()}"
+            record.msg += f"\n{read_whole(closing).decode().rstrip()}"
         of_job = event in (LogEvent.JOB_STARTED, LogEvent.JOB_FINISHED)
         return not of_job and record.msg != "Select jobs to execute..."
 

@@ -39,7 +39,7 @@ from ..figures.runs import MOST_GROUPS, draw_changes
 from ..figures.style import apply_style, save
 from ..model.limits import GAIN, read_counted
 from ..storage.dataset import of_one_kind, read_medians
-from ..storage.wholefile import read_json, read_summed, write_json, write_summed
+from ..storage.wholefile import read_json, read_whole, write_json, write_whole
 from ..workloads.views import BLOCK_SHAPE, CACHES, ONE_PARAMETER
 from . import findings, method, tables
 from .findings import Finding, parameter_tables, partition_rows, why_parts
@@ -84,7 +84,7 @@ def build_report(files: Mapping[str, Any], spec: Mapping[str, Any], facts: Path,
             content = report_facts(files, spec, pages | broken, cells, peak, provenance)
             rendered = compile_pages(root, content)
     write_json(facts, content)
-    write_summed(pdf, rendered)
+    write_whole(pdf, rendered)
 
 
 def lay_out(root: Path, figures: Sequence[Path]) -> None:
@@ -93,7 +93,7 @@ def lay_out(root: Path, figures: Sequence[Path]) -> None:
         shutil.copy(template, root)
     (root / "figures").mkdir()
     for figure in figures:
-        (root / "figures" / figure.name).write_bytes(read_summed(figure))
+        (root / "figures" / figure.name).write_bytes(read_whole(figure))
 
 
 def compile_pages(root: Path, facts: Mapping[str, Any], template: str = "report.typ") -> bytes:
@@ -326,7 +326,7 @@ def build_comparison(found: Comparison, folder: Path) -> None:
     save(figure, picture, facts["figure"]["title"], facts["figure"]["caption"])
     with tempfile.TemporaryDirectory() as scratch:
         lay_out(Path(scratch), [picture])
-        write_summed(folder / "compare.pdf", compile_pages(Path(scratch), facts, "compare.typ"))
+        write_whole(folder / "compare.pdf", compile_pages(Path(scratch), facts, "compare.typ"))
 
 
 def _caption(found: Comparison) -> str:

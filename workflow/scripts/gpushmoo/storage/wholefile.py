@@ -1,13 +1,11 @@
 """Files and folders that are written whole or not at all, and set aside if they are damaged.
 
-The last line of a file other than Parquet holds the SHA-256 of all bytes before it, as a comment
-or, in JSON, as one more key. Readers check it.
+Readers notice a file that is empty or cut off, except for the end of a text.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import shutil
@@ -18,17 +16,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-# The text before and after the sum, by the kind of file.
-_AROUND_SUM = {
-    ".html": (b"<!-- sha256: ", b" -->\n"),
-    ".json": (b',\n "sha256": "', b'"\n}\n'),
-    ".md": (b"\n<!-- sha256: ", b" -->\n"),
-    ".pdf": (b"\n%sha256: ", b"\n"),
-    ".svg": (b"<!-- sha256: ", b" -->\n"),
-    ".txt": (b"sha256: ", b"\n"),
-}
-# The end of an object in JSON, which the sum replaces.
-_END_OF_OBJECT = "\n}"
+# Ends of complete files by their suffix. Files of earlier versions have a comment behind it.
+_ENDS = {".html": b"</html>", ".pdf": b"%%EOF", ".svg": b"</svg>"}
+_LAST_BYTES = 128
+# The key of a sum in JSON that earlier versions wrote.
+_OLD_SUM = "sha256"
 # The folder of a run for its damaged files.
 QUARANTINE = "quarantine"
 
@@ -147,39 +139,38 @@ def write_whole(path: Path, data: bytes) -> None:
         own.write_bytes(data)
 
 
-def write_summed(path: Path, data: bytes) -> None:
-    """Write `data` and its sum; names end in ``.html``, ``.md``, ``.svg``, ``.pdf`` or ``.txt``."""
-    write_whole(path, data + _sum_line(path, data))
-
-
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write an object that is not empty as JSON with sorted keys; ``sha256`` is the last."""
-    text = json.dumps(content, indent=1, sort_keys=True)
-    write_summed(path, text.removesuffix(_END_OF_OBJECT).encode())
+    """Write an object as JSON with sorted keys."""
+    write_whole(path, (json.dumps(content, indent=1, sort_keys=True) + "\n").encode())
 
 
-def read_summed(path: Path) -> bytes:
-    """The data that `write_summed` wrote. Raises DamagedFileError."""
+def read_whole(path: Path) -> bytes:
+    """The content of a file. Raises DamagedFileError if it is missing, empty or cut off."""
     try:
         data = path.read_bytes()
     except OSError as err:
         raise DamagedFileError(path, f"cannot be read: {err.strerror}.") from err
-    body = data[: -len(_sum_line(path, b""))]
-    if body + _sum_line(path, body) != data:
-        state = "is no longer what was written" if data else "is empty"
-        raise DamagedFileError(path, f"{state} (damaged, or changed by another program).")
-    return body
+    if _ENDS.get(path.suffix, b"") not in data[-_LAST_BYTES:] or not data:
+        raise _not_whole(path, data)
+    return data
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object that `write_json` wrote. Raises DamagedFileError."""
-    content: dict[str, Any] = json.loads(read_summed(path) + _END_OF_OBJECT.encode())
+    data = read_whole(path)
+    try:
+        content = json.loads(data)
+    except ValueError as err:
+        raise _not_whole(path, data) from err
+    if not isinstance(content, dict):
+        raise _not_whole(path, data)
+    content.pop(_OLD_SUM, None)
     return content
 
 
-def _sum_line(path: Path, data: bytes) -> bytes:
-    before, after = _AROUND_SUM[path.suffix]
-    return before + hashlib.sha256(data).hexdigest().encode() + after
+def _not_whole(path: Path, data: bytes) -> DamagedFileError:
+    state = "is not whole" if data else "is empty"
+    return DamagedFileError(path, f"{state} (damaged, or changed by another program).")
 
 
 def set_aside(paths: Sequence[Path], run: Path) -> list[Path]:

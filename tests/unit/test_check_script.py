@@ -1,5 +1,7 @@
-"""The script of `make check`: every suite runs, and a line says how it ended."""
+"""The scripts of `make check` and CI: every suite runs, and a line says how it ended."""
 
+import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -75,3 +77,83 @@ def test_what_tests_nothing_is_skipped_and_in_ci_a_failure(project: Path) -> Non
     assert (status, ended) == (1, {"code": "ok", "types": "FAILED"})
     # Each line once, as they were said.
     assert lines.count("Found 1 error") == lines.count("===== 12 passed, 1 skipped in 3.10s =====")
+
+
+def git(project: Path, *words: str) -> None:
+    subprocess.run(["git", *words], cwd=project, check=True, capture_output=True, timeout=60)
+
+
+@pytest.fixture
+def cloned(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The project with CI's script, as a clone whose main has two commits."""
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{role}_NAME", "name")
+        monkeypatch.setenv(f"GIT_{role}_EMAIL", "name@example.org")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    (project / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci/run", project / ".ci/run")
+    git(project, "init", "-q", "-b", "main")
+    (project / ".gitignore").write_text("chaos-ran\n")
+    committed(project, "README.md")
+    committed(project, "docs/howto.md")
+    git(project, "update-ref", "refs/remotes/origin/main", "HEAD")
+    return project
+
+
+def committed(project: Path, name: str) -> None:
+    (project / name).parent.mkdir(parents=True, exist_ok=True)
+    (project / name).write_text("text")
+    git(project, "add", "-A")
+    git(project, "commit", "-q", "-m", name)
+
+
+def runs_documents(project: Path) -> bool:
+    done = subprocess.run(
+        ["bash", ".ci/run"], cwd=project, capture_output=True, text=True, check=False, timeout=120
+    )
+    lines = done.stdout.splitlines()
+    assert any(re.match(r"chaos +ok ", line) for line in lines), done.stdout + done.stderr
+    return any(re.match("documents +", line) for line in lines)
+
+
+def test_ci_runs_the_documents_tests_if_a_file_changed_that_they_depend_on(cloned: Path) -> None:
+    # On main the last commit counts.
+    assert runs_documents(cloned)
+    committed(cloned, "tests/browser/test_x.py")
+    git(cloned, "update-ref", "refs/remotes/origin/main", "HEAD")
+    assert not runs_documents(cloned)
+    # All commits of a branch count.
+    git(cloned, "checkout", "-q", "-b", "branch")
+    committed(cloned, "workflow/scripts/gpushmoo/x.py")
+    committed(cloned, "experiments/y.py")
+    assert runs_documents(cloned)
+    git(cloned, "update-ref", "refs/remotes/origin/main", "HEAD^")
+    assert not runs_documents(cloned)
+    # What is not committed counts as well.
+    (cloned / "README.md").write_text("other text")
+    assert runs_documents(cloned)
+
+
+def test_ci_runs_the_documents_tests_if_git_does_not_know_what_changed(cloned: Path) -> None:
+    committed(cloned, "tests/browser/test_x.py")
+    git(cloned, "update-ref", "-d", "refs/remotes/origin/main")
+    assert runs_documents(cloned)
+    # A clone of one commit has no parent.
+    shutil.rmtree(cloned / ".git")
+    git(cloned, "init", "-q", "-b", "main")
+    committed(cloned, "tests/browser/test_x.py")
+    git(cloned, "update-ref", "refs/remotes/origin/main", "HEAD")
+    assert runs_documents(cloned)
+    shutil.rmtree(cloned / ".git")
+    assert runs_documents(cloned)
+
+
+def test_no_test_of_the_documents_reads_a_file_that_does_not_count() -> None:
+    [apart] = re.findall("^APART='(.*)'$", (ROOT / ".ci/run").read_text(), re.M)
+    tests = [*ROOT.glob("tests/documents/*.py"), *ROOT.glob("reports/chapters/*/tests/*.py")]
+    text = "".join(path.read_text() for path in tests)
+    imported = set(re.findall(r"^(?:from|import) (\w+)", text, re.M))
+    sources = [path.relative_to(ROOT) for path in ROOT.glob("[te]*/**/*.py")]
+    assert {path.stem for path in sources if re.match(apart, f"{path}")}.isdisjoint(imported)
+    for name in ("README.md", "config/config.yaml", "tests/workflow/warm.py", "CHANGELOG.md"):
+        assert not re.match(apart, name)

@@ -76,7 +76,7 @@ def rendered(page: str, values: Mapping[str, Any]) -> str:
 
 
 def wrapped(text: str) -> str:
-    """`text` with the lines of its paragraphs and list items filled anew; all else as it is."""
+    """`text` with the lines of its paragraphs and list items filled again; all else as it is."""
     lines: list[str] = []
     paragraph: list[str] = []
     code = False

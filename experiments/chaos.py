@@ -228,7 +228,7 @@ class Attack:
         return self.starts[-1] if self.starts and not self.starts[-1].ended else None
 
     def _ensure_running(self) -> Run:
-        """The present start; where all is made, a start that measures everything anew."""
+        """The present start; where all is made, a start that measures everything again."""
         if self._running is None:
             complete = self._wait(self.starts[-1]) == 0 if self.starts else self.drawn.from_finished
             if complete:

@@ -1,4 +1,4 @@
-"""Runs held against each other, energy, timing modes, and the gallery."""
+"""Runs compared with each other, energy, timing modes, and the gallery."""
 
 from collections.abc import Iterator
 from statistics import median

@@ -8,14 +8,14 @@
 
 ``one``: CELLS is a folder of runs as `record_pairs.py` measures them: ``r00``, ``r01``, ... of the
 same thing, ``planted-03-00``, ... with 3 % of work planted. Runs 2i and 2i + 1 make a pair in which
-no run stands twice; a planted run i is held against run 2i + 1. ``between``: each HOST is such a
-folder of one host; the first half of each host's runs is held against the second half of the next
+no run stands twice; a planted run i is compared with run 2i + 1. ``between``: each HOST is such a
+folder of one host; the first half of each host's runs is compared with the second half of the next
 one's. Run-to-run spread is estimated from the unplanted runs that are not of the pair. ``known``
 writes the spread of runs of the same thing for `comparing/known_spreads`. ``again``: does what one
 run says hold in another? Of two runs with honest 95 % intervals of equal width 0.6 % are disjoint
 and 83 % hold the other's median. Needs no device.
 
-Beside ours, the rules by which other tools call a cell slower, written anew from what they publish:
+Beside ours, the rules by which other tools call a cell slower, from what they publish:
 
 * nvbench, ``nvbench_compare.py`` (its rule up to 2025, since 2026 ``nvbench_compare_legacy.py``):
   the means differ by more than the smaller of both relative standard deviations.
@@ -240,7 +240,7 @@ def agreement(first: pd.DataFrame, second: pd.DataFrame) -> dict[str, Any]:
     """How often intervals and winners of one run agree with the other's.
 
     ``disjoint``: share of the cells whose intervals do not meet; ``holding``: share of the medians
-    that lie in the other run's interval, both ways; ``winner_tied``: share of the groups in which
+    that are in the other run's interval, both ways; ``winner_tied``: share of the groups in which
     one run's fastest cell is in the other's tied set, both ways.
     """
     told = [cells.set_index("cell_key")[INTERVAL] for cells in (first, second)]

@@ -60,7 +60,7 @@ def halves(samples: Floats) -> dict[str, Any]:
 
 
 def resampled(samples: Floats) -> dict[str, Any]:
-    """How often blocks drawn anew name the same winner, and how many names 95 % of them have.
+    """How often blocks drawn again name the same winner, and how many names 95 % of them have.
 
     `moved` is the share of configurations whose blocks differ by more than 5 %.
     """

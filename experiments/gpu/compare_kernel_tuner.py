@@ -176,7 +176,7 @@ def read_shards(folder: Path, axes: Axes, wall_s: float) -> Sweep:
 
 
 def point_of(row: dict[str, Any], axes: Axes) -> Point:
-    """Where a tool's row lies in the space."""
+    """Where a tool's row is in the space."""
     return tuple((axis, row[axis]) for axis in axes)
 
 

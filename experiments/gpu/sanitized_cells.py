@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="builds to pass over")
     parser.add_argument("--seconds", type=float, default=420.0, help="start no build after these")
     asked = parser.parse_args()
-    # Under a tool a launch may take minutes: what takes so long stands in the output.
+    # Under a tool a launch may take minutes: what takes so long is in the output.
     faulthandler.dump_traceback_later(60, repeat=True)
     device = open_device(DeviceChoice(asked.backend, 0, "auto", asked.cache))
     if isinstance(device, CudaDevice):

@@ -1,4 +1,4 @@
-"""Sums over vectors that lie on the device, in one launch: what is not in the loop's own order."""
+"""Sums over vectors that are on the device, in one launch: what is not in the loop's own order."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class GlobalLoad(CopyWorkload):
         return {"STREAMING": "1"} if variant == "streaming" else {}
 
     def reference(self, inputs: Mapping[str, Array]) -> Array:
-        """The fold of every bin over the all-ones words that stand in it before.
+        """The fold of every bin over the all-ones words that are in it before.
 
         Word k of an element is rotated left by 7 · k bits; all words of a bin are joined by XOR.
         """

@@ -82,7 +82,7 @@ class Stream(Workload):
         return Launch(f"stream_{cell['unroll']}", grid, block, args, tiles=blocks)
 
     def bytes_read(self, problem: Problem, dtype: str) -> int:
-        """The bytes of both operands, which lie on the device whatever the variant."""
+        """The bytes of both operands, which are on the device whatever the variant."""
         return 2 * self.bytes_written(problem, dtype)
 
     def bytes_written(self, problem: Problem, dtype: str) -> int:

@@ -77,7 +77,7 @@ class Variant:
 class Tex2dSum(Workload):
     """Texels are fetched at whole coordinates, as in the document.
 
-    A point fetch returns the texel; a linear one lies on the corner of four and returns their mean,
+    A point fetch returns the texel; a linear one is on the corner of four and returns their mean,
     for which the address mode gives what lies left of and above the image. The twins, ``plain``,
     load texels from a buffer in the same loop.
     """
@@ -144,7 +144,7 @@ class Tex2dSum(Workload):
     def result_of(self, variant: str) -> str:
         """The filter, and for linear fetches the address mode.
 
-        The mapping changes no sum, and a point fetch never lies outside of the image.
+        The mapping changes no sum, and a point fetch never is outside of the image.
         """
         v = Variant.of(variant)
         return f"linear-{v.address}" if v.filter == "linear" else v.filter

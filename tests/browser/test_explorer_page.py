@@ -95,7 +95,7 @@ def go(tab: Any, fragment: str) -> None:
 
 
 def choose(tab: Any, name: str, value: str) -> None:
-    """Choose from a list, and wait until the page is drawn anew."""
+    """Choose from a list, and wait until the page is drawn again."""
     tab.evaluate("document.getElementById('answer').replaceChildren()")
     tab.select_option(f"#choose-{name}", value)
     settle(tab)

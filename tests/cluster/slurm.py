@@ -1,6 +1,6 @@
 """A throw-away Slurm on this host: munge, a controller, several virtual nodes with fake GPUs.
 
-Everything lies in one folder, which all its parents must let others enter. The only trace outside
+Everything is in one folder, which all its parents must let others enter. The only trace outside
 it is the link /etc/slurm/slurm.conf: the plugin's job step drops SLURM_CONF from the environment of
 its inner ``srun``.
 """

@@ -1,4 +1,4 @@
-"""Best sets: tied launches, what stands beside them, those on an boundary of the sweep."""
+"""Best sets: tied launches, what is beside them, those on a boundary of the sweep."""
 
 from pathlib import Path
 from typing import Any

@@ -436,7 +436,7 @@ print(hashlib.sha256(repr(built).encode()).hexdigest())
 
 
 def test_a_build_is_the_same_again(opencl_choice: DeviceChoice, tmp_path: Path) -> None:
-    """Whatever pyopencl has kept: a build file that differs measures its whole sweep anew."""
+    """Whatever pyopencl has kept: a build file that differs measures its whole sweep again."""
     folder = ROOT / "kernels/copy2d_coalesced"
     args = [opencl_choice.runtime, opencl_choice.cache, folder]
     own = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}

@@ -1,4 +1,4 @@
-"""Runs held against each other: verdicts, alarms, sentences, what is asked and what is refused."""
+"""Runs compared with each other: verdicts, alarms, sentences, what is asked and what is refused."""
 
 import io
 import json
@@ -57,7 +57,7 @@ def verdicts(found: Comparison, column: str = "verdict") -> dict[str, str]:
 
 
 def against(machine: Machine, n: int = 12, **second: Any) -> Comparison:
-    """A run held against another one, `second`, beside `n` runs of the same thing."""
+    """A run compared with another one, `second`, beside `n` runs of the same thing."""
     return compare_runs([machine.run("a")], [machine.run("b", **second)], machine.runs(n))
 
 

@@ -169,7 +169,7 @@ ELSEWHERE = {
 def every_build() -> Iterator[Any]:
     """The first build of a kernel at both ends of its axes and with a single element, too.
 
-    All others at the far end: a CPU's runtime compiles anew for each further size of a block.
+    All others at the far end: a CPU's runtime compiles again for each further size of a block.
     """
     for name, w in ((name, folder.workload) for name, folder in KERNELS.items()):
         variants = w.default_variants or w.variants

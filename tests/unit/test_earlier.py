@@ -51,7 +51,7 @@ class Run:
         shard: tuple[int, int] = (0, 1),
         **params: Any,
     ) -> pd.DataFrame:
-        """The shard's rows, by cell; `params` stand in the place of the usual ones."""
+        """The shard's rows, by cell; `params` are in the place of the usual ones."""
         told = self.params | params | {"repeat": repeat, "shard": list(shard)}
         name = f"{shard[0]:04d}-of-{shard[1]:04d}"
         first = self.root / "cells/sweep/float" / f"{name}.parquet"

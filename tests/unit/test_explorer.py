@@ -158,7 +158,7 @@ def test_the_same_cells_make_the_same_page_and_a_text_cannot_end_its_script(plac
     text = first.decode()
     assert HOSTILE not in text
     assert "<!-- blocks -->" not in text
-    # Nothing is fetched: no address stands in an attribute or a style.
+    # Nothing is fetched: no address is in an attribute or a style.
     assert re.findall(r"""(?:src|href)=["'](?!#)[^"']*|url\([^)]*\)|@import""", text) == []
     assert text.count('<script type="text/plain"') == 2 * 4
 

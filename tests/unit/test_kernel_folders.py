@@ -36,7 +36,7 @@ SOURCES = {
 # What is said of each mistake; ``…`` leaves something out.
 ROWS = re.findall(r"^\| (.+?) \| `(.+?)` \| .+? \|$", (ROOT / "docs/mistakes.md").read_text(), re.M)
 SAID = {written: ".+".join(map(re.escape, said.split("…"))) for written, said in ROWS}
-# Where each mistake is made: in which file, what stands there, what was written instead.
+# Where each mistake is made: in which file, what is there, what was written instead.
 WORKLOAD = {
     "no line `WORKLOAD = ReverseRows()`": ("WORKLOAD = ReverseRows()", ""),
     "`WORKLOAD = ReverseRows`": ("WORKLOAD = ReverseRows()", "WORKLOAD = ReverseRows"),
@@ -107,7 +107,7 @@ DECLARED = [
     (VIEW % "'label': lambda _: 1 / 0", "workload.py:14: ZeroDivisionError"),
     (VIEW % "'label': lambda _: '../x'", "view 'heatmap-../x' must be called by letters"),
 ]
-# Of the folder's text: what stands there, what was written instead.
+# Of the folder's text: what is there, what was written instead.
 BROKEN = [
     ('title = "Rows reversed"', "", "its WORKLOAD does not define 'title'"),
     ("WORKLOAD = ReverseRows()", "WORKLOAD = 3", "WORKLOAD as 3; end it by the line: WORKLOAD = R"),

@@ -87,7 +87,7 @@ def test_blocks_of_an_array_by_hand(x: int, y: int, dtype: str, asked: tuple[flo
 
 
 def test_loads_of_stencils_and_textures() -> None:
-    """Blocks of 32 × 4, of which one of eight lies at the left and upper edge."""
+    """Blocks of 32 × 4, of which one of eight is at the left and upper edge."""
     asked = {v: traffic(cell_of("stencil5", v, block_x=32, block_y=4)) for v in ("global", "tiled")}
     assert four(asked["tiled"].load) == four(asked["tiled"].store) == (4, 16, 16, 0)
     load = asked["global"].load

@@ -140,7 +140,7 @@ Calls = Callable[[], list[list[object]]]
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calls:
-    """What the fake NVML was told so far; locks lie in a folder of the test's own."""
+    """What the fake NVML was told so far; locks are in a folder of the test's own."""
     file = tmp_path / "nvml"
     monkeypatch.setenv("FAKE_NVML", str(file))
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests/unit/fake_nvml"))

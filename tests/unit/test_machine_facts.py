@@ -106,7 +106,7 @@ def net_seconds(cell: Cell, sweep: SweepConfig) -> float:
 
 
 def outside(touched: int, kind: str, cell: Cell) -> float:
-    """How much of what is touched lies outside of the cache: a half where that ends."""
+    """How much of what is touched is outside of the cache: a half where that ends."""
     if cell.cache_state == "flushed":
         return 1.0
     return 1 - 1 / (1 + (touched / CACHE / KNOWN[f"cache_end_{kind}_share"]) ** 24)

@@ -411,7 +411,7 @@ def test_each_group_has_its_own_number_of_launches_also_after_a_fault() -> None:
     assert len(groups) == 4
     assert set(map(len, groups.values())) == {1}
     assert outcome.result.launches == {group: n for group, (n,) in groups.items()}
-    # The next process does not choose anew: the fastest cells may have ended.
+    # The next process does not choose again: the fastest cells may have ended.
     cells = make_cells(threads=(1, 6), chunks=(1,), variants=("a",))
     do = Measure(None, 1, {cells[0].group: 8})
     settings = MeasureSettings(1, None, 1, 10.0, RULE)

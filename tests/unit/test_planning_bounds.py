@@ -107,7 +107,7 @@ def test_what_is_too_much_is_refused_in_one_sentence(name: str) -> None:
 def test_what_is_just_not_too_much_is_taken() -> None:
     asked = {**RAW, **axes({"from": 1, "to": 50}), **measured(max_cells=50)}
     assert {s.count for s in plan_shards(load_config(asked, ROOT))} == {1}
-    # A value that stands in two parts of an axis is one.
+    # A value that is in two parts of an axis is one.
     twice = {**RAW, **axes([{"from": 1, "to": 9}, {"from": 5, "to": 12}]), **measured(max_cells=17)}
     assert load_config(twice, ROOT).sweeps
     for n, streams, fewest, chunk in product(range(40), (1, 3, 50), (0, 1, 7), (0, 1, 3, 100)):

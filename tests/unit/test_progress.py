@@ -17,7 +17,7 @@ CLEAR = "\r\x1b[K"
 
 
 class Terminal(io.StringIO):
-    """Keeps what stands on it in the end."""
+    """Keeps what is on it in the end."""
 
     def isatty(self) -> bool:
         return True

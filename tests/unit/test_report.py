@@ -155,7 +155,7 @@ def test_the_first_page_has_a_row_for_each_type(full: Rendered, changed: Rendere
     first = page["first"]
     assert (first["kernel"], first["dtype"]) == (top[0], top[1]["dtype"])
     assert (first["variant"], first["height"]) == (top[1]["variant"], 8192)
-    # The figure that shows it stands in the same report.
+    # The figure that shows it is in the same report.
     files = {f["file"] for f in full.facts["heatmaps"] + full.facts["curves"]}
     assert {f["figure"] for f in full.facts["findings"]} & files
 

@@ -28,7 +28,7 @@ TIMES = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=40)
 
 
 def coverage_by_enumeration(n: int, k: int) -> float:
-    """Share of all 2ⁿ below/above patterns in which the median lies in [X(k), X(n+1−k)]."""
+    """Share of all 2ⁿ below/above patterns in which the median is in [X(k), X(n+1−k)]."""
     below = [sum(pattern) for pattern in itertools.product((0, 1), repeat=n)]
     return sum(k <= b <= n - k for b in below) / 2**n
 

@@ -173,7 +173,7 @@ def test_a_function_called_in_a_loop_is_in_the_loop(called_in_loop: bool, expect
 
 @dataclass(frozen=True)
 class Block:
-    """A source construct: what stands in it, and whether it is repeated or moved out of line."""
+    """A source construct: what is in it, and whether it is repeated or moved out of line."""
 
     form: str  # "loop", "while", "if", "outlined"
     body: tuple[Block | None, ...]  # None is a load
@@ -191,7 +191,7 @@ PROGRAMS = st.recursive(
 
 
 class Assembler:
-    """Lays programs out as compilers do, and counts the loads that stand in loops."""
+    """Lays programs out as compilers do, and counts the loads that are in loops."""
 
     def __init__(self) -> None:
         self.cold: list[str] = []

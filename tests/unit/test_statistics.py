@@ -208,7 +208,7 @@ def test_intervals_cover_another_run(repeats: int, drift: float, uneven: float) 
 
 
 def test_a_hot_group_is_covered_and_widens_no_other() -> None:
-    """4 of 25 groups are placed anew in each repeat, by 2 %; the others drift by 0.1 %."""
+    """4 of 25 groups are placed again in each repeat, by 2 %; the others drift by 0.1 %."""
     rng, repeats, cells = np.random.default_rng(11), 3, 60
     drifts = [0.02] * 4 + [0.001] * 21
 

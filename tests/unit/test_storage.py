@@ -426,7 +426,7 @@ def test_a_folder_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fa
 
 @pytest.fixture
 def ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Path, Path], str]:
-    """What stands on the terminal when a job that writes to a log reads a damaged file."""
+    """What is on the terminal when a job that writes to a log reads a damaged file."""
     terminal = tmp_path / "terminal"
 
     def read(log: Path, damaged: Path) -> str:

@@ -122,7 +122,7 @@ class Run:
 
     @property
     def text(self) -> str:
-        """What stands on the terminal."""
+        """What is on the terminal."""
         return self.screen.read_text(encoding="utf-8", errors="replace")
 
     @property

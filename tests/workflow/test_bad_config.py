@@ -10,7 +10,7 @@ pytest_plugins = ("workflow_fixtures",)
 
 
 def complaints(outcome: Outcome) -> list[str]:
-    """What stands on the terminal besides Snakemake's word on its configuration files."""
+    """What is on the terminal besides Snakemake's word on its configuration files."""
     said = ("Using workflow specific profile", "Config file")
     return [x for x in outcome.text.splitlines() if x and not x.startswith(said)]
 

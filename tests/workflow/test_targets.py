@@ -50,7 +50,7 @@ def test_a_slower_run_is_written_down_and_stopped_by_the_guard(bare: Project) ->
     assert "surely got slower" in outcome.text
     out = bare.root / "results/held/compare"
     assert b"got slower by more than 1.00 %" in read_whole(out / "summary.md")
-    # What stands in results/held is no plan of a run, and nothing was measured.
+    # What is in results/held is no plan of a run, and nothing was measured.
     assert not (bare.root / "results/held/plan.json").exists()
     outcome = compared("after")
     assert outcome.status == 0, outcome.text

@@ -130,7 +130,7 @@ def residents(cells: pd.DataFrame) -> list[Resident]:
     ]
 
 
-# What stands in the document's plots beside the published series: variant and name.
+# What is in the document's plots beside the published series: variant and name.
 DRAWN = {"published": "ours, as published", "pinned-pooled": "ours, pooled"}
 # As published is with the document's own number of streams alone.
 PRINTED_STREAMS = PRINTED["streams"]

@@ -126,7 +126,7 @@ def _kernels_of(
 
 
 def _recorded(value: str | None, studies: Iterable[str], root: Path) -> dict[str, str]:
-    """Files of those of the `studies` that lie in the folder `value`; none where that is None."""
+    """Files of those of the `studies` that are in the folder `value`; none where that is None."""
     if value is None:
         return {}
     key = "chapters.streamed_dot.recorded"

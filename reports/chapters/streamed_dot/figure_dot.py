@@ -1,4 +1,4 @@
-"""The document's dot-product plots drawn anew, with our measurements in them."""
+"""The document's dot-product plots drawn again, with our measurements in them."""
 
 from __future__ import annotations
 

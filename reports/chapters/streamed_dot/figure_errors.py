@@ -43,7 +43,7 @@ ORDER_COLOUR = "#555555"
 ORDER_DASHES: dict[str, Any] = {"sequential": "-", "tree": (0, (5, 2)), "pairwise": (0, (1, 1.5))}
 HOPELESS = "no digit is right"
 HOPELESS_COLOUR = "#ebebeb"
-# Of a panel's height, what lies above an error of 1.
+# Of a panel's height, what is above an error of 1.
 HOPELESS_SHARE = 0.1
 MOST_TICKS = {"x": 9, "y": 7}
 

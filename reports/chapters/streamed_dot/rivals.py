@@ -185,7 +185,7 @@ class Bench:
     ) -> Call:
         """A way that streams, verified. Raises DeviceError.
 
-        `kept` are streams and memory, also of a variant that makes them anew.
+        `kept` are streams and memory, also of a variant that makes them again.
         """
         cell = dot.cell(variant, params)
         program = self._programs[dot.operation, dot.dtype, variant]
@@ -411,7 +411,7 @@ def _parameter_ways(bench: Bench, dot: Dot, base: str) -> dict[str, Call]:
 
 
 def _between_ways(bench: Bench, dot: Dot, kept: bool) -> dict[str, Call]:
-    """The printed split, its streams made anew as printed or kept.
+    """The printed split, its streams made again as printed or kept.
 
     The vectors of `dot` are as long as the longest part."""
     ways = {}

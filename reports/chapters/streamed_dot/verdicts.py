@@ -18,7 +18,7 @@ from gpushmoo.core.median import MedianInterval, median_interval
 from .rivals import BETWEEN, COPY, DEVICE_WAYS, KEPT_STREAMS, LENGTH, PARAMETER, SHARE
 
 FASTEST, KEPT_WAY = "the fastest way", "pooled"
-# Ways on the host that the device is held against.
+# Ways on the host that the device is compared with.
 AGAINST = ("naive", "blas-one", FASTEST)
 
 

@@ -165,7 +165,7 @@ class DevicePlan(ChapterPlan):
     """What is asked of simulated devices.
 
     `asked` says it of each file that is made, `constants` how those of them are called in the
-    record that no measurement enters, and `recorded` which of these lie there, and where.
+    record that no measurement enters, and `recorded` which of these are there, and where.
     """
 
     # The files of the code that simulates, and of the code that draws.

@@ -1,4 +1,4 @@
-"""The numbers of the float-against-double study on a Tesla C1060, computed anew beside its own.
+"""The numbers of the float-against-double study on a Tesla C1060, computed again beside its own.
 
 Published values are literals in published/ and nowhere else; every one of ours is simulated,
 counted or comes from a formula, and a row says which.
@@ -86,7 +86,7 @@ class Check:
 
     @property
     def reproduced(self) -> bool:
-        """Whether it counts as a number that was simulated or counted anew, not worked out."""
+        """Whether it counts as a number that was simulated or counted again, not worked out."""
         return self.agrees and not self.arithmetic and not self.corrects
 
 
@@ -125,7 +125,7 @@ def simulate_saturated(machine: Machine, copy: SaturatedCopy, itemsize: int) -> 
 
 
 def _check(quantity: str, unit: str, ours: float | None, how: str, **more: Any) -> Check:
-    """The row of a number that stands in published/numbers.yaml."""
+    """The row of a number that is in published/numbers.yaml."""
     return _row(quantity, PUBLISHED[unit][quantity], unit, ours, how, **more)
 
 

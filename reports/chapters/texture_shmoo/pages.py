@@ -127,7 +127,7 @@ def grid_rows(
 
     Only of shapes that were measured in all of these grids; none where all grids cover the image.
     `twin` are cells of plain loads or stores in the same loop, `numbers` those of threads whose
-    best shape is held against the grid's best.
+    best shape is compared with the grid's best.
     """
     by_waves = {n: part.set_index(SHAPE) for n, part in cells.groupby(_waves(cells))}
     twins = {n: part.set_index(SHAPE) for n, part in twin.groupby(_waves(twin))}

@@ -63,7 +63,7 @@ class ChapterPlan:
     """The files that a chapter adds to a run, all made by its own rules.
 
     `figures` are names of figures (``figures/<name>.svg`` and ``.json`` beside it), in their order
-    on the page. `measured` are files that a job on the device makes, `products` stand beside the
+    on the page. `measured` are files that a job on the device makes, `products` are beside the
     report, and `reads` are what the page is made of besides the run's cells, by what they hold.
     `params` are plain values for the page. `noted` maps files to the reason that the terminal shows
     before they are made.
@@ -88,7 +88,7 @@ class Chapter(ABC):
     document: ClassVar[str]
     # The chapter is in a run that sweeps one of these kernels.
     kernels: ClassVar[frozenset[str]]
-    # Kernels whose best cells stand on the chapter's page instead of in the report's own tables.
+    # Kernels whose best cells are on the chapter's page instead of in the report's own tables.
     tells: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod

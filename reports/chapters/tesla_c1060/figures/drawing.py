@@ -169,7 +169,7 @@ def _share(ax: Axes) -> float:
 
 
 def draw_bars(ax: Axes, lanes: Iterable[Lane], unit: int = 1) -> set[str]:
-    """Draw what of the bars lies in the pane, in units of `unit` cycles; return their meanings."""
+    """Draw what of the bars is in the pane, in units of `unit` cycles; return their meanings."""
     low, high = ax.get_xlim()
     shown: dict[str, list[tuple[float, float, float]]] = {}
     for lane in lanes:
@@ -337,7 +337,7 @@ class Gantt:
         mark_breaks(self.axes)
 
     def draw(self, lanes: Iterable[Lane]) -> None:
-        """Draw in each pane what of the bars lies there."""
+        """Draw in each pane what of the bars is there."""
         bars = list(lanes)
         for ax in self.axes:
             self.shown |= draw_bars(ax, bars, self.unit)

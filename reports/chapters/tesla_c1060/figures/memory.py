@@ -324,7 +324,7 @@ def _stretches(ax: Axes, tiling: Tiling, stretches: Sequence[Stretch], y: int) -
 
 
 def _numbered_tiles(ax: Axes, machine: Machine, tiling: Tiling, labels: Sequence[str]) -> None:
-    """All tiles in the colour of their first row's partition, which stands at the left."""
+    """All tiles in the colour of their first row's partition, which is at the left."""
     for tile, label in enumerate(labels):
         y, x = divmod(tile, tiling.tiles_x)
         partition = maps.tile_row_stretches(machine, tiling, tile)[0].partition
@@ -335,7 +335,7 @@ def _numbered_tiles(ax: Axes, machine: Machine, tiling: Tiling, labels: Sequence
 
 
 def _tile_axes(ax: Axes, tiling: Tiling, title: str = "") -> None:
-    """One unit for each tile, y downwards as rows lie in memory."""
+    """One unit for each tile, y downwards as rows are in memory."""
     ax.set_title(title, fontsize=NOTE_SIZE)
     ax.set_xlim(0, tiling.tiles_x)
     ax.set_ylim(tiling.tiles_y, 0)

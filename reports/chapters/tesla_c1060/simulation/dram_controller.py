@@ -117,7 +117,7 @@ def partition_number(stripe: int, partitions: int, hashed: int) -> int:
 def accept(
     address: int, n_bytes: int, times: int, request: Ints, state: Ints, queue: Ints, par: Ints
 ) -> int:
-    """Queue what lies in each partition, `times` over; how many requests, or 0 if one is full.
+    """Queue what is in each partition, `times` over; how many requests, or 0 if one is full.
 
     `request` holds what all parts share. Each gets the row, bank and bursts of its own.
     """

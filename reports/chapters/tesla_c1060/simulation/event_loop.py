@@ -123,7 +123,7 @@ class SMProgram(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What lies behind the commands at the levels of partitions and banks.
+    """What is behind the commands at the levels of partitions and banks.
 
     `parameters`, `state` and `layout` as in `dram_controller`. `log` and `profile` get what happens
     where they have rows; a row of `profile` spans `bin_ticks`.

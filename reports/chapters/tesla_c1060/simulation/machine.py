@@ -407,7 +407,7 @@ MOST_LANES = 64
 
 @dataclass(frozen=True)
 class SMResidency:
-    """How a tiling's blocks lie on an SM: `blocks` at once, of `half_warps` each."""
+    """How a tiling's blocks are on an SM: `blocks` at once, of `half_warps` each."""
 
     blocks: int
     half_warps: int
@@ -436,5 +436,5 @@ def residency(machine: Machine, tiling: Tiling) -> SMResidency:
 
 
 def partition_of(machine: Machine, address: int) -> int:
-    """The partition of a byte: consecutive stretches of partition_bytes lie in consecutive ones."""
+    """The partition of a byte: consecutive stretches of partition_bytes are in consecutive ones."""
     return address // machine.partition_bytes % machine.partitions

@@ -51,7 +51,7 @@ class FastRun:
     A core cycle has `ticks`, in which `profile` counts. `ends_of_sms` are core cycles at which each
     SM's last block left it, 0 for one without blocks. `events` counts what a chart without end
     would show as bars (`reference.Event`): four for each half-warp and access, two without writes;
-    at partitions a request that lies in several of them counts once for each. `requests` and
+    at partitions a request that is in several of them counts once for each. `requests` and
     `row_openings` are those of each partition, `waited_cycles` core cycles from a request's arrival
     there to its data, added up; `longest_queue` the most requests of one. `commands` are rows of
     (time in core cycles, partition, bank, command, row or bursts), `profile` is (bins, partitions,
@@ -365,7 +365,7 @@ class Case:
     The copy of `side`² elements by `kernel`: block_eq_partition with `num_partition` blocks, or
     copy2d_coalesced with a block for each tile (`num_partition` 0). `commands` load or store one
     element. `variant` names the machine. A tile of block_eq_partition has rows of `row_bytes`,
-    0: as wide as a partition; `pad_bytes` lie between the array's rows.
+    0: as wide as a partition; `pad_bytes` are between the array's rows.
     """
 
     kernel: str

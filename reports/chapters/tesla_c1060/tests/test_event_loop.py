@@ -329,7 +329,7 @@ def test_items_of_a_tile_are_tiles_of_a_block_for_the_sms() -> None:
 
 @pytest.mark.parametrize("itemsize", [4, 8])
 def test_all_in_one_partition_get_an_eighth_of_the_bus(itemsize: int) -> None:
-    """Camping, in closed form: stretches so long that all of the input lies in one partition."""
+    """Camping, in closed form: stretches so long that all of the input is in one partition."""
     tiling = Tiling.partition_wide(C1060, 256, itemsize)
     camped = replace(C1060, partition_bytes=8 * tiling.n_bytes, banks=None)
     run = simulate_tiles(camped, tiling, 30, Level.PARTITIONS)

@@ -70,7 +70,7 @@ DOUBLES = Tiling.partition_wide(C1060, 256, 8)
 def test_partitions_in_use_at_once(blocks: int) -> None:
     used = partitions_by_step(C1060, DOUBLES, blocks)
     assert [len(partitions) for partitions in used] == [blocks] * (128 // blocks)
-    # 8 stretches of a row do not come round with 7 partitions: each tile lies in all of them.
+    # 8 stretches of a row do not come round with 7 partitions: each tile is in all of them.
     assert {len(p) for p in partitions_by_step(SEVEN, DOUBLES, blocks)} == {7}
 
 

@@ -142,7 +142,7 @@ def best_table(
 def boundaries(
     best: Mapping[str, Any], group: pd.DataFrame, axes: Sequence[str], limits: Limits
 ) -> list[str]:
-    """Axes by which the cell `best` lies on the boundary of its `group`, all cells that were swept.
+    """Axes by which the cell `best` is on the boundary of its `group`, all cells that were swept.
 
     ``block_x up`` asks for larger values, ``block_x down`` for smaller ones. An end that cannot be
     passed is no boundary: 1, the largest value that the kernel takes, the largest block.

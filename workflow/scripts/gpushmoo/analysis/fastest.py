@@ -87,7 +87,7 @@ class CacheEnd:
 def fall_interval(sizes: Sequence[int], bandwidths: Sequence[float]) -> tuple[int, int] | None:
     """The neighbouring `sizes` between which the bandwidth falls for good.
 
-    Fallen is what lies below the midpoint between the maximum of the series and its value at the
+    Fallen is what is below the midpoint between the maximum of the series and its value at the
     largest size. A series that crosses the midpoint several times gets an interval from before the
     first fall to after the last. `sizes` increase. None when there are too few of them, or when the
     bandwidth does not fall after its maximum by more than LEAST_FALL of it.

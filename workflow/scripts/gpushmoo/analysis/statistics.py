@@ -456,7 +456,7 @@ def estimate(
 def shifts(first: Floats, n_first: Places, second: Floats, n_second: Places) -> Floats:
     """The Hodges–Lehmann shift of many cells: median of all differences second[j] − first[i].
 
-    The samples of all cells stand in a row, `n_first` and `n_second` of each; NaN where a side has
+    The samples of all cells are in a row, `n_first` and `n_second` of each; NaN where a side has
     none. Of logarithms of times it is that of the ratio. One outlier in four samples does not move
     it far (breakdown point 29 %), and of normal samples it needs 5 % more than the difference of
     means (Hodges and Lehmann, Annals of Mathematical Statistics 34, 1963).

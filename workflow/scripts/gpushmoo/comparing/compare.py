@@ -1,4 +1,4 @@
-"""Two sides, one or more runs each, held against each other: tables, and sentences on them."""
+"""Two sides, one or more runs each, compared with each other: tables, and sentences on them."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class SlowerError(UserError):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What became of B, held against A.
+    """What became of B, compared with A.
 
     `cells` and `groups` have the columns of CHANGED_CELLS_SCHEMA and CHANGED_GROUPS_SCHEMA, `drift`
     (DRIFT_SCHEMA) is what the memcpy baseline took more in B; changes are shares of the time in

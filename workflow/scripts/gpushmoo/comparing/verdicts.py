@@ -67,7 +67,7 @@ class Changes:
         return p
 
     def inside(self, bound: float) -> Booleans:
-        """Whether both 95 % intervals lie within ±`bound`: an equivalence test."""
+        """Whether both 95 % intervals are within ±`bound`: an equivalence test."""
         most = bound - self.unlike
         raw, beside = (
             np.isfinite(of.error) & (of.low >= -most) & (of.high <= most)

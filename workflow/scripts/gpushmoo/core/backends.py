@@ -23,7 +23,7 @@ class Backend:
 
     `name` is its folder, its name in the configuration and the column ``backend`` of the data. A
     kernel's source for it is the file ``kernel`` with the `source_suffix`, in which one of the
-    `marks` stands before each kernel, or one of the `other_suffixes`. `cache_name` is what figures
+    `marks` is before each kernel, or one of the `other_suffixes`. `cache_name` is what figures
     call the last cache level. `tells_occupancy`: whether it says how many blocks a
     multiprocessor holds at once. `claims_gpu`: whether a measuring job takes one of Snakemake's
     resource ``gpu`` and one core; else the device may be the host itself and the job has all cores.

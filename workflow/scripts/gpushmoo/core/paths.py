@@ -16,7 +16,7 @@ DEFAULTS = ROOT / "config" / "config.yaml"
 # What kernels share among each other, and the chapters, are packages in these.
 KERNELS = ROOT / "kernels"
 CHAPTERS = ROOT / "reports" / "chapters"
-# Runs' folders lie in it, from the working directory on.
+# Runs' folders are in it, from the working directory on.
 RESULTS = Path("results")
 # The folders of PYTHONPATH from which the library, kernels and chapters are imported.
 IMPORTED = (PACKAGE.parent, KERNELS, CHAPTERS)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-# Where a name stands in a statement tells whether it is read or bound; `u""` is `""`.
+# Where a name is in a statement tells whether it is read or bound; `u""` is `""`.
 _TELLS_NOTHING = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
 
 

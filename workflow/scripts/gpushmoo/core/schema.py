@@ -221,7 +221,7 @@ REPEAT_COLUMNS = ("repeat_medians_s", "repeat_samples", "repeat_memcpy_gbs")
 CORE_COLUMNS = frozenset(field.name for field in Cells.fields())
 # Of columns that stages put beside those of a data set; no axis can begin with it.
 DERIVED = "#"
-# What stands in the place of the samples where a stage asks only how many there are.
+# What is in the place of the samples where a stage asks only how many there are.
 SAMPLE_COUNT = f"{DERIVED}samples"
 # Neither what stages derive, nor what readers of Parquet and frames add (``__filename``,
 # ``_1``), looks so; names of figures' files have room for two.

@@ -52,7 +52,7 @@ class Problem:
 
     @property
     def label(self) -> str:
-        """``height x width`` as it stands in file names."""
+        """``height x width`` as it is in file names."""
         return f"{self.height}x{self.width}"
 
 

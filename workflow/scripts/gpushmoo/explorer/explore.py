@@ -119,7 +119,7 @@ def decimals(
 def sample_steps(
     samples: npt.NDArray[np.float64], medians: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.int16]:
-    """Each sample as SAMPLE_STEP's multiple that its logarithm lies above that of its median."""
+    """Each sample as SAMPLE_STEP's multiple that its logarithm is above that of its median."""
     with np.errstate(divide="ignore", invalid="ignore"):
         steps = np.round(np.log(samples / medians) / SAMPLE_STEP)
     most = np.iinfo(np.int16).max

@@ -159,7 +159,7 @@ class Choice:
 def choices(groups: Iterable[ExportGroup]) -> list[Choice]:
     """The choices for all classes of all targets, sorted; each group has an ``ok`` cell and axes.
 
-    A class of problems has the same CONDITIONS, and its bytes lie in the same place; where the
+    A class of problems has the same CONDITIONS, and its bytes are in the same place; where the
     device does not tell its cache's size, each size is a class of its own.
     """
     targets: dict[tuple[str, ...], list[ExportGroup]] = {}

@@ -144,7 +144,7 @@ def cache_text(group: ExportGroup) -> str:
     """The cache file of a group: every cell with its median and its samples, in milliseconds.
 
     To replay it, ``tune_kernel`` is to be called with the kernel's name, ``problem_size`` (width
-    and height) and ``tune_params`` that stand in it. A cell that was not tried, or whose device
+    and height) and ``tune_params`` that are in it. A cell that was not tried, or whose device
     failed, is left out; Kernel Tuner refuses to go there (`is_whole`).
     """
     axes = sorted(group.axes)
@@ -308,7 +308,7 @@ def identifier(name: str) -> str:
 
 
 def c_header(entries: Sequence[Entry], about: Sequence[str]) -> str:
-    """Macros ``GPUSHMOO_<DEVICE>_<KERNEL>_<TYPE>_<CLASS>_<PARAMETER>``; `about` stands on top."""
+    """Macros ``GPUSHMOO_<DEVICE>_<KERNEL>_<TYPE>_<CLASS>_<PARAMETER>``; `about` is on top."""
     lines = []
     for entry in entries:
         lines += ["", *_block_comment(entry.comment)]

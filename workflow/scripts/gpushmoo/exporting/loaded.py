@@ -1,8 +1,8 @@
 """Tables that serving programs load: vLLM's and Hugging Face's JSON, and Triton's autotuning cache.
 
-vLLM looks a file up by the device's name, which stands in the file's, and takes the entry whose
+vLLM looks a file up by the device's name, which is in the file's, and takes the entry whose
 size is nearest. It refuses keys that are no numbers (but ``triton_version``), so what a table holds
-for stands beside it in HOLDS. Triton reads ``configs_timings`` and takes the fastest; other keys it
+for is beside it in HOLDS. Triton reads ``configs_timings`` and takes the fastest; other keys it
 does not look at.
 """
 

@@ -230,7 +230,7 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _about(run: str, measured_by: Mapping[str, Any]) -> list[str]:
-    """What stands on top of both headers."""
+    """What is on top of both headers."""
     requirements = ", ".join(measured_by["metadata"]["environment"]["requirements"])
     return [
         f"Launch parameters by measurement: run {run}, exported by {library} {__version__}.",

@@ -258,7 +258,7 @@ def draw_working_set(view: WorkingSet, data: FigureData, svg: Path) -> None:
     """Draw the view `WorkingSet`: a line for each dtype and cache state over the bytes touched.
 
     Each point is the best verified cell over variants and launch parameters, with its interval. A
-    vertical line stands at the nominal size of the last cache level.
+    vertical line is at the nominal size of the last cache level.
     """
     apply_style()
     cells = data.cells[bytes_touched(data.cells) > 0]

@@ -56,7 +56,7 @@ def draw(view: HeatMap, data: FigureData, svg: Path) -> None:
     """Draw the view `HeatMap`: a map for each element type, of its fastest variant.
 
     Each map is scaled to its own best. Variants in ``controls`` move other bytes than the rest and
-    are not ranked with it. With a model of the device, maps of what binds stand below.
+    are not ranked with it. With a model of the device, maps of what binds are below.
     """
     apply_style()
     panels = fastest_variants(data.cells, data.dtypes, data.controls)

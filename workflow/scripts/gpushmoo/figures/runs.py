@@ -21,7 +21,7 @@ from ..core.schema import GROUP
 from .style import OKABE_ITO, PAGE_WIDTH, apply_style, save, save_words
 
 _ACROSS = 3
-# What stands below each other, each with a scale of its own, as a copy may be many times as fast:
+# What is below each other, each with a scale of its own, as a copy may be many times as fast:
 # column, name, colour, mark, height.
 _LINES = ((BEST, "best", OKABE_ITO[0], "o", 2.0), (COPY, "copy", OKABE_ITO[1], "s", 1.0))
 # Panels that have room on a page, and characters a line that a panel's title has.

@@ -30,7 +30,7 @@ DTYPE_COLOURS = {
     "unorm8": OKABE_ITO[5],
     "unorm8x4": OKABE_ITO[6],
 }
-# Darker ones for the types that seldom stand in one figure with these.
+# Darker ones for the types that seldom are in one figure with these.
 _OTHERS = {
     "int8": ("#5B2C6F", "<"),
     "uint8": ("#117864", ">"),

@@ -1,7 +1,7 @@
 """Measures a kernel here and now, without a run or a plan; the result is a table.
 
 A measuring process opens the device while this one imports what comes after measuring, which takes
-as long: such imports stand in the functions that use them.
+as long: such imports are in the functions that use them.
 """
 
 from __future__ import annotations

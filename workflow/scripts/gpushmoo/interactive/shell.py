@@ -1,7 +1,7 @@
 """The command line: ``gpushmoo sweep``, ``ab``, ``compare``, ``export`` and others.
 
 `commands.yaml` says what there is. An option sets the Python function's argument of its name; one
-that is not given is not passed, so each default stands in the function alone. Functions are
+that is not given is not passed, so each default is in the function alone. Functions are
 imported when they are called: statistics, figures and the terminal's library take up to a second
 each.
 """

@@ -53,7 +53,7 @@ class BufferWatch:
         inputs: Mapping[str, Any],
         restore: Callable[[], None],
     ) -> None:
-        """`restore` writes anew all that launches must not write."""
+        """`restore` writes again all that launches must not write."""
         self._device, self.buffers, self.inputs = device, buffers, inputs
         self._restore = restore
         self._sums = device.checksums(list(inputs.values()))
@@ -258,7 +258,7 @@ class Workspace(Space):
         return lent
 
     def _restore(self) -> None:
-        """Write the inputs that are buffers, and what outputs must be, anew."""
+        """Write the inputs that are buffers, and what outputs must be, again."""
         inputs = self._make()
         expected = self._workload.outputs(inputs, self._variant)
         self._write(inputs, self._watched)

@@ -71,7 +71,7 @@ class Pool:
     def ready(self, packages: Sequence[int], partials: int) -> None:
         """Have room for so many bytes of each input in each lane, and of partial results.
 
-        If one is too small all are taken anew. Raises OutOfDeviceMemoryError.
+        If one is too small all are taken again. Raises OutOfDeviceMemoryError.
         """
         held = [lane.nbytes for lane in self.lanes]
         most = [max(pair) for pair in zip_longest(packages, held, fillvalue=0)]

@@ -3,7 +3,7 @@
 NVIDIA's multiprocessors look lines of 128 bytes up and move sectors of 32 bytes (CUDA C++ Best
 Practices Guide, "Coalesced Access to Global Memory"). An array lies row by row. Of an image CUDA
 does not say; NVIDIA's block-linear layout is assumed, in groups of 64 bytes × 8 rows (Linux,
-drm_fourcc.h, DRM_FORMAT_MOD_NVIDIA_BLOCK_LINEAR_2D). Byte x of row y of a group lies at
+drm_fourcc.h, DRM_FORMAT_MOD_NVIDIA_BLOCK_LINEAR_2D). Byte x of row y of a group is at
 x/32 · 256 + y/2 · 64 + x%32/16 · 32 + y%2 · 16 + x%16, divisions rounded down (Mesa's nil and the
 crate tegra_swizzle, which untile such images), so a sector is 16 bytes × 2 rows, a line 32 × 4.
 Hardware counters agree with that (docs/model.md).
@@ -61,7 +61,7 @@ class Launches:
     are those of one thread (see `CodePath`), `loads_a_wait` of its loads are out at once.
     Lines, sectors and bytes are those of a block over all its turns; `part_bytes` are in sectors
     that a warp uses in part. `texel_loads` and `texel_stores` say whether these go to an image,
-    `access_bytes` how many bytes an access moves, `apart` how many warps lie between two rows of a
+    `access_bytes` how many bytes an access moves, `apart` how many warps are between two rows of a
     block. `bytes_read` and `bytes_written` are those of the launch.
     """
 
@@ -180,7 +180,7 @@ def block_traffic(workload: Workload, cell: Cell, counted: Counted) -> BlockTraf
     return BlockTraffic(sides["load"], sides["store"], images["load"], images["store"])
 
 
-# A row stands above the column, and above it a number that tells elements or sectors apart.
+# A row is above the column, and above it a number that tells elements or sectors apart.
 _ROW, _GROUP = 1 << 22, 1 << 42
 
 

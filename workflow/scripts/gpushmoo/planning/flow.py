@@ -326,7 +326,7 @@ class Flow:
 
     @property
     def chapter_products(self) -> list[str]:
-        """Files of chapters that stand beside the report."""
+        """Files of chapters that are beside the report."""
         return [file for c in self.config.chapters.values() for file in c.plan.products]
 
     @property
@@ -352,7 +352,7 @@ class Flow:
 
     @property
     def energy_files(self) -> list[str]:
-        """The table of energy; that of a recorded data set lies in ``<its folder>-studies``."""
+        """The table of energy; that of a recorded data set is in ``<its folder>-studies``."""
         if self.config.dataset is None:
             asked = "energy" in self.config.settings.studies
             return [self.path("studies", "energy.parquet")] if asked else []

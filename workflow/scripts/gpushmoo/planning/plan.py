@@ -258,7 +258,7 @@ def figure_note(wildcards: Any, output: Any) -> dict[str, str]:
 
 
 def figure_labels(wildcards: Any, output: Any) -> dict[str, str]:
-    """What stands beside a figure in the report's list of them: its title."""
+    """What is beside a figure in the report's list of them: its title."""
     # Snakemake would take what is in braces for wildcards.
     return {"figure": _note(output).get("title", "").translate(_BRACES)}
 

@@ -84,7 +84,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def read_section(kind: type[S], raw: Mapping[Any, Any], above: str = "") -> S:
     """The section of this `kind` that `raw` gives, with defaults.
 
-    Raises ConfigError with one sentence for the first fault. In sentences its keys stand behind
+    Raises ConfigError with one sentence for the first fault. In sentences its keys are behind
     `above`, such as ``chapters.mine.``.
     """
     _refuse_keys_of_other_types(raw, above)

@@ -236,7 +236,7 @@ def named_sweep(name: str, spec: Sweep, paths: Mapping[str, Path]) -> SweepConfi
 
 
 def read_sweep(key: str, spec: Mapping[str, Any], folder: KernelFolder) -> SweepConfig:
-    """The sweep of `folder` that `spec` asks for; `key` stands before its keys in sentences."""
+    """The sweep of `folder` that `spec` asks for; `key` is before its keys in sentences."""
     w = folder.workload
     axes = {name: value for name, value in w.axes.items() if value != 0} | spec.get("axes", {})
     refuse_unknown(f"{key}axes", axes, w.axes)

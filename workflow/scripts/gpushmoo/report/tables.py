@@ -174,7 +174,7 @@ def thumbnail(a: Advice, cells: pd.DataFrame) -> dict[str, Any] | None:
 
 # A cost below this is no reason to choose another launch.
 GOOD_ENOUGH = 0.02
-# Rows of the first page that stand first and large.
+# Rows of the first page that are first and large.
 MOST_LARGE = 5
 # A bandwidth that another run may miss by a larger share is not shown large.
 _WIDEST = 0.5

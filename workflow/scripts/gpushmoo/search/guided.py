@@ -74,7 +74,7 @@ def _sectors(block_x: int, element_bytes: int) -> float:
     first = column * element_bytes // SECTOR_BYTES
     last = (column * element_bytes + element_bytes - 1) // SECTOR_BYTES
     # Threads come in the order of their addresses, so a sector is new unless the last one ended in
-    # it; a warp begins anew.
+    # it; a warp begins again.
     begins = thread % WARP == 0
     again = np.zeros(period, dtype=bool)
     again[1:] = (row[1:] == row[:-1]) & (first[1:] == last[:-1]) & ~begins[1:]

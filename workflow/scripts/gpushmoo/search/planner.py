@@ -32,7 +32,7 @@ GROUP_COUNTS = 4.0
 # Relative; a clock that gives the same time again and again does not know it better than this.
 LEAST_SPREAD = 1e-4
 # Cells whose interval ends by less than this share behind that of the fastest are measured as well:
-# other processes may find them in another order. One recorded tied cell in 600 lies behind.
+# other processes may find them in another order. One recorded tied cell in 600 is behind.
 NEAR = 0.03
 # In a race whose cells are measured in other processes, too.
 WITNESSES = 128

@@ -42,7 +42,7 @@ _PANDAS = b"pandas"
 
 def finished_dataset(run: Path) -> Path | None:
     """The finished data set in a run's folder; None without one."""
-    # A folder that is a mount cannot be replaced: its data set lies within it.
+    # A folder that is a mount cannot be replaced: its data set is within it.
     places = (run / "dataset", run / "dataset" / "data")
     return next((place for place in places if (place / PROVENANCE).is_file()), None)
 

@@ -240,7 +240,7 @@ class CounterStudy:
     """The cells of `sample`, by the kernels in `folders`, and what was found of them by their keys.
 
     `device` is what `locked_device` takes. Runtimes keep what they compile in `cache`; what goes
-    between the processes lies in `work`. `launched` holds answers of `launch_cells`, `values`
+    between the processes is in `work`. `launched` holds answers of `launch_cells`, `values`
     counters by column, `info` describes the device, `whys` say why runs of the profiler failed.
     """
 

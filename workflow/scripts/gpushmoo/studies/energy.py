@@ -125,7 +125,7 @@ def watched(
 class Window:
     """Energy and launches between two steps of the counter.
 
-    `seconds_per_launch` is the mean over the samples that lie within, `samples` how many they are,
+    `seconds_per_launch` is the mean over the samples that are within, `samples` how many they are,
     `sampled_s` the time from the begin of the first of them to the end of the last.
     """
 

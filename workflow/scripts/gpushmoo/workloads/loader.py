@@ -268,7 +268,7 @@ def find_kernels(folders: Iterable[Path]) -> dict[str, Path]:
 def find_folders(
     what: str, file: str, folders: Iterable[Path], error: type[ValueError]
 ) -> dict[str, Path]:
-    """What lies in `folders`, kernels or chapters, by name: each holds `file`. Raises `error`."""
+    """What is in `folders`, kernels or chapters, by name: each holds `file`. Raises `error`."""
     found: dict[str, Path] = {}
     # Each once, whatever links and dots lead to it.
     for folder in {os.path.realpath(folder): folder for folder in folders}.values():
@@ -298,7 +298,7 @@ def is_folder(path: Path) -> bool:
 
 
 class _FreshLoader(SourceFileLoader):
-    """Compiles a file anew: kept byte code has the same second and size after a quick edit."""
+    """Compiles a file again: kept byte code has the same second and size after a quick edit."""
 
     def path_stats(self, path: Any) -> Mapping[str, Any]:
         """Fail, so that Python reads the source: it would trust the time in the byte code."""
@@ -340,7 +340,7 @@ _LENT = [str(KERNELS)]
 
 
 def _lend(kernel: Path) -> None:
-    """Let imports find what lies beside a kernel, not what another checkout calls the same."""
+    """Let imports find what is beside a kernel, not what another checkout calls the same."""
     own, shared = str(kernel.parent), shared_code(kernel)
     others = [place for place in _LENT if place != own]
     tops = {name.split("/")[0].removesuffix(".py") for name in shared}

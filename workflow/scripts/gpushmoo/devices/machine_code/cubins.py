@@ -49,7 +49,7 @@ _BELOW = {
         *("_core/include/cupy/_cccl/thrust", "_core/include/cupy/_cuda/cuda-*"),
     ),
 }
-# Files that tell the version of what stands beside them.
+# Files that tell the version of what is beside them.
 _TELLING = ("cuda_runtime_api.h", "cuda.h", "cuda/std/__cccl/version.h", "cub/version.cuh")
 _VERSION = re.compile(r"#\s*define (?:CUDART|CUDA|CCCL|CUB)_VERSION (\d+)")
 
@@ -156,7 +156,7 @@ def build_options(dtype: DType, defines: Mapping[str, str]) -> tuple[str, ...]:
 class Unit:
     """A source for NVRTC: its text, and what else decides about its machine code.
 
-    `name` stands in messages. `folder` holds the headers that it includes from beside it.
+    `name` is in messages. `folder` holds the headers that it includes from beside it.
     `expressions` name instances of its templates, as ``sum<float, BLOCK>``.
     """
 

@@ -217,9 +217,9 @@ def code_path(code: Sequence[Instruction], access: AccessOf) -> CodePath:
 def _forward(
     ahead: Sequence[Sequence[int]], loops: Mapping[int, frozenset[int]]
 ) -> list[tuple[int, ...]]:
-    """The steps without those that begin a loop anew, which lead to where that loop is left."""
+    """The steps without those that begin a loop again, which lead to where that loop is left."""
     forward = [set(targets) for targets in ahead]
-    # The inner loops first: where they are left may be where the outer one begins anew.
+    # The inner loops first: where they are left may be where the outer one begins again.
     for head, body in sorted(loops.items(), key=lambda loop: len(loop[1])):
         left = {t for p in body for t in forward[p] if t not in body}
         for place in body:

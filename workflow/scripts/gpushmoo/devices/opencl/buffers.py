@@ -34,7 +34,7 @@ _WORDS = """
 #define ADD atomic_add
 """
 # Work-items of a GPU take words side by side, which it reads at once. A core of a CPU runs one
-# after the other, and fetches each cache line anew unless it has a range of its own.
+# after the other, and fetches each cache line again unless it has a range of its own.
 _STRIDE = """
 #define FIRST(n) get_global_id(0)
 #define END(n) (n)

@@ -28,7 +28,7 @@ from ..builds import blaming_the_host, compile_error, own_headers
 # CPU younger than its LLVM (14) and then builds nothing, so a probe has to build and run a kernel.
 PLATFORM_NAMES = {"pocl": "Portable Computing Language", "intel": "Intel"}
 
-# PoCL compiles a kernel anew for every work-group size unless specialisation is off: 0.16 s a
+# PoCL compiles a kernel again for every work-group size unless specialisation is off: 0.16 s a
 # cell against 0.1 ms. Pinned threads cut slow launches several times.
 # Intel's runtime pins its threads by the variable of its SYCL sibling.
 SETTINGS = {

@@ -58,8 +58,8 @@ class ChangedCell(Group):
     a_s: Number  # [s] a launch in A, of several runs in the first
     b_s: Number  # [s] a launch in B, of several runs in the first
     change: Number | None  # time in B over time in A, minus one
-    change_low: Number | None  # lower end of its 95 % interval; null where nothing tells it
-    change_high: Number | None  # upper end of its 95 % interval; null where nothing tells it
+    change_low: Number | None  # lower end of its 95 % interval; null if nothing determines it
+    change_high: Number | None  # upper end of its 95 % interval; null if nothing determines it
     change_vs_memcpy: Number | None  # the change of the time in multiples of the memcpy baseline
     change_vs_memcpy_low: Number | None  # lower end of its 95 % interval
     change_vs_memcpy_high: Number | None  # upper end of its 95 % interval
@@ -84,7 +84,7 @@ class ChangedGroup(Group):
     change_vs_memcpy_high: Number | None
     p_value: Number
     verdict: Text
-    alarm: Flag  # whether the best surely got slower by more than delta
+    alarm: Flag  # whether the best got slower by more than delta, significant at 95 %
     winner_held: Flag  # whether A's fastest cell is among B's tied ones
     whole: Number | None  # change of the mean log time of all cells that both have, as a share
     whole_low: Number | None  # lower end of its 95 % interval

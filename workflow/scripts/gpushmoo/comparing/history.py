@@ -40,7 +40,7 @@ class HistoryRow(Group):
     """A group's best in a run that has it."""
 
     number: Small  # place of the run among all of the history, in time, from 1
-    run: Text  # name of the run, with as much of its path as tells it from others
+    run: Text  # name of the run, with as much of its path as distinguishes it from others
     measured_at: Time
     device_uuid: Text
     params: Text  # launch parameters, in one text

@@ -145,8 +145,8 @@ class Cells(Table):
     bandwidth_low_gbs: Number | None  # [GB/s] lower end of its prediction interval for another run
     bandwidth_high_gbs: Number | None  # [GB/s] upper end of its prediction interval for another run
     median_s: Number | None  # [s] a launch: the geometric mean of the repeats' medians
-    median_low_s: Number | None  # [s] lower end of what another run may find as the median
-    median_high_s: Number | None  # [s] upper end of what another run may find as the median
+    median_low_s: Number | None  # [s] lower end of the interval for another run's median
+    median_high_s: Number | None  # [s] upper end of the interval for another run's median
     coverage: Number | None  # [0 to 1] confidence of the interval; smaller with very few samples
     own_low_s: Number | None  # [s] as median_low_s, without what cells of a group share
     own_high_s: Number | None  # [s] as median_high_s, without it: by these two, cells compare
@@ -167,7 +167,7 @@ class Cells(Table):
     overhead_error_s: Number | None  # [s] standard error of overhead_s
     bytes_read: Whole  # [bytes] what a launch has to read, each byte once
     bytes_written: Whole  # [bytes] what a launch has to write, each byte once
-    work: Number | None  # [work_unit] what a launch computes; null where it is not told
+    work: Number | None  # [work_unit] what a launch computes; null if the workload does not give it
     work_unit: Text | None  # what the work counts: FLOP or another
     working_set_over_cache: Number | None  # bytes read and written over the device's last cache
     cache_state: Text
@@ -178,14 +178,14 @@ class Cells(Table):
     blocks: Whole  # blocks of the launch
     tiles: Whole  # pieces that the blocks share out among them
     multiprocessors: Small  # multiprocessors or compute units of the device
-    resident_blocks: Small | None  # blocks that a multiprocessor holds at once; null if not told
-    registers: Small | None  # registers of a thread; null if not told
+    resident_blocks: Small | None  # blocks that a multiprocessor holds at once; null if unknown
+    registers: Small | None  # registers of a thread; null if unknown
     verified_words: Whole | None  # [words of four bytes] words of the output that were compared
     wrong_words: Whole | None  # [words of four bytes] those of them that were not as they should be
     worst_error: Number | None  # largest error of an element over its limit; null if exact
     device_uuid: Text  # the device that measured; after repeats that of the first
     device_name: Text
-    backend: Text  # by what the device was programmed: cuda, opencl or another
+    backend: Text  # the backend of the device: cuda, opencl or another
     measured_at: Time  # [UTC] when the job that measured the cell wrote it
 
 

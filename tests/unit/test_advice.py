@@ -255,7 +255,7 @@ def test_where_all_launches_are_tied_none_of_them_stands_out() -> None:
     assert {cost["text"] for cost in undecided["defaults"].values()} == {"none", "—"}
     assert (decided["rank"], undecided["rank"], decided["worst"]) == (0, 1, "9.00 ×")
     facts = {"first_page": page, "kernels": [{"name": n} for n in "kl"], "unsteady": "No."}
-    for repeats, ending in ((1, "(another run may lie outside ±):"), (3, "use:")):
+    for repeats, ending in ((1, "(another run may be outside ±):"), (3, "use:")):
         facts["method"] = {"repeats": repeats}
         [head, *lines, rest, unsteady] = closing_lines(facts, "report.pdf")
         assert head.endswith(ending)

@@ -117,7 +117,7 @@ def test_a_broken_kernel_costs_itself_and_the_status_says_that_it_was_not_measur
     file = write(base, "slow") / "workload.py"
     file.write_text(f"import lib.launches\n{file.read_text()}")
     assert main([*asked, "--kernels", "slow"]) == 3
-    sentence = "workload.py imports 'lib', which does not lie beside it."
+    sentence = "workload.py imports 'lib', which is not beside it."
     assert rows(capsys)["failed"] == {"kernels/slow": sentence}
     write(base, "slow")
     write(head, "slow", body=KERNEL.replace("src[i] + ", "1.0f + src[i] + "))

@@ -228,7 +228,7 @@ def test_the_schema_of_the_documentation_is_that_of_the_code() -> None:
         ("seed", True, ["seed", "true", "whole number"]),
         ("strict", 1, ["strict", "true or false"]),
         ("studies", ["machines"], ["studies.0", "'machines'", "allowed are counters, energy"]),
-        ("studies", ["counters", "counters"], ["studies", "must not stand twice"]),
+        ("studies", ["counters", "counters"], ["studies", "must not appear twice"]),
         ("measure.lock_clocks", "max", ["measure.lock_clocks", "'max'", "base", "in MHz"]),
         ("device_memory_gib", 0, ["device_memory_gib", "more than 0"]),
         ("device_memory_gib", 1e300, ["device_memory_gib", "at most"]),

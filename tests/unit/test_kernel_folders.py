@@ -225,7 +225,7 @@ def test_folders_that_are_no_kernel_or_one_twice(folder: Path, tmp_path: Path) -
     with pytest.raises(KernelFolderError) as caught:
         find_kernels([folder])
     assert str(caught.value) == (
-        f"kernel_folders: '{folder}' is a kernel's own folder; name the one that it lies in, "
+        f"kernel_folders: '{folder}' is a kernel's own folder; name the one that it is in, "
         f"'{folder.parent}'."
     )
     write_instead(folder / "workload.py", '"reverse_rows"', '"my-copy"')

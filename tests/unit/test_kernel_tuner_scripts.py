@@ -256,5 +256,5 @@ def test_a_script_runs_as_it_is_and_its_files_are_t4(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("from kernel_tuner.observers.nvml import NVMLObserver")
     made = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True)
     assert made.returncode == 1
-    said = "gpushmoo: 'kernel_tuner.observers' is not taken over; there are kernel_tuner, "
+    said = "gpushmoo: 'kernel_tuner.observers' is not supported; there are kernel_tuner, "
     assert made.stderr.startswith(said)

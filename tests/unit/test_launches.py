@@ -274,7 +274,7 @@ def test_only_verified_cells_are_told_by_the_paths_of_their_shards(tmp_path: Pat
         (
             {"resident_blocks": None},
             code_paths(),
-            "its device does not tell how many blocks a multiprocessor holds",
+            "its device does not report how many blocks a multiprocessor holds",
         ),
         ({"kernel": "no_such"}, code_paths(), "nothing of it is timed on the device alone"),
         ({"kernel": "dot_streamed"}, code_paths(), "nothing of it is timed on the device alone"),

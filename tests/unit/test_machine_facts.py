@@ -159,7 +159,7 @@ def test_without_starts_or_a_cache_no_rate_is_told(cells: pd.DataFrame) -> None:
     facts, missing = machine_facts(cells.assign(working_set_over_cache=np.nan))
     found = {"launch_s", "sample_s", "dispatch_s", "warp_launch_s", "issue_s"}
     assert {fact.name for fact in facts} == found
-    assert set(missing.values()) == {"The device does not tell the size of its cache."}
+    assert set(missing.values()) == {"The device does not report the size of its cache."}
 
 
 @pytest.mark.parametrize(

@@ -235,7 +235,7 @@ def test_rows_and_tables_say_what_binds() -> None:
     assert told == ["88 % busy", "not: 40 % busy", "inferred"]
     assert part["sentences"][0] == (
         "Of 2 limits 1 are backed by hardware counters of the same launches on such a device, 1 "
-        "are not (told by “not”); the other 1 are inferred by the model."
+        "are not (marked “not”); the other 1 are inferred by the model."
     )
     [table] = parameter_tables([device()])
     assert [r["words"] for r in table["rows"]] == ["DRAM"]

@@ -114,7 +114,7 @@ def test_a_run_tells_shards_launches_to_use_and_its_report(finished: FinishedPro
     # It asks little of the simulated device, and all figures of the document.
     jobs = finished.outcome.jobs
     assert (jobs["atlas"], jobs["simulate"], jobs["figure_simulated"]) == (1, 3, 2)
-    (anew,) = (line for line in text.splitlines() if line.startswith("gpushmoo: made anew"))
+    (anew,) = (line for line in text.splitlines() if line.startswith("gpushmoo: made again"))
     assert "tesla-c1060-tables.parquet" in anew
     assert "figures-tesla-c1060.pdf" not in anew
     found = re.search(r"gpushmoo: the report is (\S+); .*\n((?:  .*\n)+)", text)

@@ -2,7 +2,7 @@
 
 Samples of one configuration were taken one after the other in one process. Clocks rise and fall in
 the meantime, so that these are no independent samples: the first part is left out as warm-up, and
-blocks of successive samples are what is replicated. How far another process would lie off no such
+blocks of successive samples are what is replicated. How far another process would be off no such
 file tells; tied sets are therefore rather too small.
 """
 
@@ -644,9 +644,9 @@ def _open_questions(
     elif foreign and (ok["samples_s"].str.len() < LEAST_SAMPLES - 1).any():
         yield "whether samples drift (it holds only their number and deviation)"
     if foreign:
-        yield "how far another process would lie off"
+        yield "how far another process would be off"
     elif ok["repeat_medians_s"].str.len().max() < 2:
-        yield "how far another run would lie off (there was one repeat)"
+        yield "how far another run would be off (there was one repeat)"
 
 
 def _halves_agree(ok: pd.DataFrame) -> bool | None:

@@ -270,7 +270,7 @@ class Comparison:
     def _drift_lines(self) -> list[str]:
         drift = self.drift
         if drift.empty:
-            words = "No copy of the runtime was timed: what the machine itself did is not told"
+            words = "No copy of the runtime was timed: the change of the machine itself is unknown"
             return [f"{words} apart."]
         row = drift.loc[drift["change"].abs().idxmax()].to_dict()
         size = f"{row['height']} × {row['width']}"
@@ -362,7 +362,7 @@ def compare_runs(
             "pairs, so give equally many."
         )
     if len(same) == 1:
-        raise CompareError("One run does not tell how far runs lie apart; name two or more.")
+        raise CompareError("One run does not show how far runs are apart; name two or more.")
     refuse_unlike([first, second, *([same] if same else [])])
     rests, usual, by_repeats = _basis(first, second, same, usual)
     runs = [*first, *second]
@@ -413,14 +413,14 @@ def _basis(
         return f"Intervals rest on {pairs} alone.", None, False
     if min(run.repeats for run in (*first, *second)) > 1:
         text = (
-            "Nobody knows how far runs of this device lie apart: intervals rest on the repeats "
-            "within both runs, which may lie closer together than runs; name runs of one and the "
+            "How far runs of this device are apart is unknown: intervals rest on the repeats "
+            "within both runs, which may be closer together than runs; name runs of one and the "
             "same thing (--noise-runs)."
         )
         return text, None, True
     text = (
-        "Nothing tells how far two runs lie apart, for each has one repeat: all is undecided; name "
-        "runs of one and the same thing (--noise-runs), or measure several pairs."
+        "How far two runs are apart is unknown, because each has one repeat: all is undecided; "
+        "name runs of one and the same thing (--noise-runs), or measure several pairs."
     )
     return text, None, False
 

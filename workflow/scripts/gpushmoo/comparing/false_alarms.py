@@ -96,7 +96,7 @@ def false_alarms(noise_runs: Sequence[Place], *, threshold: float = DELTA) -> Fa
 def false_alarms_of(runs: Sequence[RunCells], delta: float = DELTA) -> FalseAlarms:
     """Count the false alarms among runs that were already read."""
     if len(runs) < 2:
-        raise CompareError("One run cannot be held against itself; name two or more.")
+        raise CompareError("One run cannot be compared with itself; name two or more.")
     levels = levels_of(runs)
     places = list(combinations(range(len(runs)), 2))
     pairs = []

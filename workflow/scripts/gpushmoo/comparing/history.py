@@ -138,7 +138,7 @@ class History:
         return "\n\n".join(filter(None, parts)) + "\n"
 
     def save(self, folder: Place, pictures: Sequence[str] = ()) -> Path:
-        """Write ``history.parquet`` and ``summary.md``."""
+        """Write ``history.parquet`` and ``summary.md`` into a folder."""
         out = Path(folder).expanduser()
         found = pa.Table.from_pandas(self.rows, schema=HISTORY_SCHEMA, preserve_index=False)
         write_parquet(found, out / HISTORY_FILE, {"left_out": self.left_out, "why": self.why})

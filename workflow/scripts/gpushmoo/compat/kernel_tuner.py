@@ -478,7 +478,7 @@ def main(arguments: Sequence[str]) -> None:
         if not (err.name or "").startswith("kernel_tuner"):
             raise
         there = ", ".join(_STAND_INS)
-        raise SystemExit(f"{library}: '{err.name}' is not taken over; there are {there}.") from err
+        raise SystemExit(f"{library}: '{err.name}' is not supported; there are {there}.") from err
 
 
 if __name__ == "__main__":

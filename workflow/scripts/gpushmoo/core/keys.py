@@ -105,7 +105,7 @@ def alternatives(allowed: str = MEANING, mapping: str | None = None) -> Discrimi
 def _unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
     # Not all pairs are compared.
     if len(set(map(repr, values))) < len(values):
-        raise PydanticCustomError(TWICE, "an entry must not stand twice")
+        raise PydanticCustomError(TWICE, "an entry must not appear twice")
     return values
 
 
@@ -170,7 +170,7 @@ class Resident(Section):
     TAG: ClassVar = "<resident>"
 
     to_resident: float = Field(gt=0, le=16)
-    """Up to so many full waves of resident blocks."""
+    """Full waves of resident blocks, at most."""
     points: int = Field(ge=1, le=100_000)
     """Even steps on the way; both sides of every occupancy step come on top."""
 

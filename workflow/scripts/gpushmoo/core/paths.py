@@ -1,4 +1,4 @@
-"""The project's own folders."""
+"""The folders of the project itself, by name."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Measure:
     # Intervals then say what another run may find. With 1 they say only how well this run knows
     # its own median.
     repeats: Annotated[int, Ge(1), Le(100)] = 3
-    """How often all cells are measured, in processes of their own; they share the samples of each
+    """How often all cells are measured, in separate processes; they share the samples of each
     cell."""
     # Shared by all jobs that measure. Every cell gets its fewest samples even so, once in each
     # repeat.
@@ -55,7 +55,7 @@ class Measure:
     relative_half_width: Annotated[float, Gt(0), Le(1)] = 0.01
     """A cell is done when half of its 95 % interval is narrower than this share of the median."""
     cell_budget_s: Annotated[float, Gt(0)] = 2.0
-    """Seconds of sampling after which a cell stops with what it has."""
+    """Seconds of sampling after which a cell stops with the samples that it has."""
     cell_timeout_s: Annotated[float, Gt(0)] = 10.0
     """A launch that takes longer ends its cell as timeout, in seconds. A hanging launch costs this
     and about 3 s."""

@@ -232,7 +232,7 @@ def _requests(
             if name not in other.axes and not one_value:
                 raise ConfigError(
                     f"axes: '{name}' is a parameter of {who} alone; give it one value (such as "
-                    f"axes={{'{name}': 1}}), so that each cell has one to stand beside."
+                    f"axes={{'{name}': 1}}), so that each cell has one to be compared with."
                 )
     shared: dict[str, Any] = {
         "dtypes": _common("dtypes", a.dtypes, b.dtypes),
@@ -402,11 +402,13 @@ class ABTest:
         parts = [f"A: {a}", f"B: {b}", f"{self.device.name}, {self.rounds} rounds of A B B A"]
         if self.same_code:
             parts.append(
-                "Both were compiled into the same machine code, so what differs below is not the "
-                "code but, say, where it lies."
+                "Both were compiled into the same machine code. So the code is not the cause of "
+                "differences below, but for example its place in memory."
             )
         if any(self.alone):
-            parts.append("Cells without one to stand beside: {} of A, {} of B.".format(*self.alone))
+            parts.append(
+                "Cells without one to be compared with: {} of A, {} of B.".format(*self.alone)
+            )
         return "\n".join([*parts, self._summary(), *self._group_lines(), "", self._table()])
 
     def _summary(self) -> str:

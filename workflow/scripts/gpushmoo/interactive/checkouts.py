@@ -91,7 +91,7 @@ def ab_checkouts(
         found = Checkouts((name_a, name_b), threshold, alone)
         for place in both:
             if far := far_import(first[place], a) or far_import(second[place], b):
-                found.failed[place] = f"workload.py imports '{far}', which does not lie beside it."
+                found.failed[place] = f"workload.py imports '{far}', which is not beside it."
                 continue
             if not unchanged and not differ(first[place], second[place]):
                 found.unchanged.append(place)
@@ -235,7 +235,7 @@ class Checkouts:
             markdown_table(["all launches of", "pairs", "change", "verdict"], rows) if rows else "",
             "\n".join(f"* {line}" for line in self._remarks()),
             "Both sides are sampled alternately in one process. A change is that of a launch's "
-            f"time, with its 95 % interval; *same* lies within ±{margin}. Verdicts hold for all "
+            f"time, with its 95 % interval; *same* is within ±{margin}. Verdicts hold for all "
             "kernels together.",
         ]
         return "\n\n".join(part for part in parts if part) + "\n"

@@ -332,7 +332,7 @@ class Describer:
         if workload is None or isinstance(workload, HostFedWorkload) or not workload.device_code:
             return "nothing of it is timed on the device alone"
         if pd.isna(row["resident_blocks"]):
-            return "its device does not tell how many blocks a multiprocessor holds"
+            return "its device does not report how many blocks a multiprocessor holds"
         axes = [(n, int(row[n])) for n in sorted(workload.axes) if pd.notna(row.get(n))]
         problem = Problem(int(row["height"]), int(row["width"]))
         cell = Cell(

@@ -205,7 +205,7 @@ def _bus(measured: MachineCells, kernel: str) -> Found:
 def _rate_of(slope: Line) -> tuple[float, float, float]:
     """Of seconds for each byte. Raises UndeterminedError where more bytes take no longer."""
     if slope.low <= 0:
-        raise UndeterminedError("The cells' intervals are too wide to tell how the time grows.")
+        raise UndeterminedError("The cells' intervals are too wide to show how the time grows.")
     return 1.0 / slope.slope, 1.0 / slope.high, 1.0 / slope.low
 
 
@@ -383,7 +383,7 @@ class MachineCells:
         """Bytes of the last cache level. Raises UndeterminedError if they are unknown."""
         cache = cache_bytes(self._cells)
         if cache is None:
-            raise UndeterminedError("The device does not tell the size of its cache.")
+            raise UndeterminedError("The device does not report the size of its cache.")
         return cache
 
     @cached_property

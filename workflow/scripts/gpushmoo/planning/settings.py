@@ -84,7 +84,7 @@ class Settings(Section):
             "letters, digits, '.', '_' and '-' are allowed, up to 64, a letter or digit first",
         ),
     ] = "local"
-    """Name of the run; its outputs lie in results/<run>/."""
+    """Name of the run; its outputs are in results/<run>/."""
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 20091017
     """Seed of the input data and of the sampling order."""
     # On a cluster it must be named: auto asks the host on which Snakemake starts, not the nodes.
@@ -151,9 +151,9 @@ class Settings(Section):
     """The earlier run that the target compare takes; the folder of a run, of a data set or of
     shards, or a list of them, or null."""
     after: Runs | None = None
-    """The later run that the target compare compares with before; as many folders."""
+    """The later run that the target compare compares with before; the same number of folders."""
     noise_runs: Annotated[Texts, Unique] = ()
-    """Folders of two or more runs of one and the same thing, which show how far runs lie apart."""
+    """Folders of two or more runs of one and the same thing, which show how far runs are apart."""
     threshold: Annotated[float, Field(gt=0, lt=1)] = 0.01
     """The change that does not matter, a share of the time."""
     fail_on_regression: bool = False

@@ -308,4 +308,4 @@ def tell_noted(flow: Flow, jobs: Iterable[Job]) -> None:
     reasons = {file: why for files in noted for file, why in files.items()}
     for reason in sorted(set(reasons.values())):
         if names := sorted(Path(f).name for f in made if reasons.get(f) == reason):
-            print(f"gpushmoo: made anew, as {reason}: {', '.join(names)}.", file=sys.stderr)
+            print(f"gpushmoo: made again, as {reason}: {', '.join(names)}.", file=sys.stderr)

@@ -182,7 +182,7 @@ def _boundaries(advice: Sequence[Advice]) -> Iterator[Finding]:
     if at_boundary:
         axes = sorted({part.split(" ")[0] for a in at_boundary for part in a.boundary.split(", ")})
         sentence = (
-            f"For {len(at_boundary)} of {len(advice)} the tied launches lie on the boundary of the "
+            f"For {len(at_boundary)} of {len(advice)} the tied launches are on the boundary of the "
             f"sweep (arrows): sweep {joined(axes)} further."
         )
         yield Finding(sentence, WORTH_TELLING)
@@ -366,7 +366,7 @@ def _backing(limits: Sequence[CountedLimit | None]) -> str:
     return (
         f"Of {len(counted)} limits {backed} are backed by hardware counters of the same launches "
         "on such a device"
-        + (f", {against} are not (told by “not”)" if against else "")
+        + (f", {against} are not (marked “not”)" if against else "")
         + (f"; the other {inferred} are inferred by the model." if inferred else ".")
     )
 
@@ -408,8 +408,8 @@ def _judged(device: Json) -> str:
         unseen = f"for a kernel that it has not seen the band is a factor of {factor} either way"
     return (
         f"The model of {device['device']} was fitted to {device['trained']} of {device['cells']} "
-        f"cells. Of a kernel's others it misses half by more than the first figure and 5 % by more "
-        f"than the second ({kernels}); {unseen}."
+        f"cells. It misses half of a kernel's other cells by more than the first figure and 5 % by "
+        f"more than the second ({kernels}); {unseen}."
     )
 
 

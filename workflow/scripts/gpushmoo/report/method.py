@@ -413,7 +413,7 @@ def _of_device(name: str, shards: Sequence[Mapping[str, Any]]) -> str:
     return (
         f"The clocks of {name} were not locked and moved: {' and '.join(moved)} in {number:,} "
         f"readings{held}. Cells that were sampled in the same rounds share that; others, and other "
-        "runs, differ by it. Where the driver allows it, 'measure: {lock_clocks: base}' holds them."
+        "runs, differ by it. If the driver allows it, 'measure: {lock_clocks: base}' holds them."
     )
 
 
@@ -477,7 +477,7 @@ def device_card(provenance: Sequence[Json]) -> list[list[str]]:
 
 
 def _device_lines(d: Json, number: int | None) -> list[tuple[str, str]]:
-    clock = f" at up to {d['core_clock_mhz']} MHz" if d["core_clock_mhz"] else ", clock not told"
+    clock = f" at up to {d['core_clock_mhz']} MHz" if d["core_clock_mhz"] else ", clock unknown"
     return [
         ("Device", f"{d['name']} ({d['kind'].upper()}, backend {d['backend']})"),
         ("Runtime", f"{d['runtime']}, driver {d['driver']}"),

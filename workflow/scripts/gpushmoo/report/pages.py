@@ -153,7 +153,7 @@ def _ties(groups: Sequence[EnergyGroup]) -> str:
     apart = [found for found in ratios if is_told_apart(found[0])]
     words = (
         f"Of {len(several)} groups with several launches within {percent(TIED_SPEED)} of the "
-        f"fastest, energy tells the cheapest and the dearest of these apart in {len(apart)}"
+        f"fastest, energy distinguishes the cheapest from the dearest of these in {len(apart)}"
     )
     if not apart:
         return f"{words}: it breaks no tie."
@@ -179,10 +179,13 @@ def _cheapest(groups: Sequence[EnergyGroup]) -> str:
     saved = _savings(groups)
     several = sum(len(group.rows) > 1 for group in groups)
     if not saved:
-        return f"In none of {several} groups a launch is certainly cheaper than the fastest one."
+        return (
+            f"In none of {several} groups a launch is cheaper than the fastest one, significant at "
+            "95 %."
+        )
     return (
-        f"In {len(saved)} of {several} groups a launch is certainly cheaper than the fastest one. "
-        + _saving_words(*saved[0])
+        f"In {len(saved)} of {several} groups a launch is cheaper than the fastest one, "
+        "significant at 95 %. " + _saving_words(*saved[0])
     )
 
 

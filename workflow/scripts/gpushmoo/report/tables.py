@@ -267,7 +267,7 @@ def closing_lines(facts: Json, report: str) -> list[str]:
         for row in kernel["rows"]
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    alone = " (another run may lie outside ±)" if facts["method"]["repeats"] == 1 else ""
+    alone = " (another run may be outside ±)" if facts["method"]["repeats"] == 1 else ""
     head = f"gpushmoo: the report is {report}" + (f"; the launches to use{alone}:" if rows else ".")
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     named = {row[0].split(", ")[0] for row in rows}

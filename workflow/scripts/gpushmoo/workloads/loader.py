@@ -276,7 +276,7 @@ def find_folders(
             raise error(f"{what}_folders: '{folder}' is not a folder.")
         if (folder / file).is_file():
             raise error(
-                f"{what}_folders: '{folder}' is a {what}'s own folder; name the one that it lies "
+                f"{what}_folders: '{folder}' is a {what}'s own folder; name the one that it is "
                 f"in, '{folder.parent}'."
             )
         for path in sorted(p.parent for p in folder.glob(f"*/{file}")):

@@ -125,7 +125,7 @@ def parse(text: str) -> dict[str, EntryCode]:
     for entry, code in _entries(text).items():
         if entry not in registers:
             raise DeviceError(
-                f"nvdisasm tells no registers of kernel '{entry}'; install another version of "
+                f"nvdisasm reports no registers of kernel '{entry}'; install another version of "
                 "nvidia-cuda-nvdisasm."
             )
         found[entry] = _entry_code(entry, registers[entry], shared.get(entry, 0), code)

@@ -160,7 +160,7 @@ def test_two_jobs_for_each_device_run_on_this_host(
     workflow: FakeWorkflow, device: Any, limit: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpushmoo.devices.cuda.backend.count_devices", lambda: 2)
-    config = {"device": device}
+    config = SimpleNamespace(settings=SimpleNamespace(device=device))
     flow: Any = SimpleNamespace(gpu_backend=BACKENDS["cuda"], config=config)
     limit_gpus(flow, Inside(workflow))
     assert workflow.global_resources.get("gpu") == limit

@@ -110,6 +110,7 @@ def predicted() -> pd.DataFrame:
     )
     return table.rename(columns={"gbs": "measured_gbs"}).assign(
         width=8,
+        timing_mode="batched",
         device_name="d",
         cell_key=[f"key{n}" for n in range(len(rows))],
         measured_s=1 / table["gbs"],

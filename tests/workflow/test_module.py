@@ -80,7 +80,7 @@ def test_another_workflow_runs_ours_under_a_prefix_and_other_names(tmp_path: Pat
     assert (tmp_path / "started").is_file()
     assert not (tmp_path / "results").exists()
     # What is damaged is made again, but the importer's files are its own business.
-    (run / "report.json").write_text("{}")
+    (run / "report.json").write_text("{")
     again = project.snakemake("-n", config=())
     assert f"'{run.relative_to(tmp_path)}/report.json'" in again.text
     assert set(again.jobs) == {"shmoo_report", "shmoo_explorer", "shmoo_verdict", "mine", "all"}

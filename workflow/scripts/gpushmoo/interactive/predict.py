@@ -314,9 +314,9 @@ def _model(path: Path) -> dict[str, Any]:
     """The first device of a file that has parameters."""
     try:
         devices = read_json(path)["devices"]
-    except (OSError, DamagedFileError) as err:
+    except OSError as err:
         raise ConfigError(f"model: '{path}' is no model/device.json of a run ({err}).") from err
-    except (KeyError, TypeError) as err:
+    except (DamagedFileError, KeyError, TypeError) as err:
         # Another kind of file: a KeyError's text would be its suffix.
         raise ConfigError(
             f"model: '{path}' is no model/device.json of a run; name such a file."

@@ -15,13 +15,13 @@ class Timeline(Section):
     """A cell of a streamed kernel that is drawn over time."""
 
     kernel: Text
-    """A streamed kernel."""
+    """The kernel whose run is traced: dot_streamed or dot_square."""
     dtype: str
-    """Its element type."""
+    """The element type of both arrays: float or double."""
     variant: str
-    """Its variant."""
+    """The variant of the kernel, such as pinned-pooled."""
     size: Annotated[int, Field(ge=1, le=MOST_VALUE)]
-    """Elements of an array."""
+    """The number of elements of each array."""
     axes: dict[str, Value]
     """One value of each of its launch parameters."""
 
@@ -32,7 +32,7 @@ class Errors(Section):
     sizes: Annotated[
         tuple[Annotated[int, Field(ge=1, le=MOST_VALUE)], ...], Field(min_length=1), Unique
     ]
-    """Lengths of uniform vectors."""
+    """Numbers of elements of vectors whose values are uniform from 0 to 1."""
     conditions: Annotated[tuple[Annotated[float, Field(ge=2, le=1e25)], ...], Unique]
     """Condition numbers of ill-conditioned vectors."""
     condition_size: Length

@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 from gpushmoo.core.paths import KERNELS
 from gpushmoo.core.space import Cell, ChosenCell, Problem
+from gpushmoo.core.study_job import JobDevice
 from gpushmoo.studies.counters import CounterStudy
 from gpushmoo.workloads.loader import load_kernel
 
@@ -33,7 +34,7 @@ def designed_sample() -> list[ChosenCell]:
 if __name__ == "__main__":
     chosen = designed_sample()
     folders = {n: load_kernel(KERNELS / n) for n in {one.cell.kernel for one in chosen}}
-    device = {"backend": "cuda", "device": 0, "opencl_runtime": "auto", "seed": 20091017}
+    device = JobDevice(backend="cuda", device=0, opencl_runtime="auto", seed=20091017)
     with tempfile.TemporaryDirectory() as work:
         study = CounterStudy(chosen, folders, device, Path(work, "cache"), Path(work))
         study.count(Path(sys.argv[1]), print)

@@ -101,7 +101,7 @@ def planned(given: dict[str, Any], own: dict[str, Any], folder: Path) -> dict[st
     from gpushmoo.core.paths import ROOT
     from gpushmoo.devices.select import DeviceChoice, resolve
     from gpushmoo.planning.config import default_config, load_config, merged
-    from gpushmoo.planning.plan import build_params, plan_shards, run_plan
+    from gpushmoo.planning.plan import CompilerChoice, build_job, plan_shards, run_plan
 
     backend, runtime, cache = own["backend"], AUTO, Path(gettempdir())
     if BACKENDS[backend].runtimes:
@@ -109,17 +109,21 @@ def planned(given: dict[str, Any], own: dict[str, Any], folder: Path) -> dict[st
     whole = merged(merged(default_config(), given, folder), own, Path())
     config = load_config(whole, ROOT, cache)
     plan = run_plan(config, backend, runtime)
-    where = {"device": config.settings.device, "opencl_runtime": runtime, "cuda_arch": None}
-    where["compile_timeout_s"] = config.settings.measure.compile_timeout_s
+    compiler = CompilerChoice(
+        backend=backend,
+        device=config.settings.device,
+        opencl_runtime=runtime,
+        compile_timeout_s=config.settings.measure.compile_timeout_s,
+    )
     builds = [
-        (sweep, dtype, build_params(told, dtype, backend, **where))
+        (sweep, dtype, build_job(told, dtype, compiler))
         for sweep, told in config.sweeps.items()
         for dtype in told.dtypes
     ]
     shards = []
     for s in plan_shards(config):
-        params = plan.sweeps[s.sweep][s.dtype].shard_params(s.index, s.repeat)
-        shards.append((s.sweep, s.dtype, s.name, s.repeat, params))
+        job = plan.sweeps[s.sweep][s.dtype].job.part(s.index, s.repeat)
+        shards.append((s.sweep, s.dtype, s.name, s.repeat, job))
     return {"builds": builds, "shards": shards}
 
 
@@ -197,13 +201,13 @@ def cache_of(out: Path) -> Path:
     return out / "cache"
 
 
-def build(out: Path, run: str, sweep: str, dtype: str, params: Any) -> str:
+def build(out: Path, run: str, sweep: str, dtype: str, job: Any) -> str:
     """Compile one sweep and type; what the compiler said."""
     from gpushmoo.devices.building import build_kernel
 
     said, file = io.StringIO(), build_file(out, run, sweep, dtype)
     file.parent.mkdir(parents=True, exist_ok=True)
-    build_kernel(params, cache_of(out), file, said, "the log", 4)
+    build_kernel(job, cache_of(out), file, said, "the log", 4)
     return said.getvalue().strip() or "built"
 
 
@@ -227,13 +231,13 @@ def measured(
 
     if time.time() > until:
         return "left out, the time is over"
-    sweep, dtype, name, repeat, params = shard
+    sweep, dtype, name, repeat, job = shard
     file = out / run / sweep / dtype / f"{name}.parquet"
     file.parent.mkdir(parents=True, exist_ok=True)
     first = file.with_name(file.name.replace(f".repeat-{repeat}", "")) if repeat > 1 else None
     said, built = io.StringIO(), build_file(out, built_as, sweep, dtype)
     task = ShardTask(
-        params,
+        job,
         place,
         cache_of(out),
         first,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from gpushmoo.core.shard_job import ShardJob
 from gpushmoo.core.space import Cell, Version
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.select import DeviceChoice
@@ -16,10 +17,11 @@ from gpushmoo.measuring.events import CellRun, Ended, Event
 from gpushmoo.measuring.job import ShardTask, run_shard
 from gpushmoo.measuring.progress import live_path
 from gpushmoo.measuring.rounds import ShardRun
-from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
+from gpushmoo.measuring.sampling import StoppingRule
 from gpushmoo.measuring.verify import CellSteps
 from gpushmoo.storage.store import read_shard
 from gpushmoo.workloads.loader import KernelFolder, load_kernel
+from jobs import sampling_of
 
 # For a fixture's `params`.
 BACKENDS = ["opencl", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -49,16 +51,16 @@ class Bench:
     ) -> pd.DataFrame:
         """Rows by variant and threads."""
         out = self._tmp / "shard.parquet"
-        params = self.params(variants, threads) | other
+        job = ShardJob.of_plain(self.params(variants, threads) | other)
         live = live_path(self._tmp, out)
         files = {"log_file": "the.log", "worker_log": self._worker_log, "live": live}
-        task = ShardTask(params, (1, 1), self._choice.cache, build=build, **files)
+        task = ShardTask(job, (1, 1), self._choice.cache, build=build, **files)
         run_shard(task, out, self.terminal)
         table, _ = read_shard(out)
         return table.to_pandas()
 
     def params(self, variants: list[str], threads: Any = THREADS) -> dict[str, Any]:
-        """What the job is told."""
+        """The job in plain values."""
         return {
             "axes": {"block_x": threads},
             "backend": self._choice.backend,
@@ -102,8 +104,8 @@ def told(
         device, folder, cells[0].dtype, [Version(v) for v in sorted({c.variant for c in cells})]
     )
     assert not builds.failures
-    settings = MeasureSettings(1, limit, 0, 10.0, rule)
-    ShardRun(CellSteps(device, folder, builds, settings, told.append)).measure(cells)
+    sampling = sampling_of(rule, thread_limit=limit, warmup=0)
+    ShardRun(CellSteps(device, folder, builds, sampling, told.append)).measure(cells)
     return told
 
 

@@ -51,11 +51,12 @@ from gpushmoo.measuring.events import (
 )
 from gpushmoo.measuring.process import WorkerGoneError, WorkerKilledError, WorkerSilentError
 from gpushmoo.measuring.rounds import ShardRun
-from gpushmoo.measuring.settings import TOGETHER, MeasureSettings, StoppingRule
+from gpushmoo.measuring.sampling import TOGETHER, Sampling, StoppingRule
 from gpushmoo.measuring.supervise import FIRST_LAUNCH_S, MAX_FAULTS, FaultLimits, Supervisor
 from gpushmoo.measuring.verify import CellSteps
 from gpushmoo.workloads.contract import BufferRef, CopyWorkload, Launch
 from gpushmoo.workloads.loader import KernelFolder
+from jobs import sampling_of
 
 # (variant, height, threads, blocks): what a launch tells about its cell.
 Tag = tuple[str, int, int, int]
@@ -464,27 +465,29 @@ def measure_cells(
     """Measure `cells` on `device` by the library, each with all its samples."""
     # Samples of equal length have an interval of no width: the default rule stops at `min`.
     rule = rule or StoppingRule(6, 9, 0.01, 1e9)
-    return measure_by(device, cells, MeasureSettings(seed, thread_limit, warmup, 10.0, rule))
+    return measure_by(
+        device, cells, sampling_of(rule, seed=seed, thread_limit=thread_limit, warmup=warmup)
+    )
 
 
 def measure_by(
     device: FakeDevice,
     cells: list[Cell],
-    settings: MeasureSettings,
+    sampling: Sampling,
     max_faults: int | None = MAX_FAULTS,
 ) -> Outcome:
-    """Measure `cells` on `device` as `settings` ask, under a supervisor.
+    """Measure `cells` on `device` by this sampling, under a supervisor.
 
     The device's clock moves by each wait for a process that hangs.
     """
     seen: list[tuple[int, float]] = []
     events: list[Event] = []
-    limits = FaultLimits(settings.cell_timeout_s, max_faults)
+    limits = FaultLimits(sampling.job.measure.cell_timeout_s, max_faults)
 
     def start(do: Measure) -> FakeWorker:
         device.open()
         mine = [c for c in cells if do.keys is None or c.key in do.keys]
-        return work(device, mine, settings, events.append, do)
+        return work(device, mine, sampling, events.append, do)
 
     runs = [CellRun(c, FOLDER.workload.launch(c)) for c in cells]
     supervisor = Supervisor(runs, start, limits, lambda n, share: seen.append((n, share)))
@@ -517,7 +520,7 @@ def built(device: FakeDevice) -> Builds:
 def work(
     device: FakeDevice,
     cells: list[Cell],
-    settings: MeasureSettings,
+    sampling: Sampling,
     keep: Callable[[Event], None],
     do: Measure,
 ) -> FakeWorker:
@@ -533,7 +536,7 @@ def work(
         device,
         FOLDER,
         builds,
-        settings,
+        sampling,
         emit,
         device.clock,
         together=do.together,

@@ -12,10 +12,11 @@ from fakes import FOLDER, INFO, FakeCopy, FakeDevice, Tag, make_cells, work
 from gpushmoo.core.space import USUAL, Cell, CellGroup, Condition
 from gpushmoo.devices.base import DeviceInfo, PreparedLaunch, TimedInterval
 from gpushmoo.measuring.events import CellRun, Measure, ShardResult
-from gpushmoo.measuring.settings import TOGETHER, MeasureSettings, StoppingRule
+from gpushmoo.measuring.sampling import TOGETHER, StoppingRule
 from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.measuring.supervise import FaultLimits, Supervisor
 from gpushmoo.storage.store import write_parquet
+from jobs import sampling_of
 from synthetic import shard_metadata, shard_params
 
 RULE = StoppingRule(6, 9, 0.002, 1e9)
@@ -90,7 +91,7 @@ def measured(
     **settings: Any,
 ) -> ShardResult:
     """The shard as a job measures it; `launches` are those of the first repeat."""
-    asked = MeasureSettings(1, None, 1, 10.0, RULE, repeat, repeats, **settings)
+    asked = sampling_of(RULE, repeat=repeat, repeats=repeats, **settings)
 
     def start(do: Measure) -> Any:
         device.open()

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from conftest import ROOT
 from gpushmoo import PROTOCOL_VERSION
 from gpushmoo.core.schema import Status
+from gpushmoo.core.settings import Measure, Search
 from gpushmoo.core.space import Cell, Problem, conditions, enumerate_cells
 from gpushmoo.devices.base import DeviceInfo
 from gpushmoo.measuring.events import CellRun, Copied, ShardResult
@@ -165,13 +166,14 @@ def shard_params(
         "dtype": dtype,
         "folder": folder,
         "kernel_digest": "0",
-        "measure": {
-            "repeats": 1,
-            "min_samples": 6,
-            "max_samples": 31,
-            "relative_half_width": 0.001,
-            "cell_timeout_s": 1000.0,
-        },
+        "measure": Measure(
+            repeats=1,
+            min_samples=6,
+            max_samples=31,
+            relative_half_width=0.001,
+            cell_timeout_s=1000.0,
+            search=Search(mode="all"),
+        ).of_jobs,
         "opencl_runtime": "auto",
         "repeat": 1,
         "seed": 1,

@@ -32,10 +32,10 @@ from gpushmoo.interactive.ab import Side
 from gpushmoo.interactive.checkouts import Checkouts
 from gpushmoo.interactive.shell import main
 from gpushmoo.measuring.events import (
+    Assignment,
     Began,
     Ended,
     Finished,
-    Job,
     Measure,
     Message,
     PairRun,
@@ -46,14 +46,15 @@ from gpushmoo.measuring.job import MeasuredPairs
 from gpushmoo.measuring.paired import PairedRun, _same_data, matched
 from gpushmoo.measuring.process import WorkerGoneError, WorkerKilledError, WorkerSilentError
 from gpushmoo.measuring.rounds import SLOWED_ROUNDS
-from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
+from gpushmoo.measuring.sampling import Sampling, StoppingRule
 from gpushmoo.measuring.supervise import FaultLimits, Supervisor
 from gpushmoo.measuring.verify import CellSteps
 from gpushmoo.workloads.limits import Limit
 from gpushmoo.workloads.loader import KernelFolder
+from jobs import sampling_of
 
 BLOCKS = 4
-SETTINGS = MeasureSettings(1, None, 0, 10.0, StoppingRule(6, 9, 0.01, 1e9))
+SAMPLING = sampling_of(StoppingRule(6, 9, 0.01, 1e9), warmup=0)
 PAIRS = matched((make_cells(variants=("a",)), make_cells(variants=("b",))), [("a", "b")])
 CALM = Reading(1500, 2600, 40, 100.0, ())
 HOT = replace(CALM, reasons=("hw_thermal_slowdown",))
@@ -85,12 +86,12 @@ def measured(
     device: FakeDevice,
     pairs: list[tuple[Cell, Cell]] = PAIRS,
     second: KernelFolder = FOLDER,
-    settings: MeasureSettings = SETTINGS,
+    sampling: Sampling = SAMPLING,
 ) -> tuple[list[Message], list[PairRun]]:
     """All that was told, and how pairs ended, in their order."""
     told: list[Message] = []
     a, b = (
-        CellSteps(device, folder, built(device), settings, told.append, device.clock)
+        CellSteps(device, folder, built(device), sampling, told.append, device.clock)
         for folder in (FOLDER, second)
     )
     PairedRun((a, b), BLOCKS).measure(pairs)
@@ -431,9 +432,9 @@ def test_options_are_separated_as_in_a_shell(
 ) -> None:
     seen = []
 
-    def measure(job: Job, *_: Any, **__: Any) -> None:
-        assert job.against is not None
-        seen.append(job.against.options)
+    def measure(assignment: Assignment, *_: Any, **__: Any) -> None:
+        assert assignment.against is not None
+        seen.append(assignment.against.options)
         raise DeviceError("not measured")
 
     monkeypatch.setattr("gpushmoo.interactive.ab.measure_pairs", measure)

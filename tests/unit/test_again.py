@@ -164,7 +164,7 @@ def test_what_is_asked_again_measures_no_other_shard(
     assert flow.config.remeasure == statuses
     assert flow.shard_files == plain.shard_files
     wildcards = SimpleNamespace(sweep="copy2d_coalesced", dtype="float", shard="0000-of-0001")
-    assert flow.measure_params(wildcards) == plain.measure_params(wildcards)
+    assert flow.job(wildcards) == plain.job(wildcards)
 
 
 @pytest.mark.parametrize("asked", ["ok", "timeout", ["ok"], ["resources"], [], True])

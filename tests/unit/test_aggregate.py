@@ -20,6 +20,7 @@ from gpushmoo.analysis.fastest import axes_of
 from gpushmoo.analysis.run_quality import dataset_provenance
 from gpushmoo.core.run_plan import RunPlan, SweepPlan
 from gpushmoo.core.schema import SAMPLE_COUNT, Status
+from gpushmoo.core.shard_job import ShardJob
 from gpushmoo.core.space import USUAL, Cell, Problem, shard_name
 from gpushmoo.measuring.events import CellRun, Copied, ShardResult
 from gpushmoo.measuring.shard_file import cell_table
@@ -436,8 +437,7 @@ NAME = "copies/float/0000-of-0001.parquet"
 
 
 def plan_of(metadata: Mapping[str, Any]) -> RunPlan:
-    common = {k: v for k, v in metadata["params"].items() if k not in ("shard", "repeat")}
-    return RunPlan({"copies": {"float": SweepPlan(common, 1)}})
+    return RunPlan({"copies": {"float": SweepPlan(ShardJob.of_plain(metadata["params"]))}})
 
 
 def refusal(

@@ -42,13 +42,14 @@ from mounts import Mount
 BUILD = """
 import ast, resource, sys
 from pathlib import Path
+from gpushmoo.core.build_job import BuildJob
 from gpushmoo.core.errors import DeviceError
 from gpushmoo.devices.building import build_kernel
 if len(sys.argv) > 4:  # no file may be larger
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]), resource.RLIM_INFINITY))
 try:
-    build_kernel(ast.literal_eval(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]),
-                 sys.stdout, "the.log", 2)
+    job = BuildJob.of_plain(ast.literal_eval(sys.argv[1]))
+    build_kernel(job, Path(sys.argv[2]), Path(sys.argv[3]), sys.stdout, "the.log", 2)
 except DeviceError as err:
     sys.exit(f"refused: {err}")
 """
@@ -66,6 +67,7 @@ def build(params: dict[str, Any], folder: Path, *most: int) -> tuple[Path, str]:
 FORKED = """
 import ast, os, sys
 from pathlib import Path
+from gpushmoo.core.build_job import BuildJob
 from gpushmoo.devices.building import build_kernel, prepare_forks
 from gpushmoo.devices.opencl.runtime import begin_compiler
 spec, cache = ast.literal_eval(sys.argv[1]), Path(sys.argv[2])
@@ -76,7 +78,7 @@ assert os.environ == before
 # What has begun ends with its context.
 assert begin_compiler("pocl", cache) is begin_compiler("pocl", cache) is not None
 if (child := os.fork()) == 0:
-    build_kernel(spec, cache, Path(sys.argv[3]), sys.stdout, "the.log", 2)
+    build_kernel(BuildJob.of_plain(spec), cache, Path(sys.argv[3]), sys.stdout, "the.log", 2)
     sys.stdout.flush()
     os._exit(0)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))

@@ -20,7 +20,7 @@ from gpushmoo.core.space import Cell, Problem, ShardSpace
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive.arguments import checked, loaded, read_request
 from gpushmoo.measuring import process
-from gpushmoo.measuring.events import Candidates, Doing, Job, Opened
+from gpushmoo.measuring.events import Candidates, Doing, Opened
 from gpushmoo.planning.config import default_config, load_config
 from gpushmoo.planning.plan import plan_shards, run_plan
 from gpushmoo.planning.sweeps import MOST_COMBINATIONS, SweepConfig, size_sentence
@@ -28,6 +28,7 @@ from gpushmoo.storage.store import read_shard
 from gpushmoo.workloads.call import Call, CallWorkload, called
 from gpushmoo.workloads.combinations import MOST_ROWS, look_through
 from gpushmoo.workloads.loader import values_of
+from jobs import assignment_of, job_of
 
 RAW = default_config()
 N = 64
@@ -282,8 +283,8 @@ def test_a_run_counts_valid_cells(diagonal: Path) -> None:
 
 
 def test_a_plan_without_a_number_of_rows_counts_combinations() -> None:
-    params = {"dtype": "float", "variants": ["a"], "sizes": [[1, 8], [1, 9]], "axes": {"x": [1, 2]}}
-    assert SweepPlan({**params, "cache_states": ["warm"]}, 2).planned_cells == 2.0
+    job = job_of(variants=["a"], sizes=[[1, 8], [1, 9]], axes={"x": [1, 2]}, shard=[0, 2])
+    assert SweepPlan(job).planned_cells == 2.0
 
 
 class Clock:
@@ -309,7 +310,7 @@ def test_what_a_process_does_before_the_first_cell_is_said(
             pass
 
     terminal = io.StringIO()
-    session = process.Session(Job({}, tmp_path, 0.0), "", terminal, process.Workers())
+    session = process.Session(assignment_of(tmp_path), "", terminal, process.Workers())
     monkeypatch.setattr(session, "_locked", lambda _: (0, None))
     news = process.News
     monkeypatch.setattr(process, "News", lambda *a, **k: news(*a, **k, clock=Clock()))
@@ -326,11 +327,11 @@ def test_a_process_that_follows_need_not_look_through_all_again(
     found = look_through(workload, space, values_of(space))
     info: Any = type("Info", (), {"kind": "cpu"})
     opened = Opened(info, {}, {}, None, {}, [], {}, found)
-    session = process.Session(Job({}, tmp_path, 0.0), "", io.StringIO(), process.Workers())
+    session = process.Session(assignment_of(tmp_path), "", io.StringIO(), process.Workers())
     monkeypatch.setattr(session, "_taken", lambda: None)
     monkeypatch.setattr(session, "_opened", lambda _: (None, opened))
     session.begin()
-    assert session._job.found is found
+    assert session._assignment.found is found
 
 
 def test_a_request_reports_how_far_it_is(diagonal: Path) -> None:

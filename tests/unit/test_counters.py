@@ -16,6 +16,7 @@ from gpushmoo.core.backends import BACKENDS
 from gpushmoo.core.paths import KERNELS
 from gpushmoo.core.schema import METADATA_KEY
 from gpushmoo.core.space import Cell, ChosenCell, Problem, from_plain, to_plain
+from gpushmoo.core.study_job import JobDevice, StudyJob
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.storage.wholefile import read_json, write_json
 from gpushmoo.studies import counters
@@ -161,7 +162,7 @@ def study(
 ) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
     """Rows and metadata of the table of a kernel's cells, and what was said on the way."""
     sample = [s for s in designed_sample() if s.cell.kernel == kernels][:most]
-    device = {"backend": backend, "device": 0, "opencl_runtime": "auto", "seed": 1}
+    device = JobDevice(backend=backend, device=0, opencl_runtime="auto", seed=1)
     said: list[str] = []
     asked = CounterStudy(sample, kernels_of(sample), device, folder / "cache", folder)
     asked.count(folder / "counters.parquet", said.append)
@@ -305,8 +306,10 @@ def test_a_kernel_without_a_chosen_cell_needs_no_folder(
     monkeypatch.setattr(counters, "explained_cells", lambda _: chosen)
     monkeypatch.setattr(counters, "CounterStudy", Study)
     kernel = chosen[0].cell.kernel
-    spec = {"folders": {kernel: f"kernels/{kernel}", "gone": "kernels/gone"}, "device": None}
-    counters.count_of_run(spec, tmp_path / "out", print, str(tmp_path), [])
+    device = JobDevice(backend="opencl", device=0, opencl_runtime="auto", seed=1)
+    folders = {kernel: f"kernels/{kernel}", "gone": "kernels/gone"}
+    job = StudyJob(device=device, kernels={}, folders=folders)
+    counters.count_of_run(job, tmp_path / "out", print, str(tmp_path), [])
     assert [set(folders) for folders in made] == [{kernel}]
 
 

@@ -18,9 +18,10 @@ from fakes import INFO, FakeDevice
 from gpushmoo.analysis.aggregate import aggregate, fault_of
 from gpushmoo.core.errors import DeviceError
 from gpushmoo.core.python_digest import python_digest
+from gpushmoo.core.shard_job import ShardJob
 from gpushmoo.devices.base import identity
 from gpushmoo.devices.select import DeviceChoice
-from gpushmoo.measuring import job
+from gpushmoo.measuring import job as measuring_job
 from gpushmoo.measuring.builds import space_here
 from gpushmoo.measuring.job import ShardTask, run_shard
 from gpushmoo.measuring.process import Workers
@@ -29,6 +30,7 @@ from gpushmoo.measuring.shard_file import Earlier
 from gpushmoo.report.method import earlier_finding, earlier_words
 from gpushmoo.storage.store import read_shard, write_parquet
 from gpushmoo.workloads.loader import load_kernel
+from jobs import job_of
 
 FOLDER = ROOT / "kernels/global_copy"
 SIX = {"repeats": 2, "min_samples": 6, "max_samples": 12}
@@ -52,26 +54,27 @@ class Run:
         **params: Any,
     ) -> pd.DataFrame:
         """The shard's rows, by cell; `params` are in the place of the usual ones."""
-        told = self.params | params | {"repeat": repeat, "shard": list(shard)}
+        asked = self.params | params | {"repeat": repeat, "shard": list(shard)}
+        job = ShardJob.of_plain(asked)
         name = f"{shard[0]:04d}-of-{shard[1]:04d}"
         first = self.root / "cells/sweep/float" / f"{name}.parquet"
         out = first if repeat == 1 else first.with_name(f"{name}.repeat-{repeat}.parquet")
         out.unlink(missing_ok=True)
-        earlier = Earlier(out, told, code)
+        earlier = Earlier(out, job, code)
         earlier.read(again)
         self.terminal = io.StringIO()
         before = None if repeat == 1 else first
         # Its own: what another worker compiles at the same time may be other machine code, and
         # cells of other code are not taken over.
         task = ShardTask(
-            told, (1, 1), self.root / ".cache", before, earlier=earlier, workers=self.workers
+            job, (1, 1), self.root / ".cache", before, earlier=earlier, workers=self.workers
         )
 
         def progress(label: str, cells: int, *others: Any) -> Progress:
             self.asked = cells
             return Progress(label, cells, *others)
 
-        with mock.patch.object(job, "Progress", progress):
+        with mock.patch.object(measuring_job, "Progress", progress):
             run_shard(task, out, self.terminal)
         self.table, self.metadata = read_shard(out)
         assert fault_of(out, self.table, self.metadata, None) is None
@@ -187,15 +190,14 @@ def test_other_conditions(begun: Run, other: str, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
 def test_a_job_refuses_no_size_for_what_a_cpus_host_has_free(kind: str) -> None:
-    params = {"axes": {}, "sizes": [[64, 64]], "dtype": "float", "variants": ["plain"]}
-    params |= {"cache_states": ["warm"], "shard": [0, 1], "thread_limit": None}
+    job = job_of(sizes=[[64, 64]], variants=["plain"])
     device = FakeDevice()
     device.info = replace(device.info, kind=kind, global_memory=1, max_allocation=1)
     with pytest.raises(DeviceError) if kind == "gpu" else nullcontext():
-        space_here(device.info, load_kernel(FOLDER), params)
-    params["sizes"] = [[10**8, 10**8]]
+        space_here(device.info, load_kernel(FOLDER), job)
+    job = job_of(sizes=[[10**8, 10**8]], variants=["plain"])
     with pytest.raises(DeviceError, match="choose a smaller size"):
-        space_here(device.info, load_kernel(FOLDER), params)
+        space_here(device.info, load_kernel(FOLDER), job)
 
 
 def test_of_a_device_counts_what_changes_times() -> None:

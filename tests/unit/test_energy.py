@@ -15,6 +15,7 @@ from gpushmoo.core.median import mean_interval
 from gpushmoo.core.paths import KERNELS
 from gpushmoo.core.schema import ENERGY_SCHEMA
 from gpushmoo.core.space import Cell, ChosenCell, Problem
+from gpushmoo.core.study_job import JobDevice
 from gpushmoo.devices.base import Device, Reading
 from gpushmoo.devices.cuda.runtime import open_sensor
 from gpushmoo.devices.select import DeviceChoice
@@ -99,7 +100,8 @@ class PoweredDevice(FakeDevice):
 
 
 def task_of_tiny(cells: Sequence[ChosenCell], cache: Path = Path()) -> energy.EnergyTask:
-    return energy.EnergyTask(cells, {"tiny": FOLDER}, {"backend": "opencl"}, cache, PLAN)
+    device = JobDevice(backend="opencl", device=0, opencl_runtime="auto", seed=1)
+    return energy.EnergyTask(cells, {"tiny": FOLDER}, device, cache, PLAN)
 
 
 def measured(
@@ -265,7 +267,7 @@ def task_of(choice: DeviceChoice, plan: EnergyPlan) -> energy.EnergyTask:
     """Two cells of a kernel, on a device."""
     params = [(("block_x", x), ("block_y", 4)) for x in (8, 16)]
     cells = [Cell(COPY, "float", "element", Problem(64, 64), p) for p in params]
-    device = {"backend": "opencl", "device": 0, "opencl_runtime": choice.runtime, "seed": 1}
+    device = JobDevice(backend="opencl", device=0, opencl_runtime=choice.runtime, seed=1)
     folders = {COPY: load_kernel(KERNELS / COPY)}
     return energy.EnergyTask(
         [ChosenCell(cell, "named") for cell in cells], folders, device, choice.cache, plan

@@ -17,6 +17,7 @@ from gpushmoo.analysis.best import best_of_dataset
 from gpushmoo.analysis.fastest import axes_of, params_text
 from gpushmoo.core.run_plan import PLAN_FILE, RunPlan, SweepPlan, plain
 from gpushmoo.core.schema import BEST_COLUMNS, GROUP
+from gpushmoo.core.shard_job import ShardJob
 from gpushmoo.explorer.explore import (
     Payload,
     Source,
@@ -195,9 +196,8 @@ def running(place: Path, tmp_path: Path) -> Path:
     table, metadata = read_shard(source)
     sweeps = {}
     for name, dtype in (("block_eq_partition", "float"), ("later", "double")):
-        params = {**metadata["params"], "dtype": dtype, "remeasure": None}
-        params = {k: v for k, v in params.items() if k not in ("shard", "repeat", "remeasure")}
-        sweeps[name] = {dtype: SweepPlan(params, 1)}
+        job = ShardJob.of_plain({**metadata["params"], "dtype": dtype})
+        sweeps[name] = {dtype: SweepPlan(job.part(0, 1))}
     run = tmp_path / "run"
     write_json(run / PLAN_FILE, plain(RunPlan(sweeps).as_plain()))
     done = run / "cells" / "block_eq_partition" / "float" / "0000-of-0001.parquet"

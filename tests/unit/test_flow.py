@@ -78,8 +78,8 @@ def test_sweeps_of_one_kernel_have_shards_of_their_own(raw_config: dict[str, Any
     flow = flow_of(raw_config, IMAGES)
     assert {f.split("cells/")[1].split("/")[0] for f in flow.shard_files} == set(IMAGES)
     asked = SimpleNamespace(sweep="large", dtype="unorm8", shard="0000-of-0008")
-    params = flow.measure_params(asked)
-    assert (params["folder"], params["sizes"]) == ("kernels/tex2d_sum", [[128, 128]])
+    job = flow.job(asked)
+    assert (job.folder, job.sizes) == ("kernels/tex2d_sum", [[128, 128]])
     assert list(flow.report_params(asked)["kernels"]) == ["tex2d_sum"]
 
 
@@ -174,7 +174,7 @@ def test_a_study_is_made_where_it_is_asked_for(raw_config: dict[str, Any]) -> No
     flow = Flow(raw_config, ask_device=False)
     assert flow.study_files == ["results/local/studies/counters.parquet"]
     assert flow.counted_files == ["results/local/studies/counters.json"]
-    assert flow.study_params(None)["device"] == flow.job_device
+    assert flow.study_job.device == flow.job_device
 
 
 def test_energy_is_of_the_runs_kernels(raw_config: dict[str, Any], tmp_path: Path) -> None:
@@ -183,8 +183,8 @@ def test_energy_is_of_the_runs_kernels(raw_config: dict[str, Any], tmp_path: Pat
     flow = Flow(raw_config, ask_device=False)
     assert flow.study_files == flow.energy_files == ["results/local/studies/energy.parquet"]
     assert flow.path("figures", "energy.svg") in flow.figure_files
-    told = flow.study_params(None)
-    assert set(told["kernels"]) == set(told["folders"]) >= {"copy2d_coalesced", "chase"}
+    job = flow.study_job
+    assert set(job.kernels) == set(job.folders) >= {"copy2d_coalesced", "chase"}
     shutil.copytree(record("nvidia-h200/global_load"), tmp_path / "mine/global_load")
     recorded = raw_config | {"dataset": str(tmp_path / "mine"), "studies": []}
     assert Flow(recorded, ask_device=False).energy_files == []

@@ -12,10 +12,10 @@ from gpushmoo.core.errors import WorkloadError
 from gpushmoo.core.paths import ROOT
 from gpushmoo.core.space import Problem
 from gpushmoo.measuring import host_data
-from gpushmoo.measuring.events import Job
 from gpushmoo.measuring.host_data import HostData
 from gpushmoo.measuring.worker import _Shard
 from gpushmoo.workloads.loader import load_kernel
+from jobs import assignment_of
 
 PROBLEMS = [Problem(8, 8), Problem(16, 16), Problem(32, 32)]
 
@@ -88,9 +88,8 @@ def test_a_job_for_a_gpu_makes_its_inputs_ahead_unless_cells_need_the_host(
     kernel: str, kind: Any, made: int, tmp_path: Path
 ) -> None:
     folder = load_kernel(ROOT / "kernels" / kernel)
-    params = {"dtype": "float", "sizes": [[8, 8], [16, 16]], "variants": ["element"]}
-    params |= {"axes": {"block_x": 4, "block_y": 4}, "cache_states": ["warm"], "shard": [0, 1]}
-    params |= {"timing_modes": ["batched"]}
+    axes = {"block_x": 4, "block_y": 4}
+    job = assignment_of(tmp_path, sizes=[[8, 8], [16, 16]], variants=["element"], axes=axes)
     data = HostData(folder.workload, "float", 7)
-    _Shard(Job(params, tmp_path, 0.0), folder, data).make_ahead(replace(INFO, kind=kind))
+    _Shard(job, folder, data).make_ahead(replace(INFO, kind=kind))
     assert len(data._inputs) == made

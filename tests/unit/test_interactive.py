@@ -170,7 +170,7 @@ def test_an_interrupt_leaves_the_repeats_that_are_done(
     kept: int,
 ) -> None:
     def interrupted(task: ShardTask, terminal: TextIO) -> MeasuredShard:
-        if (task.params["repeat"], task.params["dtype"]) == (repeat, "double"):
+        if (task.job.repeat, task.job.dtype) == (repeat, "double"):
             raise KeyboardInterrupt
         return measure_shard(task, terminal)
 

@@ -44,11 +44,12 @@ from gpushmoo.measuring.events import (
     WorkerCrashedError,
 )
 from gpushmoo.measuring.outputs import hint_of
-from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
+from gpushmoo.measuring.sampling import StoppingRule
 from gpushmoo.workloads.contract import Launch
 from gpushmoo.workloads.loader import versions_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from jobs import sampling_of
 
 CELLS = make_cells(heights=(4, 8))
 FIRST, *OTHERS = make_cells()
@@ -369,8 +370,8 @@ def test_rounds_visit_unfinished_cells_in_an_order_of_the_seed_and_repeat() -> N
     assert first != other
     orders = []
     for repeat in (1, 2):
-        settings = MeasureSettings(1, None, 1, 10.0, RULE, repeat)
-        told = work(FakeDevice(), CELLS, settings, lambda event: None, Measure(None, 9, {})).told
+        sampling = sampling_of(RULE, repeat=repeat)
+        told = work(FakeDevice(), CELLS, sampling, lambda event: None, Measure(None, 9, {})).told
         orders.append([e.keys for e in told if isinstance(e, Began)])
     assert orders[0] != orders[1]
 
@@ -414,8 +415,8 @@ def test_each_group_has_its_own_number_of_launches_also_after_a_fault() -> None:
     # The next process does not choose again: the fastest cells may have ended.
     cells = make_cells(threads=(1, 6), chunks=(1,), variants=("a",))
     do = Measure(None, 1, {cells[0].group: 8})
-    settings = MeasureSettings(1, None, 1, 10.0, RULE)
-    told = work(ColdDevice(), cells, settings, lambda event: None, do).told
+    sampling = sampling_of(RULE)
+    told = work(ColdDevice(), cells, sampling, lambda event: None, do).told
     assert {e.run.launches for e in told if isinstance(e, Ended)} == {8}
     assert [e.launches for e in told if isinstance(e, Grouped)] == [8]
     died = measure_cells(ColdDevice(faults=[Fault(cell_tag(cells[0]), "sample", 4, "dead")]), cells)
@@ -434,15 +435,15 @@ def test_each_group_has_its_own_number_of_launches_also_after_a_fault() -> None:
 )
 def test_each_repeat_verifies_its_cells(repeat: int, repeats: int, times: int) -> None:
     """Before the first sample of all and after the last of each later repeat."""
-    settings = MeasureSettings(1, None, 1, 10.0, RULE, repeat, repeats)
+    sampling = sampling_of(RULE, repeat=repeat, repeats=repeats)
     device = FakeDevice()
-    told = work(device, CELLS, settings, lambda event: None, Measure(None, 9, {})).told
+    told = work(device, CELLS, sampling, lambda event: None, Measure(None, 9, {})).told
     ended = [e.run for e in told if isinstance(e, Ended)]
     assert {(r.status, r.verified_words is None) for r in ended} == {(Status.OK, False)}
     assert sum(entry[0] == "compare" for entry in device.log) == times * len(CELLS)
     # A result that has gone wrong is found.
     wrong = FakeDevice(faults=[Fault(cell_tag(FIRST), "run", 0, "wrong")])
-    told = work(wrong, [FIRST], settings, lambda event: None, Measure(None, 9, {})).told
+    told = work(wrong, [FIRST], sampling, lambda event: None, Measure(None, 9, {})).told
     assert [e.run.status for e in told if isinstance(e, Ended)] == [Status.WRONG_RESULT]
 
 

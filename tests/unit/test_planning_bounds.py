@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import pytest
 from conftest import ROOT
 from gpushmoo.core.errors import ConfigError
-from gpushmoo.core.space import Residency, expand_axis, most_values, space_of
-from gpushmoo.measuring.settings import StoppingRule, settings_of
+from gpushmoo.core.shard_job import ShardJob
+from gpushmoo.core.space import Residency, expand_axis, most_values
+from gpushmoo.measuring.sampling import Sampling, StoppingRule
 from gpushmoo.planning.config import RunConfig, default_config, load_config
 from gpushmoo.planning.flow import Flow
-from gpushmoo.planning.plan import ShardJob, budget_of, plan_shards, run_plan
+from gpushmoo.planning.plan import Shard, budget_of, plan_shards, run_plan
 from gpushmoo.workloads.host_fed import count_cuts, cuts
 from hypothesis import given
 from hypothesis import strategies as st
@@ -149,9 +151,9 @@ def config(raw_config: dict[str, Any]) -> RunConfig:
     return load_config(raw_config, ROOT)
 
 
-def shard_params(config: RunConfig, shard: ShardJob) -> dict[str, Any]:
+def shard_params(config: RunConfig, shard: Shard) -> dict[str, Any]:
     plan = run_plan(config, "opencl", "pocl").sweeps[shard.sweep][shard.dtype]
-    return plan.shard_params(shard.index, shard.repeat)
+    return plan.job.part(shard.index, shard.repeat).plain
 
 
 def test_shards_cover_every_kernel_once(raw_config: dict[str, Any], config: RunConfig) -> None:
@@ -193,19 +195,21 @@ def test_job_gets_back_its_settings_from_plain_parameters(config: RunConfig) -> 
         # Snakemake stores them as text; nothing may be lost on the way.
         back = json.loads(json.dumps(params))
         assert back == params
-        settings, asked = settings_of(back), config.settings.measure.of_jobs
+        job = ShardJob.of_plain(back)
+        assert job.plain == back
+        sampling, asked = Sampling.of(job), config.settings.measure.of_jobs
         of_rule = ("min_samples", "max_samples", "relative_half_width", "cell_budget_s")
         whole = StoppingRule(*(asked[name] for name in of_rule))
-        assert settings.rule == whole.shared_among(asked["repeats"])
-        assert (settings.repeat, settings.repeats) == (shard.repeat, asked["repeats"])
-        assert (settings.seed, settings.search.mode) == (
+        assert sampling.rule == whole.shared_among(asked["repeats"])
+        assert (job.repeat, job.measure.repeats) == (shard.repeat, asked["repeats"])
+        assert (job.seed, sampling.search.mode) == (
             config.settings.seed,
             asked["search"]["mode"],
         )
-        assert settings.search.witnesses
+        assert sampling.search.witnesses
         alone = {**back, "measure": {**back["measure"], "repeats": 1}}
-        assert not settings_of(alone).search.witnesses
-        kernel, space = config.sweeps[shard.sweep], space_of(back)
+        assert not Sampling.of(ShardJob.of_plain(alone)).search.witnesses
+        kernel, space = config.sweeps[shard.sweep], job.space
         assert tuple(space.sizes) == kernel.sizes
         assert tuple(space.cache_states) == kernel.cache_states
         assert (space.dtype, space.index, space.count) == (shard.dtype, shard.index, shard.count)
@@ -230,7 +234,7 @@ def test_what_changes_the_measurement_changes_the_parameters(
         place = place[name]
     assert place[last] != value
     place[last] = value
-    shard = ShardJob("block_eq_partition", "float", 0, 1)
+    shard = Shard("block_eq_partition", "float", 0, 1)
     before = shard_params(config, shard)
     assert shard_params(load_config(raw_config, ROOT), shard) != before
 
@@ -238,7 +242,7 @@ def test_what_changes_the_measurement_changes_the_parameters(
 def test_the_report_measures_nothing_again(raw_config: dict[str, Any], config: RunConfig) -> None:
     raw_config |= {"run": "other", "strict": True}
     raw_config["kernels"]["copy2d_coalesced"]["sizes"] = [64]
-    shard = ShardJob("block_eq_partition", "float", 0, 1)
+    shard = Shard("block_eq_partition", "float", 0, 1)
     before = shard_params(config, shard)
     assert shard_params(load_config(raw_config, ROOT), shard) == before
 
@@ -246,10 +250,10 @@ def test_the_report_measures_nothing_again(raw_config: dict[str, Any], config: R
 def test_the_limit_of_compilations_compiles_again_and_measures_nothing_again(
     raw_config: dict[str, Any], config: RunConfig
 ) -> None:
-    shard = ShardJob("block_eq_partition", "float", 0, 1)
+    shard = Shard("block_eq_partition", "float", 0, 1)
     wildcards = SimpleNamespace(sweep=shard.sweep, dtype=shard.dtype)
-    before = shard_params(config, shard), Flow(raw_config, ask_device=False).build_params(wildcards)
+    before = shard_params(config, shard), Flow(raw_config, ask_device=False).build_job(wildcards)
     raw_config["measure"]["compile_timeout_s"] = 5.0
     flow = Flow(raw_config, ask_device=False)
     assert shard_params(flow.config, shard) == before[0]
-    assert flow.build_params(wildcards) == before[1] | {"compile_timeout_s": 5.0}
+    assert flow.build_job(wildcards) == replace(before[1], compile_timeout_s=5.0)

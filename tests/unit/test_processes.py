@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -24,7 +23,7 @@ from gpushmoo.core.errors import DeviceError
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring import client, locks, process, starting
 from gpushmoo.measuring.client import ADDRESS
-from gpushmoo.measuring.events import Began, Finished, Job, Message, Prepare
+from gpushmoo.measuring.events import Began, Finished, Message, Prepare
 from gpushmoo.measuring.process import (
     POLL_INTERVAL_S,
     WorkerGoneError,
@@ -38,6 +37,7 @@ from gpushmoo.planning.flow import MEASURING
 from gpushmoo.planning.start import start_measuring_servers
 from gpushmoo.storage.joblog import JobSignalledError, raises_signals
 from gpushmoo.storage.store import read_shard
+from jobs import assignment_of
 
 # Real processes are waited for so long at most; what passes is never decided by it.
 DEADLINE_S = 120.0
@@ -57,10 +57,10 @@ from multiprocessing.connection import Connection
 from gpushmoo.measuring.events import Finished
 
 connection = Connection(int(sys.argv[1]))
-job = connection.recv()
-for name in job.params["signals"]:
+doing = connection.recv()
+for name in doing["signals"]:
     os.kill(os.getpid(), getattr(signal, name))
-if job.params["hangs"]:
+if doing["hangs"]:
     time.sleep(1000)
 connection.send(Finished())
 """
@@ -76,9 +76,8 @@ def start(
     started: list[WorkerProcess] = []
 
     def open_one(*signals: str, hangs: bool = False) -> WorkerProcess:
-        params = {"folder": "kernels/k", "signals": signals, "hangs": hangs}
         started.append(WorkerProcess(starting.start("obedient", None)))
-        started[-1].say(Job(params, tmp_path, 0.0))
+        started[-1].say({"signals": signals, "hangs": hangs})
         return started[-1]
 
     yield open_one
@@ -416,7 +415,7 @@ class Jobs:
         self.out = self._root / f"cells/mine/float/{self._number}.parquet"
         self.log = self._root / f"{self._number}.log"
         spec = self._bench.params(list(variants), [32, 64]) | {"repeat": repeat}
-        request = {"spec": spec, "place": [2, 3], "remeasure": [], "cache": str(self._cache)}
+        request = {"job": spec, "place": [2, 3], "remeasure": [], "cache": str(self._cache)}
         request |= {"code": f"{self._number}", "plan": str(self._root / "plan.json")}
         request["seconds"] = None
         job = subprocess.Popen(
@@ -596,8 +595,7 @@ def test_a_replaced_process_gets_the_locked_device_whatever_its_number(
     lock: Any = object()
     monkeypatch.setattr(process.Session, "_lock_clocks", lambda *_: None)
     monkeypatch.setattr(process, "lock_one", lambda devices, *_: (devices[0][0], lock))
-    job = Job({}, tmp_path, 0.0)
-    session = process.Session(job, "", io.StringIO(), process.Workers())
+    session = process.Session(assignment_of(tmp_path), "", io.StringIO(), process.Workers())
     # A process that has kept its device calls it number 0.
     assert session._locked([(0, "b")]) == (0, lock)
     assert session._locked([(0, "a"), (1, "b")]) == (1, lock)
@@ -613,8 +611,7 @@ def test_servers_of_a_run_begin_with_devices_of_their_own(
     monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path))
     devices = [(0, "GPU-a"), (1, "GPU-b")]
     workers = process.Workers(keep=True, turn=turn)
-    job = Job({"measure": {}, "backend": "cuda"}, tmp_path, 0.0)
-    monkeypatch.setattr(process, "settings_of", lambda params: SimpleNamespace(lock_clocks=None))
+    job = assignment_of(tmp_path)
     monkeypatch.setattr(locks, "_SAY_S", 0.0)
     one, other = (process.Session(job, "", io.StringIO(), workers) for _ in range(2))
     with one, other:
@@ -649,15 +646,13 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[NotedProcess]:
     return noted
 
 
-def job_of(repeat: int, backend: str = "cuda") -> Job:
-    params = {"backend": backend, "device": "all", "opencl_runtime": "auto", "repeat": repeat}
-    return Job(params | {"measure": {"repeats": 3}}, Path(), 0.0)
-
-
 def test_the_process_of_the_next_repeat_imports_while_a_gpu_measures(
     started: list[NotedProcess],
 ) -> None:
-    workers, jobs = process.Workers(keep=True), [job_of(repeat) for repeat in (1, 2, 3)]
+    workers, jobs = (
+        process.Workers(keep=True),
+        [assignment_of(Path(), 3, repeat=repeat) for repeat in (1, 2, 3)],
+    )
     for job in jobs:
         # The second job of the repeat finds the process, and the one that was prepared.
         for _ in range(2):
@@ -677,8 +672,8 @@ def test_no_process_imports_beside_a_measured_host_or_for_a_job_alone(
     started: list[NotedProcess],
 ) -> None:
     for workers, job in (
-        (process.Workers(keep=True), job_of(1, "opencl")),
-        (process.Workers(keep=False), job_of(1)),
+        (process.Workers(keep=True), assignment_of(Path(), 3, backend="opencl")),
+        (process.Workers(keep=False), assignment_of(Path(), 3)),
     ):
         before = len(started)
         workers.take(job)
@@ -693,19 +688,19 @@ def test_a_server_of_gpus_has_a_process_import_before_the_first_job(
     workers.prepare("cuda")
     [first] = started
     assert first.heard == [Prepare("cuda")]
-    taken: Any = workers.take(job_of(1))
+    taken: Any = workers.take(assignment_of(Path(), 3))
     assert taken is first
 
 
 def test_stopped_processes_are_not_replaced(started: list[NotedProcess]) -> None:
     workers = process.Workers(keep=True)
-    taken: Any = workers.take(job_of(1))
+    taken: Any = workers.take(assignment_of(Path(), 3))
     killed = []
     taken.kill = lambda: killed.append(taken)
     workers.stop()
     assert killed == [taken]
     with pytest.raises(KeyboardInterrupt):
-        workers.take(job_of(1))
+        workers.take(assignment_of(Path(), 3))
     workers.restart()
-    assert workers.take(job_of(1)) is started[-1]
+    assert workers.take(assignment_of(Path(), 3)) is started[-1]
     assert len(started) == 2

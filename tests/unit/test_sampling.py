@@ -20,7 +20,7 @@ from gpushmoo.measuring.launches import (
     launches_of_group,
 )
 from gpushmoo.measuring.rounds import shuffled
-from gpushmoo.measuring.settings import StoppingRule
+from gpushmoo.measuring.sampling import StoppingRule
 from hypothesis import given
 from hypothesis import strategies as st
 

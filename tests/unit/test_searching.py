@@ -11,11 +11,12 @@ from gpushmoo.core.schema import FAULTS, LIMITS, Status
 from gpushmoo.core.space import Cell, CellGroup
 from gpushmoo.measuring.events import ShardResult
 from gpushmoo.measuring.rounds import LEFT_OUT
-from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
+from gpushmoo.measuring.sampling import StoppingRule
 from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.measuring.verify import CellSteps
 from gpushmoo.report.method import searched_findings
 from gpushmoo.search.planner import SearchEnd, SearchMode, SearchSettings
+from jobs import sampling_of
 
 FASTEST = 40
 CELLS = make_cells(threads=tuple(range(1, 65)), chunks=(1,))
@@ -36,8 +37,8 @@ def searched(
     device: FakeDevice, mode: SearchMode, repeat: int = 1, repeats: int = 1
 ) -> ShardResult:
     search = SearchSettings(mode, witnesses=4)
-    settings = MeasureSettings(1, None, 1, 10.0, RULE, repeat, repeats, search)
-    return measure_by(device, CELLS, settings).result
+    sampling = sampling_of(RULE, search, repeat=repeat, repeats=repeats)
+    return measure_by(device, CELLS, sampling).result
 
 
 def statuses(result: ShardResult) -> Counter[Status | None]:

@@ -13,7 +13,7 @@ from gpushmoo import sweep
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.run_quality import cells_of
 from gpushmoo.core.errors import ConfigError
-from gpushmoo.core.space import Problem, RelativeSize, ShardSpace, known_problems, space_of
+from gpushmoo.core.space import Problem, RelativeSize, ShardSpace, known_problems
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.figures.stage import where_of
@@ -124,15 +124,15 @@ def test_no_device_is_needed_to_count_shards_and_the_plan_has_what_was_asked() -
     of_float = [s for s in plan_shards(config) if s.dtype == "float"]
     assert of_float == [s for s in plan_shards(explicit) if s.dtype == "float"]
     plan = run_plan(config, "opencl", "pocl")
-    params = plan.shard_params(Path("x/copy2d_coalesced/double/0001-of-0002.parquet"))
-    assert params is not None
-    assert params["sizes"] == [
+    job = plan.job(Path("x/copy2d_coalesced/double/0001-of-0002.parquet"))
+    assert job is not None
+    assert job.sizes == [
         {"dtype": "float", "of_cache": 4.0},
         {"dtype": "double", "of_cache": 0.25, "on_cpu": [512, 512]},
     ]
     # Both parts see the same sizes, of which each has one.
     copy = config.sweeps["copy2d_coalesced"].folder.workload
-    parts = [space_of({**params, "shard": [i, 2]}) for i in (0, 1)]
+    parts = [job.part(i, 1).space for i in (0, 1)]
     rounds = [[p.label for p, _ in resolved(part, copy, H200).rounds] for part in parts]
     assert rounds == [["5120x5120"], ["896x896"]]
     # Of equal sizes the second part has none.
@@ -243,7 +243,7 @@ def test_the_start_of_a_run_names_what_sizes_are_there(monkeypatch: pytest.Monke
     )
     # Jobs get what was asked, so that knowing the device measures nothing again.
     unasked = Flow(raw | {"backend": "cuda"}, ask_device=False)
-    told = [f.plan.sweeps["copy2d_coalesced"]["float"].params["sizes"] for f in (flow, unasked)]
+    told = [f.plan.sweeps["copy2d_coalesced"]["float"].job.sizes for f in (flow, unasked)]
     assert told[0] == told[1]
     assert unasked.sizes_here is None
     raw = config_of({"of_cache": 4000}, dtypes=["float"])
@@ -264,11 +264,11 @@ def measured(flow: Flow, cache: Path, kept: bool = False) -> str:
     terminal = io.StringIO()
     for shard in flow.shards:
         wildcards = SimpleNamespace(sweep=shard.sweep, dtype=shard.dtype, shard=shard.name)
-        params, out = flow.measure_params(wildcards), Path(flow.path("cells", shard.path))
-        earlier = Earlier(out, params, "code") if kept else None
+        job, out = flow.job(wildcards), Path(flow.path("cells", shard.path))
+        earlier = Earlier(out, job, "code") if kept else None
         if earlier is not None:
             earlier.read()
-        run_shard(ShardTask(params, (1, 1), cache, earlier=earlier), out, terminal)
+        run_shard(ShardTask(job, (1, 1), cache, earlier=earlier), out, terminal)
     return terminal.getvalue()
 
 

@@ -36,7 +36,7 @@ from gpushmoo.measuring.process import (
     WorkerKilledError,
     WorkerSilentError,
 )
-from gpushmoo.measuring.settings import TOGETHER, MeasureSettings, StoppingRule
+from gpushmoo.measuring.sampling import TOGETHER, StoppingRule
 from gpushmoo.measuring.supervise import FIRST_LAUNCH_S, MAX_FAULTS, FirstLaunches
 from gpushmoo.measuring.suspects import (
     KILLS_WHEN_ALONE,
@@ -49,6 +49,7 @@ from gpushmoo.search.planner import SearchMode, SearchSettings
 from gpushmoo.storage.joblog import STRIKES_FORGIVEN
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jobs import sampling_of
 
 CELLS = make_cells(heights=(4, 8))
 FIRST = CELLS[0]
@@ -174,8 +175,8 @@ def test_a_suspect_that_was_innocent_is_measured(mode: SearchMode) -> None:
             self.lost_at = self.launches + 3 if self.opened <= 2 else None
 
     rule = StoppingRule(6, 9, 0.01, 1e9)
-    settings = MeasureSettings(1, None, 1, 10.0, rule, search=SearchSettings(mode=mode))
-    outcome = measure_by(LostTwice(), CELLS, settings)
+    sampling = sampling_of(rule, SearchSettings(mode=mode))
+    outcome = measure_by(LostTwice(), CELLS, sampling)
     assert outcome.device.opened == 3
     statuses = {r.status for r in outcome.runs}
     assert Status.OK in statuses <= {Status.OK, Status.UNPROPOSED}
@@ -209,8 +210,8 @@ def measure_faulty(
         for nth in (range(4) if kind == "slow" else range(2))
     ]
     rule = StoppingRule(6, 9, 0.01, 1e9)
-    settings = MeasureSettings(1, None, 1, TIMEOUT_S, rule, search=SearchSettings(mode=mode))
-    return measure_by(FakeDevice(faults=faults), list(kinds), settings, max_faults)
+    sampling = sampling_of(rule, SearchSettings(mode=mode), cell_timeout_s=TIMEOUT_S)
+    return measure_by(FakeDevice(faults=faults), list(kinds), sampling, max_faults)
 
 
 @settings(max_examples=examples(60))

@@ -22,7 +22,7 @@ from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring.launches import MAX_ISOLATED
 from gpushmoo.planning.config import load_config
 from gpushmoo.planning.flow import Flow
-from gpushmoo.planning.plan import sweep_params
+from gpushmoo.planning.plan import run_plan
 from gpushmoo.report.findings import kind_findings, of_first_kind
 from gpushmoo.report.tables import Namer, first_page
 from gpushmoo.storage.dataset import of_one_kind
@@ -54,8 +54,8 @@ def test_jobs_are_told_of_kinds_only_where_there_are_others(raw_config: dict[str
     for launch in ({}, {"timing_modes": ["batched"]}, {"timing_modes": [*TWO]}):
         raw_config["kernels"] = {"copy2d_coalesced": {**COPY, **launch}}
         config = load_config(raw_config, ROOT)
-        [one] = config.sweeps.values()
-        told.append(sweep_params(one, "float", "opencl", measure=config.settings.measure.of_jobs))
+        [[plan]] = [plans.values() for plans in run_plan(config, "opencl", "auto").sweeps.values()]
+        told.append(plan.job.plain)
     assert told[0] == told[1]
     assert told[2] == {**told[0], "timing_modes": [*TWO]}
 

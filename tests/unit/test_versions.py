@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 from bench import BACKENDS, Bench, choice_of
 from conftest import ROOT
+from gpushmoo.core.build_job import BuildJob
 from gpushmoo.core.errors import ConfigError, WorkloadError
 from gpushmoo.core.space import Cell, Problem, ShardSpace, Version
 from gpushmoo.devices.building import failure_sentences
 from gpushmoo.measuring.events import planned
 from gpushmoo.planning.config import default_config, load_config, merged
-from gpushmoo.planning.plan import build_params
+from gpushmoo.planning.plan import CompilerChoice, build_job
 from gpushmoo.workloads.loader import KernelFolder, load_kernel, versions_of
 
 RAW = default_config()
@@ -119,8 +120,12 @@ def test_versions_are_those_with_a_valid_cell(turned: KernelFolder) -> None:
     assert (run.status, run.message) == ("invalid", "24 does not divide a row")
     assert run.launch.threads == 0
     config = load_config(configured(turned, {"TILE": [16, 32]}, {}), ROOT)
-    params = build_params(config.sweeps["turned"], "float", "opencl")
-    assert params["versions"] == [
+    compiler = CompilerChoice(
+        backend="opencl", device=0, opencl_runtime="auto", compile_timeout_s=60.0
+    )
+    job = build_job(config.sweeps["turned"], "float", compiler)
+    assert BuildJob.of_plain(job.plain) == job
+    assert job.plain["versions"] == [
         ["plain", [["TILE", 16]]],
         ["plain", [["TILE", 32]]],
         ["greedy", [["TILE", 16]]],

@@ -15,6 +15,7 @@ from fakes import Tiny, make_cells
 from gpushmoo import watching as view
 from gpushmoo.core.run_plan import PLAN_FILE, RunPlan, SweepPlan
 from gpushmoo.core.schema import Status
+from gpushmoo.core.shard_job import ShardJob
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive.shell import main
 from gpushmoo.measuring.events import CellRun
@@ -39,7 +40,7 @@ def run(tmp_path: Path) -> Path:
     for dtype in (DTYPE, "double"):
         told = shard_params(f"kernels/{KERNEL}", dtype, sweep | {"cache_states": ["warm"]}, GPU)
         told |= {"kernel_digest": "ac794c3939a83f2a"}
-        sweeps[dtype] = SweepPlan({k: told[k] for k in told.keys() - {"repeat", "shard"}}, 1)
+        sweeps[dtype] = SweepPlan(ShardJob.of_plain(told))
     write_json(folder / PLAN_FILE, RunPlan({KERNEL: sweeps}).as_plain())
     return folder
 
@@ -153,9 +154,11 @@ def test_the_rest_is_told_and_a_killed_job_does_not_count(run: Path) -> None:
     other.unlink()
     # Two later repeats of each shard, thought half as long: twice as much again.
     plan = RunPlan.from_plain(read_json(run / PLAN_FILE))
-    for sweep in plan.sweeps[KERNEL].values():
-        sweep.params["measure"]["repeats"] = 3
-    write_json(run / PLAN_FILE, plan.as_plain())
+    thrice = {
+        dtype: replace(sweep, job=replace(sweep.job, measure=replace(sweep.job.measure, repeats=3)))
+        for dtype, sweep in plan.sweeps[KERNEL].items()
+    }
+    write_json(run / PLAN_FILE, RunPlan({KERNEL: thrice}).as_plain())
     os.utime(run / PLAN_FILE, (started, started))
     assert Watched(run).state(started + 100.0).left_s == pytest.approx(70.0, rel=0.01)
     path = begin(run, HEAD, {"share": 0.5, "cells": [known(32, 1)]})

@@ -165,7 +165,7 @@ def run_all(raw: Mapping[str, Any], cache: Path) -> Flow:
         name = replace(shard, repeat=1).name
         wildcards = Wildcards(sweep=shard.sweep, dtype=shard.dtype, shard=name, repeat=shard.repeat)
         first = None if shard.repeat == 1 else Path(flow.first_repeat(wildcards))
-        task = ShardTask(flow.measure_params(wildcards), (1, 1), cache, first)
+        task = ShardTask(flow.job(wildcards), (1, 1), cache, first)
         run_shard(task, Path(flow.path("cells", shard.path)), terminal)
     aggregate([Path(f) for f in flow.shard_files], dataset, one_model=True)
     top, best = (Path(flow.path("summary", name)) for name in ("peak.json", "best.parquet"))

@@ -22,7 +22,7 @@ rule build_kernel:
         gpu=lambda wildcards: 0 if flow.config.settings.cuda_arch or not inside.on_cluster else 1,
     params:
         code=code_of("devices", scripts / "build_kernel.py"),
-        spec=flow.build_params,
+        job=lambda wildcards: flow.build_job(wildcards).plain,
         cache=flow.cache,
         shared=flow.shared_code,
     script:
@@ -65,7 +65,7 @@ rule measure:
         gpu=1,
     params:
         code=code_of("measuring"),
-        spec=flow.measure_params,
+        job=lambda wildcards: flow.job(wildcards).plain,
         request=flow.measure_request,
         # Not compared either.
         python=lambda wildcards, output: "python" if inside.in_environments else sys.executable,
@@ -105,7 +105,7 @@ rule counters:
         gpu=1,
     params:
         code=code_of("studies", scripts / "counters.py"),
-        spec=flow.study_params,
+        job=lambda wildcards: flow.study_job.plain,
         cache=flow.cache,
     script:
         "../scripts/stages/counters.py"
@@ -146,7 +146,7 @@ rule energy:
         gpu=1,
     params:
         code=code_of("studies", scripts / "energy.py"),
-        spec=flow.study_params,
+        job=lambda wildcards: flow.study_job.plain,
         cache=flow.cache,
     script:
         "../scripts/stages/energy.py"

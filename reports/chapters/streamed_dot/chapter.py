@@ -20,6 +20,7 @@ from gpushmoo.core.errors import LaunchRefusedError
 from gpushmoo.core.paths import ROOT
 from gpushmoo.core.readable import UnreadableError, refuse_braces
 from gpushmoo.core.space import Cell
+from gpushmoo.core.study_job import JobDevice
 from gpushmoo.planning.digest import shared_digest
 from gpushmoo.workloads.host_fed import HostFedWorkload
 from gpushmoo.workloads.loader import KernelFolder
@@ -54,12 +55,12 @@ class StreamedPlan(ChapterPlan):
     # The files of the code that does the studies.
     studying: ClassVar[tuple[Path, ...]] = STUDYING
 
-    def study_params(self, study: str, device: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters of a study's job on `device` (see `Flow.job_device`)."""
+    def study_params(self, study: str, device: JobDevice) -> dict[str, Any]:
+        """Parameters of a study's job on `device`."""
         job = self.jobs[study]
-        suffix = source_suffix(device["backend"])
+        suffix = source_suffix(device.backend)
         digests = {name: self.folders[name].digest(suffix) for name in job["folders"]}
-        return dict(sorted({**device, **job, "kernel_digests": digests}.items()))
+        return dict(sorted({**device.plain, **job, "kernel_digests": digests}.items()))
 
 
 class StreamedDotChapter(Chapter):

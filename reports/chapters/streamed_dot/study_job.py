@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -14,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.paths import ROOT
+from gpushmoo.core.study_job import JobDevice
 from gpushmoo.devices.base import Device
 from gpushmoo.measuring.shard_file import provenance
 from gpushmoo.storage.store import write_parquet
@@ -41,7 +43,8 @@ def run_job(study: str, spec: Mapping[str, Any], cache: str, out: Path, terminal
         terminal.flush()
 
     folders = {name: load_kernel(ROOT / path) for name, path in spec["folders"].items()}
-    with locked_device(spec, Path(cache), say) as device:
+    chosen = JobDevice(**{field.name: spec[field.name] for field in fields(JobDevice)})
+    with locked_device(chosen, Path(cache), say) as device:
         if study == TIMELINE:
             table = _timelines(device, folders, spec)
         elif study == ERRORS:

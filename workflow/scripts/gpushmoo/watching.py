@@ -29,7 +29,7 @@ from .core.errors import UserError
 from .core.paths import RESULTS
 from .core.run_plan import PLAN_FILE, RunPlan, SweepPlan
 from .core.schema import METADATA_KEY, PARAMS, is_axis
-from .core.space import TIMING_MODES, TYPICAL, in_order, most_values, space_of
+from .core.space import TIMING_MODES, TYPICAL, in_order, most_values
 from .measuring.progress import LiveCell, duration, live_path, read_live
 from .storage.wholefile import DamagedFileError, read_json
 
@@ -177,8 +177,6 @@ class Watched:
             )
         try:
             plan = RunPlan.from_plain(read_json(path))
-            for _, _, sweep in _planned_sweeps(plan):
-                space_of(sweep.shard_params(0, 1))
             return plan, path.stat().st_mtime
         except (DamagedFileError, OSError, AttributeError, LookupError, TypeError, ValueError):
             raise WatchError(
@@ -193,7 +191,7 @@ class Watched:
         works = list[npt.NDArray[np.float64]]()
         begun_at = list[float]()
         for name, dtype, sweep in _planned_sweeps(plan):
-            space = space_of(sweep.shard_params(0, 1))
+            space = sweep.job.space
             axes = (a for a, spec in space.axes.items() if most_values(spec, TYPICAL) > 1)
             here = SweepState(name, dtype, tuple(axes))
             state.sweeps.append(here)
@@ -204,7 +202,8 @@ class Watched:
                 finished = self._finished(path)
                 live = read_live(live_path(self._folder, path))
                 begun_at += [] if live is None else [live.begun_at]
-                if finished is not None and finished.params == plan.shard_params(path):
+                job = plan.job(path)
+                if finished is not None and job is not None and finished.params == job.plain:
                     state.shards[0] += 1
                     heard = finished.written_at
                     planned = len(finished.cells)

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+from gpushmoo.core.study_job import StudyJob
 from gpushmoo.storage.joblog import job_log, speaker
 from gpushmoo.studies.energy import energy_of_run
 
 with job_log(snakemake.log[0]) as terminal:
     energy_of_run(
-        spec=snakemake.params.spec,
+        job=StudyJob.of_plain(snakemake.params.job),
         cells=Path(snakemake.input.cells),
         out=Path(snakemake.output[0]),
         say=speaker(terminal, "energy"),

@@ -277,11 +277,11 @@ def fault_of(
     """Why the shard in `path` must not be used, as a clause behind its name; None if it may."""
     try:
         if plan is not None:
-            planned = plan.shard_params(path)
-            if planned is None:
+            job = plan.job(path)
+            if job is None:
                 return "is no shard of this run"
-            if metadata["params"] != planned:
-                key, *values = _difference("", metadata["params"], planned)
+            if metadata["params"] != job.plain:
+                key, *values = _difference("", metadata["params"], job.plain)
                 measured, asked = (one_line(repr(value), _MOST_SHOWN) for value in values)
                 return f"was measured with {key} = {measured}, and the run asks for {asked}"
         return _fault_of_cells(table, metadata)
@@ -454,7 +454,8 @@ def _shards(place: Path) -> tuple[list[Path], RunPlan | None]:
 def _is_of(plan: RunPlan, path: Path) -> bool:
     """Whether a shard is what the plan asks for; an earlier configuration may have left another."""
     try:
-        return bool(open_shard(path).metadata.get("params") == plan.shard_params(path))
+        job = plan.job(path)
+        return job is not None and open_shard(path).metadata.get("params") == job.plain
     except BadParquetError:
         return False
 

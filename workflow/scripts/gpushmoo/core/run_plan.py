@@ -1,7 +1,7 @@
-"""What a run's shards are to be measured with, and how many samples a cell has in each.
+"""The plan of a run: the job of each of its shards, and the samples of a cell in each repeat.
 
-The measuring job that outlived its run and `aggregate` ask the plan, for both may meet a shard that
-was measured for another configuration.
+`aggregate` compares each shard with its job in the plan, because the shard may have been measured
+for another configuration.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .schema import Status
-from .space import shard_name, space_of
+from .shard_job import ShardJob
+from .space import shard_name
 
 # Lies in the run's folder from the moment at which its first job starts.
 PLAN_FILE = "plan.json"
@@ -29,29 +30,28 @@ _NAME = re.compile(r"(\d+)-of-(\d+)(?:\.repeat-(\d+))?")
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """What the jobs of one sweep and dtype share: `params` without part and repeat, `parts`.
+    """The first `job` of one sweep and dtype, from which its other parts and repeats follow.
 
     `rows` are about how many rows a repeat of all parts has, if that is not each combination.
     """
 
-    params: Mapping[str, Any]
-    parts: int
+    job: ShardJob
     rows: int | None = None
+
+    @property
+    def parts(self) -> int:
+        """The number of parts of the sweep."""
+        return self.job.shard[1]
 
     @property
     def planned_cells(self) -> float:
         """About how many rows each part has in a repeat."""
-        rows = self.rows or space_of(self.shard_params(0, 1)).planned_cells
+        rows = self.rows or self.job.space.planned_cells
         return rows / self.parts
-
-    def shard_params(self, index: int, repeat: int) -> dict[str, Any]:
-        """Parameters of the job that measures part `index`, from 0, in `repeat`, from 1; sorted."""
-        params = {**self.params, "repeat": repeat, "shard": [index, self.parts]}
-        return dict(sorted(params.items()))
 
     def shards(self) -> Iterator[tuple[str, int]]:
         """Each shard's file and its repeat, in the order in which they are measured."""
-        for repeat in range(1, self.params["measure"]["repeats"] + 1):
+        for repeat in range(1, self.job.measure.repeats + 1):
             for index in range(self.parts):
                 yield f"{shard_name(index, self.parts, repeat)}.parquet", repeat
 
@@ -62,31 +62,44 @@ class RunPlan:
 
     sweeps: Mapping[str, Mapping[str, SweepPlan]]
 
-    def shard_params(self, path: Path) -> dict[str, Any] | None:
-        """Parameters with which ``…/<sweep>/<dtype>/<shard>.parquet`` is measured; None if not."""
+    def job(self, path: Path) -> ShardJob | None:
+        """Return the job of ``…/<sweep>/<dtype>/<shard>.parquet``; None if it is not planned."""
         found = _NAME.fullmatch(path.stem)
         plan = self.sweeps.get(path.parts[-3], {}).get(path.parts[-2])
         if found is None or plan is None:
             return None
         index, count, repeat = (int(n or 1) for n in found.groups())
         # So nothing passes whose name only looks like that of a shard.
-        planned = index < plan.parts == count and repeat <= plan.params["measure"]["repeats"]
+        planned = index < plan.parts == count and repeat <= plan.job.measure.repeats
         if not planned or path.stem != shard_name(index, count, repeat):
             return None
-        params: dict[str, Any] = plain(plan.shard_params(index, repeat))
-        return params
+        return plan.job.part(index, repeat)
 
     def as_plain(self) -> dict[str, Any]:
         """In dictionaries and lists, as `from_plain` reads it."""
         values: dict[str, Any] = plain(
-            {n: {d: asdict(p) for d, p in s.items()} for n, s in self.sweeps.items()}
+            {
+                name: {
+                    dtype: {"job": plan.job.plain, "rows": plan.rows}
+                    for dtype, plan in dtypes.items()
+                }
+                for name, dtypes in self.sweeps.items()
+            }
         )
         return values
 
     @classmethod
     def from_plain(cls, values: Mapping[str, Any]) -> RunPlan:
-        """The plan that `as_plain` gave. Raises TypeError when it is none."""
-        return cls({n: {d: SweepPlan(**p) for d, p in s.items()} for n, s in values.items()})
+        """Return the plan that `as_plain` gave. Raises KeyError or TypeError if it is none."""
+        return cls(
+            {
+                name: {
+                    dtype: SweepPlan(ShardJob.of_plain(plan["job"]), plan["rows"])
+                    for dtype, plan in dtypes.items()
+                }
+                for name, dtypes in values.items()
+            }
+        )
 
 
 def plain(values: Any) -> Any:

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ..core.backends import AUTO, BACKENDS
+from ..core.build_job import BuildJob
 from ..core.errors import BuildError, DeviceError, HostError, NoDeviceError, WorkloadError
 from ..core.news import News
-from ..core.paths import ROOT, child_environment
+from ..core.paths import child_environment
 from ..core.schema import Status
 from ..core.space import Version
 from ..storage.joblog import end_with_parent
@@ -53,7 +54,7 @@ class MachineCodeError(DeviceError):
 
 
 def build_kernel(
-    spec: Mapping[str, Any],
+    job: BuildJob,
     cache: Path | str,
     out: Path,
     terminal: TextIO,
@@ -66,17 +67,13 @@ def build_kernel(
     `on_done` is called with the number of compiled versions and of all. Without it lines on
     `terminal` report them.
 
-    `spec` holds ``folder``, ``kernel_digest``, ``dtype``, ``versions``, ``compile_timeout_s`` and
-    the fields of a BuildRequest. A version that does not compile, crashes its compiler or lacks a
-    timed access is named on `terminal`, with its message in `log_file`; it costs only its own
-    cells. Only `prepare_forks` may have initialised a device's runtime in this process. Raises
-    NoDeviceError when no device or tool answers, and HostError, without a file, if the machine kept
-    a compiler from its work.
+    A version that does not compile, crashes its compiler or lacks a timed access is named on
+    `terminal`, with its message in `log_file`. It costs only its own cells. Only `prepare_forks`
+    may have initialised a device's runtime in this process. Raises NoDeviceError when no device or
+    tool answers, and HostError, without a file, if the machine kept a compiler from its work.
     """
-    folder = load_kernel(ROOT / spec["folder"])
-    request = BuildRequest(
-        spec["backend"], spec["device"], spec["opencl_runtime"], spec["cuda_arch"], Path(cache)
-    )
+    folder = load_kernel(job.kernel_folder)
+    request = BuildRequest(job.backend, job.device, job.opencl_runtime, job.cuda_arch, Path(cache))
     if request.opencl_runtime == AUTO and BACKENDS[request.backend].runtimes:
         choice = DeviceChoice(request.backend, 0, AUTO, request.cache)
         request = replace(request, opencl_runtime=resolve(choice)[0].runtime)
@@ -84,16 +81,16 @@ def build_kernel(
 
     def report(done: int, total: int) -> None:
         if done < total:
-            news.show(compiling(f"{folder.name} {spec['dtype']}", done, total))
+            news.show(compiling(f"{folder.name} {job.dtype}", done, total))
 
-    build = _built(request, folder, spec, threads, terminal, on_done or report)
+    build = _built(request, folder, job, threads, terminal, on_done or report)
     for target, versions in build.targets.items():
         for name, made in versions.items():
             if made.failure is not None:
                 log.error("%s, variant %s: %s\n%s", target, name, made.failure, made.log)
         failures = {name: made.failure for name, made in versions.items() if made.failure}
         for sentence in failure_sentences(failures):
-            where = f"{folder.name}, {spec['dtype']}"
+            where = f"{folder.name}, {job.dtype}"
             terminal.write(f"gpushmoo: {where}, {sentence} (whole message: {log_file})\n")
     with blaming_the_host(out):
         write_build(out, build)
@@ -160,23 +157,19 @@ def compile_here(
         return VersionBuild(status=Status.WORKLOAD_FAILED, failure=str(err))
 
 
-def compile_ahead(choice: DeviceChoice, spec: Mapping[str, Any]) -> None:
+def compile_ahead(choice: DeviceChoice, job: BuildJob) -> None:
     """Compile what `build_kernel` would, here, into the compilers' cache. Raises DeviceError."""
-    folder = load_kernel(ROOT / spec["folder"])
+    folder = load_kernel(job.kernel_folder)
     request = BuildRequest(choice.backend, str(choice.index), choice.runtime, None, choice.cache)
     (target,) = functions_of(BACKENDS[choice.backend]).targets(request)
-    for version in _versions(spec):
-        compile_here(request, folder, spec["dtype"], version, target)
-
-
-def _versions(spec: Mapping[str, Any]) -> list[Version]:
-    return [Version(v, tuple((axis, n) for axis, n in at)) for v, at in spec["versions"]]
+    for version in job.versions:
+        compile_here(request, folder, job.dtype, version, target)
 
 
 def _built(
     request: BuildRequest,
     folder: KernelFolder,
-    params: Mapping[str, Any],
+    job: BuildJob,
     cores: int,
     terminal: TextIO,
     on_done: Callable[[int, int], None],
@@ -186,21 +179,20 @@ def _built(
         # Once, not in each of the processes that are forked. They say what is missing.
         with suppress(ImportError):
             import_module(module)
-    limit_s = params["compile_timeout_s"]
+    limit_s = job.compile_timeout_s
     asked = run_isolated({"targets": partial(builder.targets, request)}, 1, _ASKING_S)["targets"]
     if isinstance(asked, TaskEnded):
         said = f"The {request.backend} runtime cannot be asked: it {asked.how}."
         raise host_fault(asked.printed, request.cache) or NoDeviceError(said)
-    versions = _versions(params)
     tasks: dict[tuple[str, str], Callable[[], Any]] = {
-        (target, v.name): partial(compile_here, request, folder, params["dtype"], v, target)
+        (target, v.name): partial(compile_here, request, folder, job.dtype, v, target)
         for target in asked
-        for v in versions
+        for v in job.versions
     }
 
     def say_slow(task: tuple[str, str]) -> None:
         terminal.write(
-            f"gpushmoo: {folder.name}, {params['dtype']}: variant {task[1]} has been compiling for "
+            f"gpushmoo: {folder.name}, {job.dtype}: variant {task[1]} has been compiling for "
             f"{SLOW_S:g} s; its limit is {limit_s:g} s of a processor (compile_timeout_s)\n"
         )
         terminal.flush()
@@ -211,7 +203,7 @@ def _built(
         if isinstance(result, TaskEnded):
             result = _failed(result, f"{folder.name}, variant {name}", request.cache, limit_s)
         targets[target][name] = result
-    return KernelBuild(params["kernel_digest"], targets)
+    return KernelBuild(job.kernel_digest, targets)
 
 
 def _failed(ended: TaskEnded, what: str, cache: Path, limit_s: float) -> VersionBuild:
@@ -241,15 +233,15 @@ _COUNTED = "\0"
 
 
 def build_apart(
-    params: Mapping[str, Any], cache: Path, out: Path, log_file: Path, news: News, label: str
+    job: BuildJob, cache: Path, out: Path, log_file: Path, news: News, label: str
 ) -> None:
     """`build_kernel` in another process, whose compilers print into `log_file`.
 
     How far it is are `news`, which begin with `label`. Raises DeviceError when no device or
     compiler answers.
     """
-    news.show(compiling(label, 0, len(params["versions"])))
-    command = [sys.executable, "-m", __name__, json.dumps(params), str(cache), str(out)]
+    news.show(compiling(label, 0, len(job.versions)))
+    command = [sys.executable, "-m", __name__, json.dumps(job.plain), str(cache), str(out)]
     with (
         log_file.open("ab") as log,
         subprocess.Popen(
@@ -283,18 +275,17 @@ def build_apart(
         raise DeviceError(f"The compiling process ended with status {done.returncode}.")
 
 
-def _main(params: str, cache: str, out: str) -> int:
+def _main(job: str, cache: str, out: str) -> int:
     end_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     # Compilers print into the log; the caller's pipe gets sentences alone.
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as pipe:
         os.dup2(2, 1)
-        asked = json.loads(params)
         try:
             cores = os.cpu_count() or 1
             count = partial(print, file=pipe, flush=True)
             build_kernel(
-                asked,
+                BuildJob.of_plain(json.loads(job)),
                 Path(cache),
                 Path(out),
                 pipe,

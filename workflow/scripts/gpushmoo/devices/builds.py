@@ -32,7 +32,7 @@ class BuildRequest:
     """
 
     backend: str
-    device: str
+    device: int | str
     opencl_runtime: str
     cuda_arch: str | None
     cache: Path

@@ -8,16 +8,17 @@ import ast
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from .. import __name__ as library
 from ..core.backends import AUTO, BACKENDS
 from ..core.errors import HostError, NoDeviceError
 from ..core.paths import child_environment
+from ..core.shard_job import ShardJob
+from ..core.study_job import JobDevice
 from ..storage.room import obstacle
 from ..storage.temporary import OwnFolder
 from .base import Device, DeviceInfo, functions_of
@@ -69,7 +70,7 @@ def open_device(choice: DeviceChoice) -> Device:
 
 
 def open_for_job(
-    params: Mapping[str, Any], cache: Path, lock: Callable[[Sequence[tuple[int, str]]], int]
+    job: ShardJob | JobDevice, cache: Path, lock: Callable[[Sequence[tuple[int, str]]], int]
 ) -> Device:
     """Open the device of a measuring job, locked.
 
@@ -77,8 +78,8 @@ def open_for_job(
     ``device: all`` the candidates are all devices of a backend that lists them unopened, else the
     first device: OpenCL's runtimes may show one CPU under several names. Raises NoDeviceError.
     """
-    wanted = None if params["device"] == "all" else int(params["device"])
-    choice = DeviceChoice(params["backend"], wanted or 0, params["opencl_runtime"], cache)
+    wanted = None if job.device == "all" else int(job.device)
+    choice = DeviceChoice(job.backend, wanted or 0, job.opencl_runtime, cache)
     listed = functions_of(BACKENDS[choice.backend]).list_devices(wanted)
     if listed is not None:
         return open_device(replace(choice, index=lock(listed)))

@@ -474,7 +474,7 @@ def _progress(found: OpenedSet) -> Unfinished | None:
     if plan is None:
         return None
     plans = [planned for dtypes in plan.sweeps.values() for planned in dtypes.values()]
-    about = any(asks_the_device(spec) for one in plans for spec in one.params["axes"].values())
+    about = any(asks_the_device(spec) for one in plans for spec in one.job.axes.values())
     cells = round(sum(one.planned_cells * one.parts for one in plans))
     return Unfinished(found.shards, count_planned(plan), cells, about)
 

@@ -26,7 +26,7 @@ from ..core.schema import Flag, Number, Small, Status, Table, Text, Whole
 from ..core.space import TYPICAL, asks_the_device, most_values
 from ..devices.base import DeviceInfo
 from ..devices.select import DeviceChoice
-from ..measuring.events import NAMES, Against, Job
+from ..measuring.events import NAMES, Against, Assignment
 from ..measuring.job import MeasuredPairs, measure_pairs
 from ..planning.refusal import refuse_unknown
 from ..storage.temporary import OwnFolder
@@ -141,13 +141,13 @@ def ab(  # noqa: PLR0913 - keyword-only options of one public call
             news.clear()
             limit_s = values["compile_timeout_s"]
             for dtype in requests[0].sweep.dtypes:
-                first, second = (request.params(dtype, choice) for request in requests)
+                first, second = (request.job(dtype, choice) for request in requests)
                 found = [request.sweep.known_combinations(dtype) for request in requests]
                 against = Against(second, options, rounds, pairs, found[1])
                 many = sum(len(request.sweep.versions[dtype]) for request in requests)
                 began = time.monotonic()
                 most_s = many * limit_s
-                job = Job(
+                assignment = Assignment(
                     first,
                     choice.cache,
                     began,
@@ -157,7 +157,7 @@ def ab(  # noqa: PLR0913 - keyword-only options of one public call
                     found=found[0],
                 )
                 label = f"{folders[0].name} {dtype}, A and B"
-                measured[dtype] = measure_pairs(job, label, terminal, WORKERS, in_place=True)
+                measured[dtype] = measure_pairs(assignment, label, terminal, WORKERS, in_place=True)
         log = log_file.read_text(encoding="utf-8", errors="replace")
     sides = [
         Side(request.sweep.folder.path, request.sweep.variants, own)

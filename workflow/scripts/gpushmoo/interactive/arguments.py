@@ -13,10 +13,10 @@ from pydantic import create_model
 
 from ..core.errors import ConfigError
 from ..core.keys import Section, keys_of
-from ..core.run_plan import SweepPlan
 from ..core.settings import Measure, Search
+from ..core.shard_job import ShardJob
 from ..devices.select import DeviceChoice
-from ..planning.plan import sweep_params
+from ..planning.plan import HowMeasured, shard_job
 from ..planning.refusal import of_a_call, read_section
 from ..planning.settings import Settings, Sweep
 from ..planning.sweeps import (
@@ -37,26 +37,34 @@ _OF_RUNS = "cells_per_shard"
 
 @dataclass(frozen=True)
 class Request:
-    """A sweep of a kernel, and the other parameters of its jobs: seed, thread_limit, measure.
+    """A sweep of a kernel, and the other parameters of its jobs.
 
     A compilation may take `compile_timeout_s`.
     """
 
     sweep: SweepConfig
-    asked: dict[str, Any]
+    seed: int
+    thread_limit: int | None
+    measure: Measure
     compile_timeout_s: float
 
-    def params(
+    def job(
         self, dtype: str, choice: DeviceChoice, repeat: int = 1, part: tuple[int, int] = (0, 1)
-    ) -> dict[str, Any]:
-        """Parameters of the job that measures an element type once, or a part of it.
+    ) -> ShardJob:
+        """The job that measures an element type once on a device, or a part of it.
 
         The `part` is its index, from 0, and how many there are.
         """
-        where = {"device": choice.index, "opencl_runtime": choice.runtime}
-        params = sweep_params(self.sweep, dtype, choice.backend, **where, **self.asked)
+        how = HowMeasured(
+            backend=choice.backend,
+            device=choice.index,
+            opencl_runtime=choice.runtime,
+            seed=self.seed,
+            thread_limit=self.thread_limit,
+            measure=self.measure,
+        )
         index, count = part
-        return SweepPlan(params, count).shard_params(index, repeat)
+        return shard_job(self.sweep, dtype, how, count).part(index, repeat)
 
 
 # The keys of a configuration that are arguments of `sweep`, and which of them have other defaults
@@ -129,15 +137,12 @@ def read_request(
     with of_a_call():
         refuse_few_samples("", measure)
         sweep = read_sweep("", values, folder)
-        asked = {
-            "seed": values["seed"],
-            "thread_limit": values["thread_limit"],
-            "measure": measure.of_jobs,
-        }
         named = {folder.name: sweep}
         look_through_all(sweep, tell)
         refuse_large(named, values["backend"], values["max_cells"], values["max_builds"])
-    return Request(sweep, asked, values["compile_timeout_s"])
+    return Request(
+        sweep, values["seed"], values["thread_limit"], measure, values["compile_timeout_s"]
+    )
 
 
 def look_through_all(sweep: SweepConfig, tell: Tell | None = None) -> None:

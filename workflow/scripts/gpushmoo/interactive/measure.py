@@ -26,6 +26,7 @@ import yaml
 
 from .. import __name__ as library
 from ..core.backends import AUTO, BACKENDS
+from ..core.build_job import BuildJob
 from ..core.display import number_of
 from ..core.errors import ConfigError, DeviceError
 from ..core.news import News, heartbeat
@@ -40,7 +41,7 @@ from ..devices.select import DeviceChoice, kept_for_calls, resolve
 from ..measuring.events import CompilerSlowError, Open
 from ..measuring.job import MeasuredShard, ShardTask, measure_shard
 from ..measuring.process import NotOpenedError, Workers
-from ..planning.plan import build_params
+from ..planning.plan import CompilerChoice, build_job
 from ..planning.refusal import refuse_unknown
 from ..planning.sweeps import SweepConfig, refuse_kinds
 from ..storage.room import obstacle, output_folder, temporary_folder
@@ -265,7 +266,7 @@ def devices_of(
         specs = []
         if builds is not None and _is_compiled_there(builds.sweep):
             sweep = builds.sweep
-            specs = [_build_params(sweep, dtype, tried, limit_s) for dtype in sweep.dtypes]
+            specs = [_build_job(sweep, dtype, tried, limit_s) for dtype in sweep.dtypes]
         found[tried] = WORKERS.open(Open(tried, specs, log_file, compile_s), _import_analysis)
         return found[tried]
 
@@ -335,11 +336,14 @@ def _is_compiled_there(sweep: SweepConfig) -> bool:
     return sum(map(len, sweep.versions.values())) <= _FEW_VERSIONS
 
 
-def _build_params(
-    sweep: SweepConfig, dtype: str, choice: DeviceChoice, limit_s: float
-) -> dict[str, Any]:
-    where = {"device": choice.index, "opencl_runtime": choice.runtime, "cuda_arch": None}
-    return build_params(sweep, dtype, choice.backend, compile_timeout_s=limit_s, **where)
+def _build_job(sweep: SweepConfig, dtype: str, choice: DeviceChoice, limit_s: float) -> BuildJob:
+    compiler = CompilerChoice(
+        backend=choice.backend,
+        device=choice.index,
+        opencl_runtime=choice.runtime,
+        compile_timeout_s=limit_s,
+    )
+    return build_job(sweep, dtype, compiler)
 
 
 def on_this(sweep: SweepConfig, choice: DeviceChoice, info: DeviceInfo) -> SweepConfig:
@@ -391,10 +395,10 @@ class _Builds:
         if not folder.workload.device_code:
             return None
         out = self.work / "builds" / f"{dtype}.json"
-        params = _build_params(self.sweep, dtype, choice, self.limit_s)
+        job = _build_job(self.sweep, dtype, choice, self.limit_s)
         news = News(self.terminal, in_place=True)
         label = f"{folder.name} {dtype}"
-        build_apart(params, choice.cache, out, self.log_file, news, label)
+        build_apart(job, choice.cache, out, self.log_file, news, label)
         return out
 
 
@@ -415,7 +419,7 @@ class _Call:
     @property
     def repeats(self) -> int:
         """The number of repeats at most."""
-        return int(self.request.asked["measure"]["repeats"])
+        return self.request.measure.repeats
 
     def file_of(self, part: Part) -> Path:
         """The path of the Parquet file of one part, in the call's temporary folder."""
@@ -426,7 +430,7 @@ class _Call:
         """The job that measures a part on a device; `number` and `total` are for messages."""
         where = (part.index, part.count)
         return ShardTask(
-            self.request.params(part.dtype, lane.choice, part.repeat, where),
+            self.request.job(part.dtype, lane.choice, part.repeat, where),
             (number, total),
             lane.choice.cache,
             None if part.repeat == 1 else self.file_of(replace(part, repeat=1)),
@@ -573,9 +577,7 @@ class Sweep(Run):
         self._axes = list(request.sweep.axes)
         folder = request.sweep.folder
         dataset = self._path(DATASET)
-        limits = Limits(
-            {folder.name: folder.workload.most}, request.asked["thread_limit"] or _ANY_THREADS
-        )
+        limits = Limits({folder.name: folder.workload.most}, request.thread_limit or _ANY_THREADS)
         cells = read_cells(dataset).copy()
         provenance = dataset_provenance(dataset)
         super().__init__(folder.name, cells, provenance, limits=limits)

@@ -55,7 +55,7 @@ class Baseline:
         has_overhead = interval == TimedInterval.ROW
         # The first one warms up.
         fastest_s = min(alone.take() for _ in range(2))
-        factor = self.steps.settings.launches_factor
+        factor = self.steps.sampling.job.measure.launches_factor
         sample = replace(
             alone, launches=launches_of_group(fastest_s, self.met, has_overhead, factor)
         )

@@ -19,7 +19,8 @@ from ..core.errors import (
     TypedError,
     WorkloadError,
 )
-from ..core.space import Cell, Residency, ShardSpace, Version, expand_axis, space_of
+from ..core.shard_job import ShardJob
+from ..core.space import Cell, Residency, ShardSpace, Version, expand_axis
 from ..devices.base import Device, DeviceInfo, Program, completed, steady_room
 from ..devices.building import compile_here, compiling
 from ..devices.builds import EntryFacts, KernelBuild, VersionBuild
@@ -179,14 +180,14 @@ def first_printf(folder: KernelFolder, suffix: str) -> str | None:
     return None
 
 
-def space_here(info: DeviceInfo, folder: KernelFolder, params: Mapping[str, Any]) -> ShardSpace:
-    """What a job with `params` measures, with the sizes that it has on this device.
+def space_here(info: DeviceInfo, folder: KernelFolder, job: ShardJob) -> ShardSpace:
+    """The cells of a job, with the sizes that it has on this device.
 
     Raises DeviceError if a size follows what the device does not report, or never fits it.
     """
     room = Room(info.cache, info.kind == "cpu", *steady_room(info))
     try:
-        return resolved(space_of(params), folder.workload, room)
+        return resolved(job.space, folder.workload, room)
     except SizeError as err:
         raise DeviceError(f"kernels.{folder.name}.sizes: {err}.") from err
 

@@ -7,6 +7,7 @@ from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from ..core.build_job import BuildJob
 from ..core.display import MOST_SENTENCE, one_line
 from ..core.errors import (
     BuildError,
@@ -17,6 +18,7 @@ from ..core.errors import (
     WorkloadError,
 )
 from ..core.schema import Status
+from ..core.shard_job import ShardJob
 from ..core.space import Cell, CellGroup, Condition, Problem
 from ..devices.base import DeviceInfo, PreparedLaunch, Reading, Sample
 from ..devices.select import DeviceChoice
@@ -176,14 +178,14 @@ def pair_of(a: Cell, b: Cell) -> PairRun:
 
 @dataclass(frozen=True)
 class Against:
-    """Version B of a kernel, measured alternately with version A, which a Job describes.
+    """Version B of a kernel, measured alternately with version A, which an Assignment describes.
 
-    `params` are those of a Job. `options` are additional options for the compilers of A and of B.
-    Each pair of cells gets `blocks` blocks of samples. Of more than `most` pairs so many are drawn.
-    `found` is that of a Job.
+    `job` has the cells of B. `options` are additional options for the compilers of A and of B. Each
+    pair of cells gets `blocks` blocks of samples. Of more than `most` pairs so many are drawn.
+    `found` are the combinations of B, as those of an Assignment.
     """
 
-    params: Mapping[str, Any]
+    job: ShardJob
     options: tuple[tuple[str, ...], tuple[str, ...]]
     blocks: int
     most: int | None = None
@@ -191,15 +193,15 @@ class Against:
 
 
 @dataclass(frozen=True)
-class Job:
-    """A shard's parameters (run_plan.RunPlan), the runtimes' cache, the moment of the beginning.
+class Assignment:
+    """A job for a measuring process, with the runtimes' cache and the moment of the beginning.
 
     `build` is the kernel's build file, if there is one. The measuring process prints into `log`, or
-    where the job prints. It gives up compiling after `compile_s` seconds of a processor. `found`
+    where its parent prints. It gives up compiling after `compile_s` seconds of a processor. `found`
     are the combinations, if these were looked through before.
     """
 
-    params: Mapping[str, Any]
+    job: ShardJob
     cache: Path
     started: float
     build: Path | None = None
@@ -211,26 +213,27 @@ class Job:
     @property
     def process_key(self) -> tuple[object, ...]:
         """Equal for jobs that one process may do: those of one device and repeat."""
-        named = ("backend", "device", "opencl_runtime")
-        return (*(self.params[name] for name in named), self.cache, self.params["repeat"])
+        job = self.job
+        return job.backend, job.device, job.opencl_runtime, self.cache, job.repeat
 
 
 @dataclass(frozen=True)
 class Prepare:
-    """A request to import what a backend needs, before an Open or a Job; no device is opened."""
+    """A request to import what a backend needs before any other request. No device is opened."""
 
     backend: str
 
 
 @dataclass(frozen=True)
 class Open:
-    """A request to open a device before a Job, compile `builds` meanwhile, and print into `log`.
+    """A request to open a device before an Assignment, and to compile `builds` meanwhile.
 
-    The process gives up compiling `compile_s` seconds of a processor after the device is open.
+    The process prints into `log`. It gives up compiling `compile_s` seconds of a processor after
+    the device is open.
     """
 
     choice: DeviceChoice
-    builds: Sequence[Mapping[str, Any]]
+    builds: Sequence[BuildJob]
     log: Path
     compile_s: float
 

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -26,9 +26,9 @@ from typing import Any, NoReturn, TextIO
 import pyarrow as pa
 
 from ..core.backends import BACKENDS
-from ..core.paths import ROOT
 from ..core.schema import FAULTS, UNLISTED, Status
-from ..core.space import asks_the_device, plain_size, space_of
+from ..core.shard_job import ShardJob, ShardRequest
+from ..core.space import asks_the_device, plain_size
 from ..devices.building import LOG_OF_A_CALL, failure_sentences
 from ..search.planner import SearchMode
 from ..storage.joblog import JobSignalledError, end_with_parent, job_log, raises_signals
@@ -38,8 +38,8 @@ from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder, load_kernel
 from .builds import first_printf, space_here
 from .events import (
+    Assignment,
     CellRun,
-    Job,
     Measure,
     Opened,
     PairRun,
@@ -52,7 +52,7 @@ from .locks import HeldClocks
 from .process import Session, Workers
 from .progress import LiveFile, Progress, live_path
 from .requests import received_request
-from .settings import TOGETHER, settings_of
+from .sampling import TOGETHER, Sampling
 from .shard_file import Earlier, ReusedCells, cell_table, joined, provenance, read_first
 from .supervise import FIRST_LAUNCH_ON_CPU_S, FIRST_LAUNCH_S, FaultLimits, Supervisor
 
@@ -61,22 +61,45 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ShardTask:
-    """Describe one shard's measuring job to `measure_shard`.
+    """One shard's measuring job, as `measure_shard` does it.
 
-    `params` are those of `run_plan.RunPlan`. `place` is the shard's number and their count, for
-    messages. Device runtimes keep their caches in `cache`. `first` is the file of the first repeat,
-    None in the first. Without the kernel's build file `build` the measuring process compiles, and
-    the messages are in `log_file`. `earlier` has the cells of jobs before this one. The measuring
-    process prints into `worker_log`, or where this one prints. `live` is the file for watchers (see
-    `progress`). `workers` start the measuring processes. After so many `seconds` of measuring no
-    cell gets more than the fewest samples; None for no limit. `compile_s` is a `Job`'s. Progress
-    lines replace each other if this program alone writes to the terminal (`in_place`). A `brief`
-    job has no line that stays unless it takes long, as later repeats have none. `folder` is the
-    kernel's if it is loaded: loading changes the working directory, which threads share. `found` is
-    that of a Job.
+    Parameters
+    ----------
+    job
+        The job.
+    place
+        The shard's number, from 1, and the number of all shards, for messages.
+    cache
+        The folder of what device runtimes compile.
+    first
+        The shard of the first repeat; None in the first repeat.
+    build
+        The kernel's build file; None if the measuring process compiles.
+    log_file
+        Where the user finds the compilers' messages.
+    earlier
+        The cells of earlier jobs; None if none are reused.
+    worker_log
+        Where the measuring process prints; None for where this process prints.
+    live
+        The file for watchers (see `progress`); None for none.
+    workers
+        Start the measuring processes.
+    seconds
+        Seconds of measuring after which no cell gets more than the fewest samples; None for no
+        limit.
+    compile_s, found
+        Those of an `Assignment`.
+    in_place
+        Whether progress lines replace each other, because only this program writes to the terminal.
+    brief
+        Whether the job leaves no line on the terminal unless it takes long. Later repeats leave
+        none.
+    folder
+        The kernel if it is loaded. Loading changes the working directory, which threads share.
     """
 
-    params: Mapping[str, Any]
+    job: ShardJob
     place: tuple[int, int]
     cache: Path
     first: Path | None = None
@@ -113,15 +136,15 @@ def run_shard(task: ShardTask, out: Path, terminal: TextIO) -> None:
 
 def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
     """Measure a shard. Raises DeviceError when there is no device or a problem does not fit it."""
-    params, earlier = task.params, task.earlier
-    log.info("shard %s, repeat %d", params["shard"], params["repeat"])
-    folder = task.folder or load_kernel(ROOT / params["folder"])
+    job, earlier = task.job, task.earlier
+    log.info("shard %s, repeat %d", job.shard, job.repeat)
+    folder = task.folder or load_kernel(job.kernel_folder)
     before = None if task.first is None else read_first(task.first)
-    label = _label(folder, params, task.place)
+    label = _label(folder, job, task.place)
     began = time.monotonic()
     log_file = task.worker_log
-    job = Job(
-        params,
+    assignment = Assignment(
+        job,
         task.cache,
         began,
         build=task.build,
@@ -130,13 +153,13 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
         found=task.found,
     )
     preferred = frozenset() if earlier is None else earlier.uuids
-    with Session(job, label, terminal, task.workers, preferred) as session:
+    with Session(assignment, label, terminal, task.workers, preferred) as session:
         worker, opened = session.begin()
         assert isinstance(opened, Opened)
         reused = ReusedCells()
         if earlier is not None:
             of_cells = None if before is None else before.of_cells
-            whole = settings_of(params).search.mode == SearchMode.GUIDED
+            whole = Sampling.of(job).search.mode == SearchMode.GUIDED
             reused = earlier.taken(opened, folder.workload, of_cells, whole)
         keys = None if before is None else frozenset(before.of_cells)
         if reused.keys:
@@ -149,7 +172,7 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
         worker.say(request)
         if not isinstance(folder.workload, HostFedWorkload):
             # There the host is measured, too.
-            task.workers.prepare_next(job)
+            task.workers.prepare_next(assignment)
         cells = [c for c in opened.cells if keys is None or c.key in keys]
         runs = [planned(folder.workload, cell) for cell in cells]
         # Nothing is to be done for invalid ones.
@@ -170,7 +193,7 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
         supervisor = Supervisor(
             runs,
             session.start,
-            fault_limits(params, opened.info.kind),
+            fault_limits(job, opened.info.kind),
             on_progress,
             request,
             lambda run: folder.workload.version(run.cell).name,
@@ -181,8 +204,8 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
             result = supervisor.measure(worker)
         took_s = time.monotonic() - began
         log.info("measured")
-    new = cell_table(result, folder.workload, opened.info, params["axes"])
-    metadata = _metadata(params, folder, opened, result, reused, session.clocks)
+    new = cell_table(result, folder.workload, opened.info, job.axes)
+    metadata = _metadata(job, folder, opened, result, reused, session.clocks)
     metadata["measuring"] = {"seconds": took_s, "budget": task.seconds}
     shard = MeasuredShard(joined(new, reused.table), metadata)
     statuses = Counter(shard.table.column("status").to_pylist())
@@ -196,11 +219,10 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
     return shard
 
 
-def fault_limits(params: Mapping[str, Any], kind: str) -> FaultLimits:
-    """The limits in a job's parameters, for a device of this kind."""
-    measure = params["measure"]
+def fault_limits(job: ShardJob, kind: str) -> FaultLimits:
+    """The limits of a job for a device of this kind."""
     first_launch_s = FIRST_LAUNCH_ON_CPU_S if kind == "cpu" else FIRST_LAUNCH_S
-    return FaultLimits(measure["cell_timeout_s"], measure.get("max_faults"), first_launch_s)
+    return FaultLimits(job.measure.cell_timeout_s, job.measure.max_faults, first_launch_s)
 
 
 @dataclass(frozen=True)
@@ -212,14 +234,14 @@ class MeasuredPairs:
 
 
 def measure_pairs(
-    job: Job, label: str, terminal: TextIO, workers: Workers, in_place: bool = False
+    assignment: Assignment, label: str, terminal: TextIO, workers: Workers, in_place: bool = False
 ) -> MeasuredPairs:
     """Measure all cells that two versions of one element type have in common.
 
     `label` begins each line on `terminal`, `in_place` is that of a ShardTask. Raises DeviceError
     when there is no device, or a problem does not fit it.
     """
-    with Session(job, label, terminal, workers) as session:
+    with Session(assignment, label, terminal, workers) as session:
         worker, opened = session.begin()
         assert isinstance(opened, PairsOpened)
         worker.say(Measure(None, TOGETHER, {}))
@@ -229,7 +251,7 @@ def measure_pairs(
         supervisor = Supervisor(
             runs,
             session.start,
-            fault_limits(job.params, opened.info.kind),
+            fault_limits(assignment.job, opened.info.kind),
             lambda _, share: progress.update(share),
             notify=progress.note,
         )
@@ -243,11 +265,11 @@ def measure_pairs(
     return MeasuredPairs(opened, ended)
 
 
-def _label(folder: KernelFolder, params: Mapping[str, Any], place: tuple[int, int]) -> str:
+def _label(folder: KernelFolder, job: ShardJob, place: tuple[int, int]) -> str:
     number, total = place
-    repeats = params["measure"]["repeats"]
-    which = f", repeat {params['repeat']} of {repeats}" if repeats > 1 else ""
-    return f"shard {number}/{total} {folder.name} {params['dtype']}{which}"
+    repeats = job.measure.repeats
+    which = f", repeat {job.repeat} of {repeats}" if repeats > 1 else ""
+    return f"shard {number}/{total} {folder.name} {job.dtype}{which}"
 
 
 def _say_of_source(task: ShardTask, folder: KernelFolder, opened: Opened, terminal: TextIO) -> None:
@@ -255,22 +277,22 @@ def _say_of_source(task: ShardTask, folder: KernelFolder, opened: Opened, termin
 
     Failures to compile are reported unless the build file's job has done so.
     """
-    params = task.params
-    if task.first is not None or params["shard"][0] != 0:
+    job = task.job
+    if not job.speaks_for_sweep:
         return
-    where = f"{folder.name}, {params['dtype']}"
+    where = f"{folder.name}, {job.dtype}"
     for reason in dict.fromkeys(opened.compiled_here.values()):
         terminal.write(f"gpushmoo: {where}: compiled by the measuring job: {reason}\n")
     for sentence in failure_sentences(opened.failures) if task.build is None else ():
         terminal.write(f"gpushmoo: {where}, {sentence} (whole message: {task.log_file})\n")
-    printf = first_printf(folder, BACKENDS[params["backend"]].source_suffix)
+    printf = first_printf(folder, BACKENDS[job.backend].source_suffix)
     if printf is not None:
         terminal.write(f"gpushmoo: {where}: {printf}: the kernel prints; its times include that.\n")
     terminal.flush()
 
 
 def _metadata(
-    params: Mapping[str, Any],
+    job: ShardJob,
     folder: KernelFolder,
     opened: Opened,
     result: ShardResult[CellRun],
@@ -279,10 +301,10 @@ def _metadata(
 ) -> dict[str, Any]:
     info = opened.info
     return {
-        **provenance(info, params["kernel_digest"], opened.options),
-        "axes": sorted(params["axes"]),
-        **_resolved_axes(params, opened),
-        **_resolved_sizes(params, folder, opened),
+        **provenance(info, job.kernel_digest, opened.options),
+        "axes": sorted(job.axes),
+        **_resolved_axes(job, opened),
+        **_resolved_sizes(job, folder, opened),
         **({UNLISTED: opened.found.unlisted} if opened.found is not None else {}),
         **({} if clocks is None else {"clocks": clocks.provenance()}),
         "build_failures": opened.failures,
@@ -303,7 +325,7 @@ def _metadata(
         ]
         + [control for source in reused.sources for control in source["controls"]],
         "machine_code": opened.machine_code,
-        "params": dict(params),
+        "params": job.plain,
         "waited_share": result.waited_share,
         **({"searches": searches} if (searches := _searches(result)) else {}),
         "readings": [{"at_s": at, **asdict(reading)} for at, reading in result.readings],
@@ -324,43 +346,40 @@ def _searches(result: ShardResult[CellRun]) -> list[dict[str, Any]]:
     ]
 
 
-def _resolved_axes(params: Mapping[str, Any], opened: Opened) -> dict[str, Any]:
+def _resolved_axes(job: ShardJob, opened: Opened) -> dict[str, Any]:
     """The values of the axes that depend on the device, if there are any."""
-    asked = [axis for axis, spec in sorted(params["axes"].items()) if asks_the_device(spec)]
+    asked = [axis for axis, spec in sorted(job.axes.items()) if asks_the_device(spec)]
     values = {axis: sorted({cell[axis] for cell in opened.cells}) for axis in asked}
     return {"resolved_axes": values} if values else {}
 
 
-def _resolved_sizes(
-    params: Mapping[str, Any], folder: KernelFolder, opened: Opened
-) -> dict[str, Any]:
+def _resolved_sizes(job: ShardJob, folder: KernelFolder, opened: Opened) -> dict[str, Any]:
     """The sizes of all parts of the sweep, if one depends on the device."""
-    if not space_of(params).asks_for_sizes:
+    if not job.space.asks_for_sizes:
         return {}
-    sizes = space_here(opened.info, folder, params).problems
+    sizes = space_here(opened.info, folder, job).problems
     return {"resolved_sizes": [plain_size(problem) for problem in sizes]}
 
 
-def measure(job: Mapping[str, Any], workers: Workers, end: Callable[[int], NoReturn]) -> None:
+def measure(request: ShardRequest, workers: Workers, end: Callable[[int], NoReturn]) -> None:
     """Do a measuring job. A failure is reported, and `end` called with the exit status."""
-    with job_log(job["log"], end) as terminal:
-        out = Path(job["out"])
-        earlier = Earlier(out, job["spec"], job["code"])
-        earlier.read(job["remeasure"])
+    with job_log(request.log, end) as terminal:
+        earlier = Earlier(request.out, request.job, request.code)
+        earlier.read(request.remeasure)
         task = ShardTask(
-            job["spec"],
-            (job["place"][0], job["place"][1]),
-            Path(job["cache"]),
-            Path(job["first"]) if job["first"] else None,
-            Path(job["build"]) if job["build"] else None,
-            job["log"],
+            request.job,
+            request.place,
+            request.cache,
+            request.first,
+            request.build,
+            str(request.log),
             earlier,
-            worker_log=Path(job["log"]),
-            live=live_path(Path(job["plan"]).parent, out),
+            worker_log=request.log,
+            live=live_path(request.plan.parent, request.out),
             workers=workers,
-            seconds=job["seconds"],
+            seconds=request.seconds,
         )
-        run_shard(task, out, terminal)
+        run_shard(task, request.out, terminal)
 
 
 def serve(listening: socket.socket, jobs: Path, turn: int) -> None:
@@ -413,7 +432,7 @@ def _serve(client: socket.socket, workers: Workers) -> None:
     with _as_output(output):
         try:
             with raises_signals(), _signals_of(client):
-                measure(json.loads(request), workers, sys.exit)
+                measure(ShardRequest.of_plain(json.loads(request)), workers, sys.exit)
         except SystemExit as end:
             status = int(end.code or 0)
         except JobSignalledError:  # while it had no log
@@ -468,4 +487,4 @@ if __name__ == "__main__":
         serve(socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[3]), int(sys.argv[4]))
     else:
         with raises_signals():
-            measure(json.load(sys.stdin), Workers(keep=False), os._exit)
+            measure(ShardRequest.of_plain(json.load(sys.stdin)), Workers(keep=False), os._exit)

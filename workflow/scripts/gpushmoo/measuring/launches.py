@@ -14,7 +14,7 @@ from ..core.errors import TypedError
 from ..core.space import USUAL, CellGroup, Condition
 from ..devices.base import TimedInterval
 from .events import CellRun
-from .settings import TOGETHER_S
+from .sampling import TOGETHER_S
 from .verify import CellSteps
 
 T = TypeVar("T")
@@ -111,7 +111,7 @@ def choose_launches(steps: CellSteps, group: CellGroup, runs: Sequence[CellRun])
     """
     if group not in steps.launches:
         met = group.condition
-        factor = steps.settings.launches_factor
+        factor = steps.sampling.job.measure.launches_factor
         has_overhead = interval_of(steps, runs) == TimedInterval.ROW
 
         def number(seconds: float) -> int:
@@ -135,7 +135,7 @@ def set_launches(steps: CellSteps, runs: Sequence[CellRun], launches: int) -> No
         run.launches = launches_of_cell(launches, first_s(run))
     if launches == 1 or interval_of(steps, runs) != TimedInterval.ROW:
         return
-    factor = steps.settings.launches_factor
+    factor = steps.sampling.job.measure.launches_factor
     slow_s = SLOWER * min(map(first_s, runs))
 
     def needed(run: CellRun, seconds: float) -> int:

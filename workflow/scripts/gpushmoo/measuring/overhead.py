@@ -18,7 +18,7 @@ from ..core.errors import TypedError
 from ..devices.base import Sample, TimedInterval, each_or_error
 from .events import CellRun, Overhead
 from .launches import interval_of
-from .settings import TOGETHER_S
+from .sampling import TOGETHER_S
 from .verify import CellSteps
 
 Floats = npt.NDArray[np.float64]

@@ -33,7 +33,7 @@ from .host_data import HostData
 from .launches import choose_launches, chunked, first_s, launches_of_cell
 from .overhead import group_overhead, set_overheads
 from .rounds import shuffled, take_rounds
-from .settings import TOGETHER_S
+from .sampling import TOGETHER_S
 from .verify import CellSteps
 
 log = logging.getLogger(__name__)
@@ -87,8 +87,8 @@ class PairedRun:
         self._steps = (self._a, self._b)
         self._emit = sides[0].emit
         self._blocks = blocks
-        self._settings = sides[0].settings
-        self._rng = np.random.default_rng(self._settings.seed)
+        self._job = sides[0].sampling.job
+        self._rng = np.random.default_rng(self._job.seed)
         # The key of a pair by those of its cells.
         self._key: dict[str, str] = {}
         self._total = 0
@@ -157,7 +157,7 @@ class PairedRun:
         for met in CONDITIONS:
             alike = [pair for pair in pairs if pair.cell.condition == met]
             self._prepare(alike)
-            for _ in range(self._settings.warmup):
+            for _ in range(self._job.measure.warmup):
                 self._take(alike, (0, 1))
             self._sample(alike, shared)
         pairs = self._alive(pairs)
@@ -194,7 +194,7 @@ class PairedRun:
 
         It is if the data are the same, so that no difference of addresses is measured.
         """
-        dtype, seed = pair.cell.dtype, self._settings.seed
+        dtype, seed = pair.cell.dtype, self._job.seed
         sides = [
             (steps.folder.workload, run.cell.variant)
             for steps, run in zip(self._steps, pair.runs, strict=True)
@@ -257,7 +257,7 @@ class PairedRun:
                 for who, outcome in zip(order, own, strict=True):
                     run, steps = pair.runs[who], self._steps[who]
                     seconds = steps.seconds_of(run, outcome) if run.status is None else None
-                    if seconds is not None and seconds > self._settings.cell_timeout_s:
+                    if seconds is not None and seconds > self._job.measure.cell_timeout_s:
                         steps.end_slow(run, seconds)
                     taken += [] if seconds is None else [seconds]
                 if self._alive([pair]):

@@ -26,9 +26,9 @@ from ..storage.room import obstacle
 from . import worker
 from .core_waits import core_waits_s, longest_wait_s
 from .events import (
+    Assignment,
     Candidates,
     Doing,
-    Job,
     Locked,
     Measure,
     Message,
@@ -39,7 +39,6 @@ from .events import (
     Ready,
 )
 from .locks import DeviceLock, HeldClocks, lock_one
-from .settings import settings_of
 from .starting import StartedProgram, early, start
 
 log = logging.getLogger(__name__)
@@ -240,19 +239,18 @@ class Workers:
             if backend is not None:
                 self._spare.say(Prepare(backend))
 
-    def prepare_next(self, job: Job) -> None:
+    def prepare_next(self, assignment: Assignment) -> None:
         """Have another process import for the next repeat while a GPU measures this one.
 
         Each repeat has a process of its own, for whose start the GPU would wait. A device that is
         the host itself would be disturbed, and has none prepared.
         """
-        backend = BACKENDS[job.params["backend"]]
-        repeats = job.params["measure"]["repeats"]
-        *where, _ = job.process_key
-        is_last = job.params["repeat"] >= repeats
-        there = (*where, job.params["repeat"] + 1) in self._kept or self._spare is not None
-        if self.keeps and backend.claims_gpu and not (is_last or there):
-            self._spare = self._known(lambda: start(PROGRAM, job.log))
+        job = assignment.job
+        backend = BACKENDS[job.backend]
+        *where, _ = assignment.process_key
+        there = (*where, job.repeat + 1) in self._kept or self._spare is not None
+        if self.keeps and backend.claims_gpu and not (job.is_last_repeat or there):
+            self._spare = self._known(lambda: start(PROGRAM, assignment.log))
             self._spare.say(Prepare(backend.name))
 
     def _known(self, program: Callable[[], StartedProgram]) -> WorkerProcess:
@@ -278,21 +276,21 @@ class Workers:
         self._made = []
         self._is_stopped = False
 
-    def take(self, job: Job | Open) -> WorkerProcess:
-        """The kept process for jobs like this, or a new one; at work on the job.
+    def take(self, request: Assignment | Open) -> WorkerProcess:
+        """The kept process for requests like this, or a new one; at work on the request.
 
         Raises KeyboardInterrupt after `stop`.
         """
-        worker = self._kept.pop(job.process_key, None) or self._spare
+        worker = self._kept.pop(request.process_key, None) or self._spare
         if worker is self._spare:
             self._spare = None
         if worker is not None and worker.environment != child_environment():
             worker.join()
             worker = None
-        made = worker or self._known(lambda: start(PROGRAM, job.log))
+        made = worker or self._known(lambda: start(PROGRAM, request.log))
         if self.keeps:
-            made.keep = lambda: self._kept.update({job.process_key: made})
-        made.say(job)
+            made.keep = lambda: self._kept.update({request.process_key: made})
+        made.say(request)
         return made
 
     def open(self, ask: Open, meanwhile: Callable[[], object]) -> DeviceInfo:
@@ -321,9 +319,9 @@ class Workers:
         for key in [key for key in self._kept if key[-1] == repeat]:
             self._kept.pop(key).join()
 
-    def drop(self, job: Job, at_once: bool = False) -> None:
+    def drop(self, assignment: Assignment, at_once: bool = False) -> None:
         """End the kept process for jobs like this, if there is one, by a signal if `at_once`."""
-        worker = self._kept.pop(job.process_key, None)
+        worker = self._kept.pop(assignment.process_key, None)
         if worker is not None:
             (worker.stop if at_once else worker.join)()
 
@@ -333,13 +331,13 @@ class Session:
 
     def __init__(
         self,
-        job: Job,
+        assignment: Assignment,
         label: str,
         terminal: TextIO,
         workers: Workers,
         preferred: frozenset[str] = frozenset(),
     ) -> None:
-        self._job, self._workers = job, workers
+        self._assignment, self._workers = assignment, workers
         self._label, self._terminal, self._preferred = label, terminal, preferred
         # The device's UUID and its lock.
         self._held: tuple[str, DeviceLock] | None = None
@@ -368,10 +366,10 @@ class Session:
             self._has_gpu = opened.info.kind == "gpu"
             if isinstance(opened, Opened) and opened.found is not None:
                 # Other processes need not look through all combinations again.
-                self._job = replace(self._job, found=opened.found)
+                self._assignment = replace(self._assignment, found=opened.found)
             return process, opened
         except (WorkerGoneError, WorkerSilentError) as err:
-            if (why := obstacle(self._job.cache)) is not None:
+            if (why := obstacle(self._assignment.cache)) is not None:
                 raise HostError(why) from err
             raise NotOpenedError(f"The device was not opened: {err}.") from err
 
@@ -380,23 +378,23 @@ class Session:
 
         Meanwhile another process imports for the next call, if a GPU's runtime starts slowly.
         """
-        self._workers.drop(self._job, at_once=True)
+        self._workers.drop(self._assignment, at_once=True)
         process = self._taken()
         if self._has_gpu:
-            self._spare = self._workers.take(self._job)
+            self._spare = self._workers.take(self._assignment)
         process, _ = self._opened(process)
         process.say(do)
         return process
 
     def _taken(self) -> WorkerProcess:
         """The spare process, or another one, at work on the job."""
-        process = self._spare or self._workers.take(self._job)
+        process = self._spare or self._workers.take(self._assignment)
         self._spare = None
         return process
 
     def drop(self) -> None:
         """Have the next job start with a fresh process."""
-        self._workers.drop(self._job)
+        self._workers.drop(self._assignment)
 
     def _opened(self, process: WorkerProcess) -> tuple[WorkerProcess, Message]:
         """The process with its device. One that ends before is replaced: no signal costs a cell."""
@@ -448,12 +446,11 @@ class Session:
         raise DeviceError(f"The device {uuid} is gone.")
 
     def _lock_clocks(self, uuid: str, lock: DeviceLock) -> None:
-        params = self._job.params
-        asked = settings_of(params).lock_clocks
-        if asked is None:
+        job = self._assignment.job
+        if job.measure.lock_clocks is None:
             return
-        self.clocks = HeldClocks(params["backend"], uuid, asked, lock)
-        if self.clocks.sentence is not None and (params["shard"][0], params["repeat"]) == (0, 1):
+        self.clocks = HeldClocks(job.backend, uuid, job.measure.lock_clocks, lock)
+        if self.clocks.sentence is not None and job.speaks_for_sweep:
             self._terminal.write(f"{self._label}: {self.clocks.sentence}\n")
 
     def _say_waiting(self) -> None:

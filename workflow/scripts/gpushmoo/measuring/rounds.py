@@ -38,7 +38,7 @@ from .events import (
 from .host_data import HostData
 from .launches import choose_launches, chunked, set_launches
 from .overhead import group_overhead, set_overheads
-from .settings import TOGETHER_S
+from .sampling import TOGETHER_S
 from .verify import CellSteps
 
 LEFT_OUT = "left out by the search"
@@ -59,17 +59,17 @@ def search_groups(
     All groups are searched at the same time, so that their cells are sampled in the same rounds.
     Cells that were never proposed end as ``unproposed``; measured ones stay open.
     """
-    settings = steps.settings
-    rule = settings.rule
+    sampling = steps.sampling
+    rule = sampling.rule
     groups: dict[CellGroup, list[CellRun]] = {}
     for run in sorted(runs, key=lambda r: r.cell.params):
         groups.setdefault(run.cell.group, []).append(run)
     planners = {
         group: planner_for(
             [_candidate(steps, run) for run in members],
-            settings.search,
+            sampling.search,
             (rule.min_samples, rule.max_samples),
-            settings.seed,
+            sampling.job.seed,
             rule.relative_half_width,
         )
         for group, members in sorted(groups.items())
@@ -174,7 +174,7 @@ class ShardRun:
         self._overheads: dict[CellGroup, Overhead | None] = {}
         # Of the problem that is measured.
         self._baselines: dict[Condition, Baseline] = {}
-        self._rng = np.random.default_rng([steps.settings.seed, steps.settings.repeat])
+        self._rng = np.random.default_rng([steps.sampling.job.seed, steps.sampling.job.repeat])
 
     def measure(self, cells: Sequence[Cell]) -> list[CellRun]:
         """Report one Ended for each cell. Raises DeviceLostError; running cells are then open."""
@@ -214,7 +214,7 @@ class ShardRun:
         log.info("buffers of %s are ready", problem.label)
         if isinstance(steps.folder.workload, HostFedWorkload):
             time.sleep(SETTLE_S)
-        if steps.settings.searches:
+        if steps.sampling.searches:
             self._search_all([run for run in runs if run.cell.group not in steps.joined], space)
             runs = [run for run in runs if run.cell.group in steps.joined]
         steps.admit(list(shuffled(runs, self._rng)), space)
@@ -240,7 +240,7 @@ class ShardRun:
         """New memory of the cells; each repeat and each `place` of it draws where buffers begin."""
         steps = self._steps
         size = problem.height, problem.width
-        drawn = [steps.settings.seed, steps.settings.repeat, place, *size]
+        drawn = [steps.sampling.job.seed, steps.sampling.job.repeat, place, *size]
         steps.device.placement = np.random.default_rng(drawn)
         return open_space(
             steps.device,
@@ -248,7 +248,7 @@ class ShardRun:
             problem,
             cell.dtype,
             cell.variant,
-            steps.settings.seed,
+            steps.sampling.job.seed,
             self._data,
         )
 
@@ -301,7 +301,7 @@ class ShardRun:
                 self._overheads[group] = found
             set_overheads(members, self._overheads[group])
         is_cpu = self._steps.device.info.kind == "cpu"
-        warmup = self._steps.settings.warmup
+        warmup = self._steps.sampling.job.measure.warmup
         for done in range(0 if is_cpu else warmup):
             self._warm_up([run for run in cold if done or run.launches != 1])
 
@@ -323,7 +323,7 @@ class ShardRun:
 
         If the place of buffers matters, cells go on in other places after a part of the rounds.
         """
-        rule = self._steps.settings.rule
+        rule = self._steps.sampling.rule
         place = 0
         places = self._places(runs)
 
@@ -378,8 +378,8 @@ class ShardRun:
 
     def _end_verified(self, runs: Sequence[CellRun], space: Space) -> None:
         """End cells with all samples; they are verified once more unless another repeat does it."""
-        if self._steps.settings.verifies_after:
-            least = self._steps.settings.rule.min_samples
+        if self._steps.sampling.verifies_after:
+            least = self._steps.sampling.rule.min_samples
             self._steps.verify([run for run in runs if len(run.samples_s) >= least], space)
         self._steps.end_open(runs, Status.OK, None)
 
@@ -422,7 +422,7 @@ class ShardRun:
                 del run.processor_s[len(run.samples_s) :]
 
     def _sample_together(self, runs: list[CellRun]) -> None:
-        slowest_s = self._steps.settings.cell_timeout_s
+        slowest_s = self._steps.sampling.job.measure.cell_timeout_s
         taken = self._steps.sampled(runs)
         for run, outcome, used_s in zip(runs, taken.seconds, taken.processor_s, strict=True):
             at_s = taken.began_s

@@ -30,6 +30,7 @@ from .. import PROTOCOL_VERSION, __version__
 from ..core.errors import WorkloadError
 from ..core.run_plan import LACKING, fully_sampled, plain
 from ..core.schema import MOST_THREADS, Status, cell_schema
+from ..core.shard_job import ShardJob
 from ..core.space import Cell, CellGroup, Problem
 from ..devices.base import DeviceInfo, identity
 from ..storage.store import DERIVED, BadParquetError, read_shard, restored
@@ -207,10 +208,11 @@ class ReusedCells:
 
 
 class Earlier:
-    """The kept shards of earlier jobs, for a job that measures with `params`."""
+    """The kept shards of earlier jobs, for a job."""
 
-    def __init__(self, out: Path, params: Mapping[str, Any], code: str) -> None:
+    def __init__(self, out: Path, job: ShardJob, code: str) -> None:
         """`out` is the job's own file, `code` the digest of all code that measures."""
+        params = job.plain
         cut = ("cache_states", "timing_modes", "shard", "sizes")
         space = {key: params[key] for key in cut if key in params}
         conditions = {k: v for k, v in params.items() if k not in _SPACE}
@@ -220,7 +222,7 @@ class Earlier:
         kept = out.parents[2] / _FOLDER / out.parent.parent.name / out.parent.name
         self._folder = kept / _digest(conditions)
         # Shards of one cut into parts have no cell in common.
-        index, count = params["shard"]
+        index, count = job.shard
         self._cut = _digest({**space, "shard": count})
         self._name = f"{self._cut}-{index}"
         self._read: dict[Path, tuple[pa.Table, dict[str, Any]]] = {}

@@ -40,7 +40,7 @@ from .process import (
     WorkerProcess,
     WorkerSilentError,
 )
-from .settings import TOGETHER
+from .sampling import TOGETHER
 from .suspects import Attempt, Suspects, Turn, WorkerFailure
 
 log = logging.getLogger(__name__)

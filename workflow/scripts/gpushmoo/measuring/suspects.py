@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from ..core.schema import Status
 from ..storage.joblog import STRIKES_FORGIVEN
 from .process import MAX_UNATTRIBUTED_CRASHES, MAX_UNATTRIBUTED_KILLS
-from .settings import TOGETHER
+from .sampling import TOGETHER
 
 # After this many kills while a cell runs alone, blame it: it probably exhausts the host's memory.
 KILLS_WHEN_ALONE = 3

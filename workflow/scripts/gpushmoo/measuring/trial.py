@@ -62,7 +62,7 @@ class Trial:
         self._device = steps.device
         self._earlier = frozenset(tried)
         # Of the data that were last tried.
-        self._seed = first_seed(digest, steps.settings.seed) - 1
+        self._seed = first_seed(digest, steps.sampling.job.seed) - 1
 
     def hold(self, runs: Sequence[CellRun]) -> None:
         """Try some of these cells. Raises DeviceLostError."""

@@ -20,7 +20,7 @@ from .buffers import Space, Verdict
 from .builds import Builds
 from .core_waits import all_waits_s, core_waits_s
 from .events import Began, CellRun, Ended, Event, Read, Shared, Timed, Worked, status_of
-from .settings import TOGETHER, TOGETHER_S, MeasureSettings
+from .sampling import TOGETHER, TOGETHER_S, Sampling
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class CellSteps:
     device: Device
     folder: KernelFolder
     builds: Builds
-    settings: MeasureSettings
+    sampling: Sampling
     emit: Callable[[Event], None]
     clock: Callable[[], float] = time.monotonic
     started: float | None = None
@@ -73,7 +73,7 @@ class CellSteps:
         self._started = self.clock() if self.started is None else self.started
         # Steps of all running cells: a verification and each sample.
         self._steps, self._done = 1, 0
-        self._each = 1 + self.settings.rule.max_samples
+        self._each = 1 + self.sampling.rule.max_samples
 
     def now_s(self) -> float:
         """Seconds since the shard began."""
@@ -97,8 +97,8 @@ class CellSteps:
     def check_statically(self, run: CellRun) -> None:
         """End a cell that cannot be launched."""
         limit = self.device.info.max_threads_per_block
-        if self.settings.thread_limit is not None:
-            limit = min(limit, self.settings.thread_limit)
+        if self.sampling.job.thread_limit is not None:
+            limit = min(limit, self.sampling.job.thread_limit)
         if run.launch.threads > limit:
             run.end(Status.TOO_MANY_THREADS, f"{run.launch.threads} threads a block; limit {limit}")
         elif self.folder.workload.images_of(run.cell.variant) and (
@@ -266,7 +266,7 @@ class CellSteps:
             for run in some:
                 self.guarded(run, partial(self.bind, run, space))
         for some in self._growing([run for run in runs if run.status is None]):
-            if self.settings.verifies_before:
+            if self.sampling.verifies_before:
                 self._judge_all(some, space, True)
             # Timed launches that are not the verified ones may write outside of the output.
             apart = [run for run in some if run.status is None and run.proof is not run.bound]
@@ -329,7 +329,7 @@ class CellSteps:
     ) -> None:
         """Judge a run by its launch among others, none of which harmed it."""
         run.wrong_words, run.worst_error = verdict.wrong_words, verdict.worst
-        if verdict.message is not None or seconds > self.settings.cell_timeout_s:
+        if verdict.message is not None or seconds > self.sampling.job.measure.cell_timeout_s:
             # Alone, to find the place, or a pause.
             self.emit(Began((run.cell.key,)))
             self.guarded(run, alone)
@@ -341,7 +341,7 @@ class CellSteps:
     def _verify_alone(self, space: Space, run: CellRun) -> None:
         """Verify a launch on poisoned output. A second one that takes too long is a timeout."""
         proof = _proof(run)
-        slowest_s = self.settings.cell_timeout_s
+        slowest_s = self.sampling.job.measure.cell_timeout_s
         launch = partial(self._poisoned_launch, proof, space)
         _, took = self.announced([run], launch)
         if took > slowest_s:

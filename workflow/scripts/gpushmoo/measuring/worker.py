@@ -2,8 +2,8 @@
 
 It is a process of its own, so that a kernel that faults, hangs or crashes the runtime costs one
 cell: the job (`process`, `supervise`) replaces the process. Messages are pickled dataclasses over
-the socket FD: a Prepare or none, an Open or none, a Job, then requests and answers; another Job of
-the same device may follow.
+the socket FD: a Prepare or none, an Open or none, an Assignment, then requests and answers; another
+Assignment of the same device may follow.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ import numpy as np
 from ..core.backends import BACKENDS
 from ..core.display import MOST_SENTENCE, one_line
 from ..core.errors import DeviceError, DeviceLostError, TypedError
-from ..core.paths import ROOT
+from ..core.shard_job import ShardJob
 from ..core.space import Cell, ShardSpace, Version, asks_the_device
 from ..devices.base import Device, DeviceInfo, functions_of
 from ..devices.building import compile_ahead
@@ -49,11 +49,11 @@ from ..workloads.loader import KernelFolder, load_kernel, versions_of
 from .builds import Builds, axis_values, plan_cells, programs_for, space_here
 from .events import (
     Against,
+    Assignment,
     Candidates,
     CompilerSlowError,
     Doing,
     Finished,
-    Job,
     Locked,
     Measure,
     Message,
@@ -69,7 +69,7 @@ from .events import (
 from .host_data import HostData
 from .paired import PairedRun, matched
 from .rounds import ShardRun
-from .settings import settings_of
+from .sampling import Sampling
 from .trial import Trial, first_seed
 from .verify import CellSteps
 
@@ -219,24 +219,24 @@ def _compiling(limit_s: float | None, caller: Caller) -> Iterator[None]:
         watching.join()
 
 
-def _serve(job: Job, caller: Caller, kept: Device | None) -> Device:
+def _serve(assignment: Assignment, caller: Caller, kept: Device | None) -> Device:
     """Do a job on the device that is `kept` open from the last job, or on a new one."""
-    if job.log is not None:
-        _print_into(job.log)
-    build = None if job.build is None else read_build(job.build)
-    shard = None if job.against is not None else _Shard.of(job)
+    if assignment.log is not None:
+        _print_into(assignment.log)
+    build = None if assignment.build is None else read_build(assignment.build)
+    shard = None if assignment.against is not None else _Shard.of(assignment)
     if kept is not None:
         if shard is not None:
             shard.make_ahead(kept.info)
         caller.lock_one([(0, kept.info.uuid)])
         device = kept
     else:
-        device = open_for_job(job.params, job.cache, caller.lock_one)
+        device = open_for_job(assignment.job, assignment.cache, caller.lock_one)
     log.info("device %s (%s), %s", device.info.name, device.info.uuid, device.info.runtime)
     if shard is not None:
         _measure_shard(shard, device, build, caller)
-    elif job.against is not None:
-        _measure_pairs(job, job.against, device, caller)
+    elif assignment.against is not None:
+        _measure_pairs(assignment, assignment.against, device, caller)
     device.close()
     return device
 
@@ -248,21 +248,20 @@ class _Shard:
     The `trial_data` are those of the kernel's trial, if it has one.
     """
 
-    job: Job
+    assignment: Assignment
     folder: KernelFolder
     data: HostData
     trial_data: HostData | None = None
 
     @classmethod
-    def of(cls, job: Job) -> _Shard:
-        folder = load_kernel(ROOT / job.params["folder"])
-        settings = settings_of(job.params)
-        dtype = job.params["dtype"]
+    def of(cls, assignment: Assignment) -> _Shard:
+        job = assignment.job
+        folder = load_kernel(job.kernel_folder)
         on_trial = None
-        if settings.verifies_before:
-            seed = first_seed(job.params["kernel_digest"], settings.seed)
-            on_trial = HostData(folder.workload, dtype, seed)
-        return cls(job, folder, HostData(folder.workload, dtype, settings.seed), on_trial)
+        if Sampling.of(job).verifies_before:
+            seed = first_seed(job.kernel_digest, job.seed)
+            on_trial = HostData(folder.workload, job.dtype, seed)
+        return cls(assignment, folder, HostData(folder.workload, job.dtype, job.seed), on_trial)
 
     def make_ahead(self, info: DeviceInfo) -> None:
         """Make data before the device is free.
@@ -273,7 +272,7 @@ class _Shard:
         if info.kind == "cpu" or isinstance(self.folder.workload, HostFedWorkload):
             return
         try:
-            space = space_here(info, self.folder, self.job.params)
+            space = space_here(info, self.folder, self.assignment.job)
         except DeviceError:  # which the job reports on the locked device
             return
         problems = sorted(space.problems)
@@ -286,9 +285,9 @@ class _Shard:
 def _measure_shard(
     shard: _Shard, device: Device, build: KernelBuild | None, caller: Caller
 ) -> None:
-    job, folder = shard.job, shard.folder
-    kernel = _Kernel(device, folder, job.params, job.found, caller)
-    with _compiling(job.compile_s, caller):
+    assignment, folder = shard.assignment, shard.folder
+    kernel = _Kernel(device, folder, assignment.job, assignment.found, caller)
+    with _compiling(assignment.compile_s, caller):
         builds, cells, found = kernel.built(build)
     programs, failures = builds.programs, builds.failures
     log.info("%d cells, built: %s", len(cells), ", ".join(programs) or "nothing")
@@ -305,34 +304,36 @@ def _measure_shard(
         )
     )
     do: Measure = caller.receive()
-    settings = settings_of(job.params)
-    steps = _steps(job, device, folder, builds, caller, do)
+    steps = _steps(assignment, device, folder, builds, caller, do)
     asked = [cell for cell in cells if do.keys is None or cell.key in do.keys]
     ended = ShardRun(steps, shard.data).measure(asked)
-    if settings.verifies_before:
-        digest = job.params["kernel_digest"]
+    if steps.sampling.verifies_before:
+        digest = assignment.job.kernel_digest
         Trial(steps, digest, do.tried, shard.trial_data).hold([*do.ended, *ended])
 
 
-def _measure_pairs(job: Job, against: Against, device: Device, caller: Caller) -> None:
-    sides = job.params, against.params
+def _measure_pairs(
+    assignment: Assignment, against: Against, device: Device, caller: Caller
+) -> None:
+    sides = assignment.job, against.job
     # One folder is loaded once, so that a common workload is one object.
-    loaded = {params["folder"]: load_kernel(ROOT / params["folder"]) for params in sides}
-    folders = [loaded[params["folder"]] for params in sides]
-    found = job.found, against.found
+    loaded = {job.folder: load_kernel(job.kernel_folder) for job in sides}
+    folders = [loaded[job.folder] for job in sides]
+    found = assignment.found, against.found
     kernels = [
-        _Kernel(device, folder, params, of_side, caller, options)
-        for folder, params, of_side, options in zip(
+        _Kernel(device, folder, job, of_side, caller, options)
+        for folder, job, of_side, options in zip(
             folders, sides, found, against.options, strict=True
         )
     ]
     cells_a, cells_b = (kernel.cells() for kernel in kernels)
-    variants = list(zip(*(params["variants"] for params in sides), strict=True))
+    variants = list(zip(*(job.variants for job in sides), strict=True))
     pairs = matched((cells_a, cells_b), variants)
     alone = len(cells_a) - len(pairs), len(cells_b) - len(pairs)
     if against.most is not None:
-        order = np.random.default_rng(job.params["seed"]).permutation(len(pairs))
-        unbuilt = [_steps(job, device, f, Builds(), caller, Measure(None, 1, {})) for f in folders]
+        order = np.random.default_rng(assignment.job.seed).permutation(len(pairs))
+        nothing = Measure(None, 1, {})
+        unbuilt = [_steps(assignment, device, f, Builds(), caller, nothing) for f in folders]
         tried = (i for i in order if any(map(_is_launchable, unbuilt, pairs[i])))
         # Where nothing can be launched, that is told of one.
         pairs = [pairs[i] for i in sorted(islice(tried, against.most)) or [0]]
@@ -342,11 +343,11 @@ def _measure_pairs(job: Job, against: Against, device: Device, caller: Caller) -
         versions = [*dict.fromkeys(folders[who].workload.version(pair[who]) for pair in pairs)]
         return kernels[who].programs(versions)
 
-    with _compiling(job.compile_s, caller):
+    with _compiling(assignment.compile_s, caller):
         builds_a, builds_b = built(0), built(1)
     caller.send(PairsOpened(device.info, pairs, alone, (builds_a.codes, builds_b.codes)))
     do: Measure = caller.receive()
-    a = _steps(job, device, folders[0], builds_a, caller, do)
+    a = _steps(assignment, device, folders[0], builds_a, caller, do)
     b = replace(a, folder=folders[1], builds=builds_b)
     run = PairedRun((a, b), against.blocks)
     run.measure([pair for pair in pairs if do.keys is None or pair[0].key in do.keys])
@@ -360,16 +361,21 @@ def _is_launchable(steps: CellSteps, cell: Cell) -> bool:
 
 
 def _steps(
-    job: Job, device: Device, folder: KernelFolder, builds: Builds, caller: Caller, do: Measure
+    assignment: Assignment,
+    device: Device,
+    folder: KernelFolder,
+    builds: Builds,
+    caller: Caller,
+    do: Measure,
 ) -> CellSteps:
     return CellSteps(
         device,
         folder,
         builds,
-        settings_of(job.params),
+        Sampling.of(assignment.job),
         caller.send,
         time.monotonic,
-        job.started,
+        assignment.started,
         do.together,
         dict(do.launches),
         do.until,
@@ -381,11 +387,11 @@ def _steps(
 
 @dataclass(frozen=True)
 class _Kernel:
-    """What a job measures of a kernel; `found` is that of a Job."""
+    """The part of a job that concerns one kernel. `found` is that of an Assignment."""
 
     device: Device
     folder: KernelFolder
-    params: Mapping[str, Any]
+    job: ShardJob
     found: Combinations | None
     caller: Caller
     options: tuple[str, ...] = ()
@@ -393,7 +399,7 @@ class _Kernel:
     @cached_property
     def space(self) -> ShardSpace:
         """What is measured, with the sizes that it has here."""
-        return space_here(self.device.info, self.folder, self.params)
+        return space_here(self.device.info, self.folder, self.job)
 
     def built(
         self, build: KernelBuild | None = None
@@ -420,10 +426,10 @@ class _Kernel:
         return programs_for(
             self.device,
             self.folder,
-            self.params["dtype"],
+            self.job.dtype,
             versions,
             build=build,
-            kernel_digest=self.params["kernel_digest"],
+            kernel_digest=self.job.kernel_digest,
             options=self.options,
             tell=self._tell,
         )

@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from ..core.backends import AUTO, BACKENDS, Backend, source_suffix
+from ..core.build_job import BuildJob
 from ..core.paths import RESULTS, ROOT, cache_folder
 from ..core.run_plan import PLAN_FILE, RunPlan
+from ..core.shard_job import ShardJob
+from ..core.study_job import JobDevice, StudyJob
 from ..devices.select import DeviceChoice, resolve
 from ..storage.store import unpacked
 from ..workloads.contract import Workload
@@ -21,10 +24,11 @@ from ..workloads.sizes import Room
 from .config import SWEPT_STUDIES, RunConfig, check_memory, load_config
 from .digest import code_of, shared_digest, template_digest
 from .plan import (
+    CompilerChoice,
     FigureSpec,
-    ShardJob,
+    Shard,
     budget_of,
-    build_params,
+    build_job,
     figures_of,
     named_shard,
     plan_shards,
@@ -50,7 +54,7 @@ class Flow:
     def __init__(self, raw: Mapping[str, Any], ask_device: bool, results: Path = RESULTS) -> None:
         """Check the configuration; with `ask_device` resolve ``backend: auto`` on this host."""
         self.config: RunConfig = load_config(raw, ROOT, results)
-        self.shards: list[ShardJob] = [] if self.config.dataset else plan_shards(self.config)
+        self.shards: list[Shard] = [] if self.config.dataset else plan_shards(self.config)
         self.results = self.config.results
         # With their sizes on the device, and a sentence on these, once it was asked.
         self.sweeps_here = self.config.sweeps
@@ -102,22 +106,22 @@ class Flow:
 
     @cached_property
     def plan(self) -> RunPlan:
-        """What the measuring jobs are told."""
+        """The measuring job of each shard of the run."""
         return run_plan(self.config, self.choice.backend, self.choice.runtime)
 
-    def measure_params(self, wildcards: Any) -> dict[str, Any]:
-        """Parameters of the measuring job that the wildcards name; see `SweepPlan.shard_params`."""
+    def job(self, wildcards: Any) -> ShardJob:
+        """The measuring job that the wildcards name."""
         shard = named_shard(wildcards)
-        return self.plan.sweeps[shard.sweep][shard.dtype].shard_params(shard.index, shard.repeat)
+        return self.plan.sweeps[shard.sweep][shard.dtype].job.part(shard.index, shard.repeat)
 
     def measure_request(self, wildcards: Any, output: Any) -> str:
-        """What the measuring server is told of a job, besides its files.
+        """The request for a shard without its files, in JSON; see `ShardRequest`.
 
         The argument `output` keeps Snakemake from comparing this with the last run's value.
         """
         code = code_of("measuring"), self.shared_code(wildcards)
         request = {
-            "spec": self.measure_params(wildcards),
+            "job": self.job(wildcards).plain,
             "place": self.shard_place(wildcards),
             "remeasure": sorted(self.config.remeasure),
             "cache": self.cache,
@@ -162,17 +166,16 @@ class Flow:
             return []
         return self.path("builds", wildcards.sweep, f"{wildcards.dtype}.json")
 
-    def build_params(self, wildcards: Any) -> dict[str, Any]:
-        """Parameters of the job that builds a sweep's kernel: what is compiled and what for."""
-        return build_params(
-            self.config.sweeps[wildcards.sweep],
-            wildcards.dtype,
-            self.choice.backend,
+    def build_job(self, wildcards: Any) -> BuildJob:
+        """The job that compiles the kernel of a sweep for an element type."""
+        compiler = CompilerChoice(
+            backend=self.choice.backend,
             device=self.config.settings.device,
             opencl_runtime=self.choice.runtime,
             cuda_arch=self.config.settings.cuda_arch,
             compile_timeout_s=self.config.settings.measure.compile_timeout_s,
         )
+        return build_job(self.config.sweeps[wildcards.sweep], wildcards.dtype, compiler)
 
     def build_threads(self, wildcards: Any) -> int:
         """A share of this host's cores for each build, of which all may run at once."""
@@ -264,12 +267,13 @@ class Flow:
             return [self.path("studies", COUNTED)]
         return self.recorded_beside(COUNTED)
 
-    def study_params(self, wildcards: Any) -> dict[str, Any]:
-        """What the job of a study depends on besides its code and its cells."""
+    @property
+    def study_job(self) -> StudyJob:
+        """The job of a study of the run's kernels."""
         folders = {s.folder.name: s.folder for s in self.config.sweeps.values()}
         suffix = source_suffix(self.choice.backend)
         kernels = {name: folder.digest(suffix) for name, folder in sorted(folders.items())}
-        return {"device": self.job_device, "kernels": kernels, "folders": self.kernel_places}
+        return StudyJob(device=self.job_device, kernels=kernels, folders=self.kernel_places)
 
     def recorded_beside(self, name: str) -> list[str]:
         """The file `name` of a recorded data set, if it has one."""
@@ -330,14 +334,14 @@ class Flow:
         return [file for c in self.config.chapters.values() for file in c.plan.products]
 
     @property
-    def job_device(self) -> dict[str, Any]:
-        """Which device a job opens that is no sweep, and the seed of its data."""
-        return {
-            "backend": self.choice.backend,
-            "device": self.config.settings.device,
-            "opencl_runtime": self.choice.runtime,
-            "seed": self.config.settings.seed,
-        }
+    def job_device(self) -> JobDevice:
+        """The device of jobs that measure beside the sweeps."""
+        return JobDevice(
+            backend=self.choice.backend,
+            device=self.config.settings.device,
+            opencl_runtime=self.choice.runtime,
+            seed=self.config.settings.seed,
+        )
 
     @property
     def device_models(self) -> list[str]:

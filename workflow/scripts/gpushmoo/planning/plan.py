@@ -1,4 +1,4 @@
-"""From a checked configuration to shards, what each measuring job is told, and to figures."""
+"""From a checked configuration to shards, the job of each shard, and to figures."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from ..core.backends import source_suffix
+from ..core.build_job import BuildJob
 from ..core.errors import ConfigError
 from ..core.paths import ROOT
 from ..core.run_plan import RunPlan, SweepPlan
+from ..core.settings import Measure
+from ..core.shard_job import ShardJob
 from ..core.space import (
     CACHE_STATES,
     TIMING_MODES,
@@ -42,8 +45,8 @@ MEASURED: Mapping[str, float] = {SearchMode.GUIDED: 1 / 16}
 
 
 @dataclass(frozen=True)
-class ShardJob:
-    """One measuring job: a repeat, from 1, of part `index` of `count` of a sweep and dtype."""
+class Shard:
+    """The name of a shard: a repeat, from 1, of part `index` of `count` of a sweep and dtype."""
 
     sweep: str
     dtype: str
@@ -62,7 +65,7 @@ class ShardJob:
         return f"{self.sweep}/{self.dtype}/{self.name}.parquet"
 
 
-def plan_shards(config: RunConfig) -> list[ShardJob]:
+def plan_shards(config: RunConfig) -> list[Shard]:
     """All shards of a run, a repeat after the other, without a device. Raises ConfigError."""
     counts = {name: _shards(sweep, config) for name, sweep in config.sweeps.items()}
     dtypes = {name: sweep.dtypes for name, sweep in config.sweeps.items()}
@@ -74,9 +77,7 @@ def plan_shards(config: RunConfig) -> list[ShardJob]:
             f"measure.cells_per_shard: {per_shard} makes {total} measuring jobs; a run may have "
             f"{MOST_SHARDS}: raise it, or sweep fewer sizes."
         )
-    first = [
-        ShardJob(n, d, i, counts[n]) for n in counts for d in dtypes[n] for i in range(counts[n])
-    ]
+    first = [Shard(n, d, i, counts[n]) for n in counts for d in dtypes[n] for i in range(counts[n])]
     return [replace(s, repeat=n) for n in range(1, repeats + 1) for s in first]
 
 
@@ -95,7 +96,7 @@ def _shards(sweep: SweepConfig, config: RunConfig) -> int:
     return shard_count(cells, config.settings.measure.cells_per_shard, rounds)
 
 
-def budget_of(config: RunConfig, shard: ShardJob) -> float | None:
+def budget_of(config: RunConfig, shard: Shard) -> float | None:
     """Seconds of the budget for a measuring job, by its share of the cells; None for no limit.
 
     The first repeat, which alone has all cells, gets as much as all later ones.
@@ -111,63 +112,95 @@ def budget_of(config: RunConfig, shard: ShardJob) -> float | None:
     return float(budget * share * of_repeat)
 
 
-def named_shard(wildcards: Any) -> ShardJob:
+def named_shard(wildcards: Any) -> Shard:
     """The shard that the wildcards of a measuring rule name; of rule `measure` the first repeat."""
     index, count = (int(n) for n in wildcards.shard.split("-of-"))
     repeat = int(getattr(wildcards, "repeat", 1))
-    return ShardJob(wildcards.sweep, wildcards.dtype, index, count, repeat)
+    return Shard(wildcards.sweep, wildcards.dtype, index, count, repeat)
 
 
 def run_plan(config: RunConfig, backend: str, opencl_runtime: str) -> RunPlan:
-    """What every measuring job of the run is told; see `RunPlan`."""
-    asked: dict[str, Any] = {
-        "device": config.settings.device,
-        "measure": config.settings.measure.of_jobs,
-        "opencl_runtime": opencl_runtime,
-        "seed": config.settings.seed,
-        "thread_limit": config.settings.thread_limit,
-    }
+    """The job of every shard of the run; see `RunPlan`."""
+    how = HowMeasured(
+        backend=backend,
+        device=config.settings.device,
+        opencl_runtime=opencl_runtime,
+        seed=config.settings.seed,
+        thread_limit=config.settings.thread_limit,
+        measure=config.settings.measure,
+    )
     sweeps: dict[str, dict[str, SweepPlan]] = {}
-    for s in plan_shards(config):
-        if (s.index, s.repeat) == (0, 1):
-            sweep = config.sweeps[s.sweep]
-            params = sweep_params(sweep, s.dtype, backend, **asked)
-            rows = sweep.rows(s.dtype, s.count)
-            sweeps.setdefault(s.sweep, {})[s.dtype] = SweepPlan(params, s.count, rows)
+    for shard in plan_shards(config):
+        if (shard.index, shard.repeat) == (0, 1):
+            sweep = config.sweeps[shard.sweep]
+            job = shard_job(sweep, shard.dtype, how, shard.count)
+            rows = sweep.rows(shard.dtype, shard.count)
+            sweeps.setdefault(shard.sweep, {})[shard.dtype] = SweepPlan(job, rows)
     return RunPlan(sweeps)
 
 
-def sweep_params(sweep: SweepConfig, dtype: str, backend: str, **asked: Any) -> dict[str, Any]:
-    """Everything that the measuring jobs of a sweep and dtype depend on besides their code.
+@dataclass(frozen=True, kw_only=True)
+class HowMeasured:
+    """What all jobs of a run have in common: the device, the seed, the samples. See `ShardJob`."""
 
-    Plain values, which Snakemake compares with the last run's: a difference, and nothing else,
-    measures again. `asked` are device, opencl_runtime, seed, thread_limit and measure.
-    """
-    params = {
-        **asked,
-        **_kernel_params(sweep, dtype, backend),
-        **sweep.as_plain,
-        "axes": dict(sorted(sweep.axes.items())),
-    }
-    # The usual kind alone is not told: what was measured before there were others stays.
-    if sweep.timing_modes == TIMING_MODES[:1]:
-        del params["timing_modes"]
-    return dict(sorted(params.items()))
+    backend: str
+    device: int | str
+    opencl_runtime: str
+    seed: int
+    thread_limit: int | None
+    measure: Measure
 
 
-def build_params(sweep: SweepConfig, dtype: str, backend: str, **asked: Any) -> dict[str, Any]:
-    """All that a build file depends on besides its code."""
-    versions = [[v.variant, [list(value) for value in v.values]] for v in sweep.versions[dtype]]
-    return {**asked, **_kernel_params(sweep, dtype, backend), "versions": versions}
+def shard_job(sweep: SweepConfig, dtype: str, how: HowMeasured, parts: int = 1) -> ShardJob:
+    """The job of the first of `parts` parts of a sweep and dtype, in the first repeat."""
+    return ShardJob(
+        folder=_folder_of(sweep),
+        kernel_digest=sweep.folder.digest(source_suffix(how.backend)),
+        dtype=dtype,
+        variants=list(sweep.variants),
+        sizes=[plain_size(size) for size in sweep.sizes],
+        cache_states=list(sweep.cache_states),
+        timing_modes=list(sweep.timing_modes),
+        axes=dict(sorted(sweep.axes.items())),
+        shard=[0, parts],
+        repeat=1,
+        backend=how.backend,
+        device=how.device,
+        opencl_runtime=how.opencl_runtime,
+        seed=how.seed,
+        thread_limit=how.thread_limit,
+        measure=how.measure,
+    )
 
 
-def _kernel_params(sweep: SweepConfig, dtype: str, backend: str) -> dict[str, Any]:
-    return {
-        "backend": backend,
-        "dtype": dtype,
-        "folder": os.path.relpath(sweep.folder.path, ROOT),
-        "kernel_digest": sweep.folder.digest(source_suffix(backend)),
-    }
+@dataclass(frozen=True, kw_only=True)
+class CompilerChoice:
+    """What all building jobs of a run have in common; see `BuildJob`."""
+
+    backend: str
+    device: int | str
+    opencl_runtime: str
+    compile_timeout_s: float
+    cuda_arch: str | None = None
+
+
+def build_job(sweep: SweepConfig, dtype: str, compiler: CompilerChoice) -> BuildJob:
+    """The job that compiles a sweep's versions of one element type."""
+    return BuildJob(
+        folder=_folder_of(sweep),
+        kernel_digest=sweep.folder.digest(source_suffix(compiler.backend)),
+        dtype=dtype,
+        versions=tuple(sweep.versions[dtype]),
+        backend=compiler.backend,
+        device=compiler.device,
+        opencl_runtime=compiler.opencl_runtime,
+        cuda_arch=compiler.cuda_arch,
+        compile_timeout_s=compiler.compile_timeout_s,
+    )
+
+
+def _folder_of(sweep: SweepConfig) -> str:
+    return os.path.relpath(sweep.folder.path, ROOT)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from .. import __version__
 from ..core.backends import BACKENDS
 from ..core.errors import DeviceLostError, TypedError
 from ..core.space import CACHE_STATES, Cell, ChosenCell, Problem, chosen_cell
+from ..core.study_job import JobDevice
 from ..devices.base import Device, PreparedLaunch, Program
 from ..devices.select import open_for_job
 from ..measuring.buffers import Space, open_space
@@ -29,10 +30,8 @@ Folders = Mapping[str, KernelFolder]
 
 
 @contextmanager
-def locked_device(
-    params: Mapping[str, Any], cache: Path, say: Callable[[str], None]
-) -> Iterator[Device]:
-    """The device that `params` names, open, and locked until the block is left; or DeviceError."""
+def locked_device(chosen: JobDevice, cache: Path, say: Callable[[str], None]) -> Iterator[Device]:
+    """The `chosen` device, open, and locked until the block is left; or DeviceError."""
     with ExitStack() as held:
 
         def lock(devices: Sequence[tuple[int, str]]) -> int:
@@ -40,7 +39,7 @@ def locked_device(
             held.enter_context(taken)
             return index
 
-        device = open_for_job(params, cache, lock)
+        device = open_for_job(chosen, cache, lock)
         yield device
         device.close()
 

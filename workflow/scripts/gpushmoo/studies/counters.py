@@ -31,6 +31,7 @@ from ..core.errors import DeviceError, TypedError
 from ..core.paths import ROOT, child_environment
 from ..core.schema import Small, StudiedCell, Text, Whole
 from ..core.space import ChosenCell, from_plain, to_plain
+from ..core.study_job import JobDevice, StudyJob
 from ..devices.base import Device, fitted, functions_of
 from ..storage.joblog import end_with_parent, raises_signals
 from ..storage.wholefile import DamagedFileError, read_json, write_json
@@ -239,14 +240,14 @@ COUNTERS_SCHEMA = pa.schema(
 class CounterStudy:
     """The cells of `sample`, by the kernels in `folders`, and what was found of them by their keys.
 
-    `device` is what `locked_device` takes. Runtimes keep what they compile in `cache`; what goes
+    Runtimes keep what they compile in `cache`; what goes
     between the processes is in `work`. `launched` holds answers of `launch_cells`, `values`
     counters by column, `info` describes the device, `whys` say why runs of the profiler failed.
     """
 
     sample: Sequence[ChosenCell]
     folders: Folders
-    device: Mapping[str, Any]
+    device: JobDevice
     cache: Path
     work: Path
     launched: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -260,7 +261,7 @@ class CounterStudy:
         try:
             if not self.sample:
                 raise NotCountedError("no model of the device explains a launch.")
-            ncu = find_ncu(BACKENDS[self.device["backend"]])
+            ncu = find_ncu(BACKENDS[self.device.backend])
             self.profiler = version_of(ncu)
             for (alike, cells), group in product(self._alike().items(), GROUPS):
                 say(f"reading the counters '{group}' of {len(cells)} cells, {alike}")
@@ -289,7 +290,7 @@ class CounterStudy:
         )
         answer.unlink(missing_ok=True)
         content = {
-            "device": dict(self.device),
+            "device": self.device.plain,
             "cache": str(self.cache),
             "folders": {name: str(folder.path) for name, folder in self.folders.items()},
             "answer": str(answer),
@@ -323,7 +324,7 @@ class CounterStudy:
             COUNTERS_SCHEMA,
             out,
             self.folders,
-            self.device["backend"],
+            self.device.backend,
             **({} if self.profiler is None else {"profiler": self.profiler}),
             why=" ".join(self.whys) or None,
             device=self.info,
@@ -398,16 +399,14 @@ def _busy(row: Mapping[str, Any]) -> dict[str, float] | None:
 
 
 @raises_signals()
-def count_of_run(
-    spec: Mapping[str, Any], out: Path, say: Say, cache: str, explained: Sequence[Path]
-) -> None:
+def count_of_run(job: StudyJob, out: Path, say: Say, cache: str, explained: Sequence[Path]) -> None:
     """Count the launches that models explain in the files `explained`."""
     chosen = explained_cells(explained)
     kept = Path(cache).resolve()
     names = {one.cell.kernel for one in chosen}
-    folders = {n: load_kernel(ROOT / f) for n, f in spec["folders"].items() if n in names}
+    folders = {n: load_kernel(ROOT / f) for n, f in job.folders.items() if n in names}
     with tempfile.TemporaryDirectory(prefix="counters-") as work:
-        CounterStudy(chosen, folders, spec["device"], kept, Path(work)).count(out, say)
+        CounterStudy(chosen, folders, job.device, kept, Path(work)).count(out, say)
 
 
 # The process that the profiler watches
@@ -465,12 +464,12 @@ def main(request_file: str) -> int:
     end_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     request = read_json(Path(request_file))
-    params = request["device"]
+    chosen = JobDevice(**request["device"])
     try:
-        recorded = functions_of(BACKENDS[params["backend"]]).recorded
+        recorded = functions_of(BACKENDS[chosen.backend]).recorded
         folders = {name: load_kernel(Path(path)) for name, path in request["folders"].items()}
-        with locked_device(params, Path(request["cache"]), log.info) as device:
-            launched = launch_cells(device, folders, from_plain(request), params["seed"], recorded)
+        with locked_device(chosen, Path(request["cache"]), log.info) as device:
+            launched = launch_cells(device, folders, from_plain(request), chosen.seed, recorded)
             answer: dict[str, Any] = {"device": asdict(device.info), "launched": launched}
     except DeviceError as err:
         answer = {"why": str(err)}

@@ -23,6 +23,7 @@ from ..core.median import mean_interval
 from ..core.paths import ROOT
 from ..core.schema import ENERGY_SCHEMA
 from ..core.space import USUAL, ChosenCell, from_plain
+from ..core.study_job import JobDevice, StudyJob
 from ..devices.base import Device, Reading
 from ..storage.joblog import raises_signals
 from ..storage.wholefile import read_json
@@ -184,7 +185,7 @@ class EnergyTask:
 
     chosen: Sequence[ChosenCell]
     folders: Folders
-    device: Mapping[str, Any]
+    device: JobDevice
     cache: Path
     plan: EnergyPlan
 
@@ -333,13 +334,13 @@ class EnergyMeter:
 
 
 @raises_signals()
-def energy_of_run(spec: Mapping[str, Any], cells: Path, out: Path, say: Say, cache: str) -> None:
-    """`measure_energy` of the chosen cells in the file `cells`; `spec` has device and folders."""
+def energy_of_run(job: StudyJob, cells: Path, out: Path, say: Say, cache: str) -> None:
+    """`measure_energy` of the chosen cells in the file `cells`."""
     chosen = from_plain(read_json(cells))
     names = {one.cell.kernel for one in chosen}
-    folders = {n: load_kernel(ROOT / f) for n, f in spec["folders"].items() if n in names}
-    plan = EnergyPlan(spec["device"]["seed"])
-    measure_energy(EnergyTask(chosen, folders, spec["device"], Path(cache), plan), out, say)
+    folders = {n: load_kernel(ROOT / f) for n, f in job.folders.items() if n in names}
+    plan = EnergyPlan(job.device.seed)
+    measure_energy(EnergyTask(chosen, folders, job.device, Path(cache), plan), out, say)
 
 
 def measure_energy(task: EnergyTask, out: Path, say: Say) -> None:
@@ -375,7 +376,7 @@ def write_energy(
         ENERGY_SCHEMA,
         out,
         task.folders,
-        task.device["backend"],
+        task.device.backend,
         why=why,
         device=device,
         plan=asdict(task.plan),

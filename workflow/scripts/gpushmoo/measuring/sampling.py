@@ -1,15 +1,15 @@
-"""The settings of a measuring job, and the rule by which a cell has enough samples."""
+"""How a job samples its cells, and the rule by which a cell has enough samples."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Self
 
 from ..core.median import median_interval
 from ..core.run_plan import FEWEST, TELLING_REPEATS, least_samples
-from ..core.settings import Measure
+from ..core.shard_job import ShardJob
 from ..search.planner import WITNESSES, SearchMode, SearchSettings
 
 # The most cells that are launched without a wait between them, and the most seconds that they may
@@ -59,60 +59,41 @@ class StoppingRule:
 
 
 @dataclass(frozen=True)
-class MeasureSettings:
-    """The settings of one repeat; `core.settings.Measure` explains each.
+class Sampling:
+    """How the cells of a job are sampled: its stopping rule and its search follow from the job."""
 
-    `repeat` counts from 1. `lock_clocks` is ``base``, a core clock in MHz, or None.
-    `launches_factor` multiplies the length of samples.
-    """
-
-    seed: int
-    thread_limit: int | None
-    warmup: int
-    cell_timeout_s: float
+    job: ShardJob
     rule: StoppingRule
-    repeat: int = 1
-    repeats: int = 1
     search: SearchSettings = EVERY_CELL
-    lock_clocks: int | str | None = None
-    launches_factor: float = 1.0
+
+    @classmethod
+    def of(cls, job: ShardJob) -> Self:
+        """Return the rule of one repeat, and the search."""
+        how = job.measure
+        rule = StoppingRule(
+            how.min_samples, how.max_samples, how.relative_half_width, how.cell_budget_s
+        )
+        search = SearchSettings(
+            mode=how.search.mode,
+            tolerance=how.search.tolerance,
+            better_probability=how.search.better_probability,
+            most_share=how.search.most_share,
+            # One repeat has no spread between repeats.
+            witnesses=WITNESSES if how.repeats > 1 else 0,
+        )
+        return cls(job, rule if how.repeats == 1 else rule.shared_among(how.repeats), search)
 
     @property
     def searches(self) -> bool:
         """Whether cells may be left out. Later repeats measure the cells of the first one."""
-        return self.search.mode != SearchMode.ALL and self.repeat == 1
+        return self.search.mode != SearchMode.ALL and self.job.repeat == 1
 
     @property
     def verifies_before(self) -> bool:
         """Whether a cell is verified before its first sample: in the first repeat."""
-        return self.repeat == 1
+        return self.job.repeat == 1
 
     @property
     def verifies_after(self) -> bool:
-        """Whether a cell is verified after its last sample: so that each repeat verifies it."""
-        return self.repeat > 1 or self.repeats == 1
-
-
-def settings_of(params: Mapping[str, Any]) -> MeasureSettings:
-    """The settings in a job's parameters (`run_plan.RunPlan.shard_params`)."""
-    m = Measure.of_plain(params["measure"])
-    rule = StoppingRule(m.min_samples, m.max_samples, m.relative_half_width, m.cell_budget_s)
-    return MeasureSettings(
-        seed=params["seed"],
-        thread_limit=params["thread_limit"],
-        warmup=m.warmup,
-        cell_timeout_s=m.cell_timeout_s,
-        rule=rule if m.repeats == 1 else rule.shared_among(m.repeats),
-        repeat=params["repeat"],
-        repeats=m.repeats,
-        search=SearchSettings(
-            mode=m.search.mode,
-            tolerance=m.search.tolerance,
-            better_probability=m.search.better_probability,
-            most_share=m.search.most_share,
-            # One repeat has no spread between repeats.
-            witnesses=WITNESSES if m.repeats > 1 else 0,
-        ),
-        lock_clocks=m.lock_clocks,
-        launches_factor=m.launches_factor,
-    )
+        """Whether a cell is verified after its last sample, so that each repeat verifies it."""
+        return self.job.repeat > 1 or self.job.measure.repeats == 1

@@ -163,7 +163,7 @@ def main() -> int:
         for n, dtype in product(args.sizes, ("double", "float")):
             functions = compared(device, binary, dtype, n, args.rounds)
             found.append({"dtype": dtype, "elements": n, "functions": functions})
-        reading = device.reading()
+        reading = None if device.power is None else device.power.read()
         told = {"gpushmoo": __version__, "babelstream": args.version}
         told["python"] = platform.python_version()
         told["device"] = {**asdict(device.info), "extra": dict(device.info.extra)}

@@ -24,7 +24,6 @@ from gpushmoo.core.space import USUAL, Cell, Condition, Problem, enumerate_cells
 from gpushmoo.devices.base import (
     DeviceInfo,
     PreparedLaunch,
-    Reading,
     Sample,
     TimedInterval,
     check_limits,
@@ -39,6 +38,7 @@ from gpushmoo.devices.buffers import (
     Witnesses,
     guard_word,
 )
+from gpushmoo.devices.capabilities import Reading
 from gpushmoo.measuring.builds import Builds
 from gpushmoo.measuring.events import (
     CellRun,
@@ -285,16 +285,27 @@ class FakeDevice:
         if self.lost:
             raise DeviceLostError("The device is gone.")
 
-    def reading(self) -> Reading | None:
-        if not self.states:
-            return None
-        return self.states.pop(0) if len(self.states) > 1 else self.states[0]
-
-    def energy_mj(self) -> int | None:
-        return None if self.watts is None else int(1e3 * self.watts * self.clock.now)
+    @property
+    def power(self) -> FakePower:
+        return FakePower(self)
 
     def close(self) -> None:
         pass
+
+
+@dataclass
+class FakePower:
+    device: FakeDevice
+
+    def read(self) -> Reading | None:
+        states = self.device.states
+        if not states:
+            return None
+        return states.pop(0) if len(states) > 1 else states[0]
+
+    def energy_mj(self) -> int | None:
+        watts, now = self.device.watts, self.device.clock.now
+        return None if watts is None else int(1e3 * watts * now)
 
 
 @dataclass

@@ -26,7 +26,7 @@ from gpushmoo import ABTest, ConfigError, ab
 from gpushmoo.core.errors import DeviceError
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Cell, Problem
-from gpushmoo.devices.base import Reading
+from gpushmoo.devices.capabilities import Reading
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive.ab import Side
 from gpushmoo.interactive.checkouts import Checkouts

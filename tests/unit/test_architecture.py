@@ -144,8 +144,7 @@ def test_every_entry_has_its_folder_and_functions(name: str) -> None:
     backend = BACKENDS[name]
     asked = {"open_device", "list_devices", "targets", "compile_version"}
     asked |= {"count_devices"} if backend.claims_gpu else set()
-    asked |= {"recorded"} if backend.profiler else set()
-    asked |= {"lock_clocks", "free_clocks"} if backend.locks_clocks else set()
+    asked |= {"clocks"} if backend.locks_clocks else set()
     assert asked <= set(vars(functions_of(backend)))
 
 

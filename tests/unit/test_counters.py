@@ -17,6 +17,7 @@ from gpushmoo.core.paths import KERNELS
 from gpushmoo.core.schema import METADATA_KEY
 from gpushmoo.core.space import Cell, ChosenCell, Problem, from_plain, to_plain
 from gpushmoo.core.study_job import JobDevice, StudyJob
+from gpushmoo.devices.base import Device
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.storage.wholefile import read_json, write_json
 from gpushmoo.studies import counters
@@ -270,7 +271,7 @@ def test_exactly_one_launch_of_each_cell_that_can_be_launched_is_recorded(
         entered.append(1)
         yield
 
-    monkeypatch.setattr(counters, "functions_of", lambda _: SimpleNamespace(recorded=recorded))
+    monkeypatch.setattr(Device, "counters", SimpleNamespace(recorded=recorded))
     monkeypatch.setattr(counters, "end_with_parent", lambda: None)
     runtime = {"backend": "opencl", "opencl_runtime": opencl_choice.runtime, "seed": 1}
     request = {"cache": str(opencl_choice.cache), "folders": {kernel: str(KERNELS / kernel)}}
@@ -283,6 +284,10 @@ def test_exactly_one_launch_of_each_cell_that_can_be_launched_is_recorded(
     assert "262144 threads a block" in second["message"]
     assert third["entry"] == "copy_element"
     assert len(entered) == 2
+    monkeypatch.undo()
+    monkeypatch.setattr(counters, "end_with_parent", lambda: None)
+    assert counters.main(str(tmp_path / "r.json")) == 1
+    assert "No profiler reads counters of " in read_json(tmp_path / "a.json")["why"]
     write_json(tmp_path / "r.json", {**request, "device": {**runtime, "device": 99}})
     assert counters.main(str(tmp_path / "r.json")) == 1
     assert "there is no device 99" in read_json(tmp_path / "a.json")["why"]

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ from gpushmoo.core.paths import KERNELS
 from gpushmoo.core.schema import ENERGY_SCHEMA
 from gpushmoo.core.space import Cell, ChosenCell, Problem
 from gpushmoo.core.study_job import JobDevice
-from gpushmoo.devices.base import Device, Reading
+from gpushmoo.devices.base import Device
+from gpushmoo.devices.capabilities import Reading
 from gpushmoo.devices.cuda.runtime import open_sensor
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.storage.store import read_metadata, read_table
@@ -298,7 +300,8 @@ def test_by_the_real_threads_a_device_with_a_counter_is_measured_and_verified(
 ) -> None:
     """The counter steps with every look at it, so that windows end as soon as they may."""
     looks = itertools.count(1000)
-    monkeypatch.setattr(Device, "energy_mj", lambda _: next(looks))
+    power = SimpleNamespace(energy_mj=lambda: next(looks), read=lambda: None)
+    monkeypatch.setattr(Device, "power", power)
     out, plan = tmp_path / "e.parquet", EnergyPlan(1, 2, 0.01, 0.0, 0.0)
     energy.measure_energy(task_of(opencl_choice, plan), out, lambda _: None)
     rows = read_table(out, ENERGY_SCHEMA).to_pylist()

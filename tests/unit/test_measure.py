@@ -30,7 +30,7 @@ from fakes import (
 from gpushmoo.core.errors import DeviceLostError
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import USUAL, Cell, Problem, ShardSpace
-from gpushmoo.devices.base import Reading
+from gpushmoo.devices.capabilities import Reading
 from gpushmoo.measuring.builds import axis_values, plan_cells
 from gpushmoo.measuring.events import (
     Began,

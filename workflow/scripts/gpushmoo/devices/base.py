@@ -38,6 +38,7 @@ from .buffers import (
     deviation,
 )
 from .builds import BuildRequest, EntryFacts, VersionBuild
+from .capabilities import Clocks, Counters, Power
 from .streams import FedInTurn, InTurn, Stream, StreamsInTurn
 
 
@@ -89,28 +90,6 @@ def steady_room(info: DeviceInfo) -> tuple[int, int]:
         return info.global_memory, info.max_allocation
     host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return host, host
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Clocks in MHz, temperature, power in W, and by NVML's names why the clock is held down."""
-
-    sm_clock_mhz: int
-    memory_clock_mhz: int
-    temperature_c: int
-    power_w: float
-    reasons: tuple[str, ...]
-
-    @property
-    def slowed(self) -> bool:
-        """Whether the device slows down to protect itself."""
-        return not SLOWED_BY.isdisjoint(self.reasons)
-
-
-# An idle clock, a locked clock and the board's usual power limit are normal; these are not.
-SLOWED_BY = frozenset(
-    {"hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown"}
-)
 
 
 class Program(Protocol):
@@ -175,6 +154,8 @@ class Device(ABC):
     target: str
     # Asks the backend's compiler for that code.
     request: BuildRequest
+    power: Power | None = None
+    counters: Counters | None = None
     # Draws where the next buffers begin in their allocations; None: at the first byte.
     placement: np.random.Generator | None = None
 
@@ -452,14 +433,6 @@ class Device(ABC):
         """An array of this length and type, of undefined content."""
         return np.empty_like(flat)
 
-    def reading(self) -> Reading | None:
-        """Clocks, temperature, power and throttle reasons now; None without a sensor."""
-        return None
-
-    def energy_mj(self) -> int | None:
-        """Energy in mJ used since the driver was loaded; None without a meter."""
-        return None
-
     def close(self) -> None:
         """Wait for the last command. Memory is freed when the process ends."""
         self._finish()
@@ -520,23 +493,6 @@ def flush_bytes(info: DeviceInfo) -> int:
     return info.cache or 256 * 2**20
 
 
-# In the place of a clock: the device's clock at its rated power.
-BASE = "base"
-
-
-class ClocksNotLockedError(Exception):
-    """The clocks were not locked or not freed; one clause with the reason."""
-
-
-@dataclass(frozen=True)
-class LockedClocks:
-    """The core's clock in MHz or ``base``, the memory's; None is free, and `why` it is."""
-
-    core: int | str | None
-    memory_mhz: int | None = None
-    why: str | None = None
-
-
 class BackendModule(Protocol):
     """A backend's module. Importing it imports no library behind the backend."""
 
@@ -556,18 +512,11 @@ class BackendModule(Protocol):
     def count_devices(self) -> int:
         """How many devices a process here seems able to use; of a record with ``claims_gpu``."""
 
-    def recorded(self) -> AbstractContextManager[None]:
-        """Within it a waiting profiler reads the counters; of a record with a ``profiler``."""
+    def clocks(self, uuid: str) -> Clocks:
+        """The clocks of a device, which this process does not open.
 
-    def lock_clocks(self, uuid: str, asked: int | str) -> LockedClocks:
-        """Hold the device at a core clock in MHz, or at ``base``, and its memory at its highest.
-
-        Called only if the record says ``locks_clocks``, in a process that opens no device. Raises
-        ClocksNotLockedError, and then nothing is changed.
+        Called only if the record says ``locks_clocks``.
         """
-
-    def free_clocks(self, uuid: str) -> None:
-        """Let the device choose its clocks again. Raises ClocksNotLockedError if it cannot."""
 
     def targets(self, request: BuildRequest) -> tuple[str, ...]:
         """The targets of the requested devices, see `KernelBuild`. Raises NoDeviceError."""

@@ -20,7 +20,8 @@ from ..core.errors import (
 from ..core.schema import Status
 from ..core.shard_job import ShardJob
 from ..core.space import Cell, CellGroup, Condition, Problem
-from ..devices.base import DeviceInfo, PreparedLaunch, Reading, Sample
+from ..devices.base import DeviceInfo, PreparedLaunch, Sample
+from ..devices.capabilities import Reading
 from ..devices.select import DeviceChoice
 from ..search.planner import SearchVerdict
 from ..workloads.combinations import Combinations, refusal_of

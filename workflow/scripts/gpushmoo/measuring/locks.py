@@ -20,7 +20,8 @@ from typing import Any
 
 from ..core.backends import BACKENDS
 from ..core.paths import child_environment
-from ..devices.base import ClocksNotLockedError, LockedClocks, functions_of
+from ..devices.base import functions_of
+from ..devices.capabilities import ClocksNotLockedError, LockedClocks
 
 log = logging.getLogger(__name__)
 
@@ -175,19 +176,19 @@ def main(backend: str, uuid: str, asked: str) -> int:
     """Lock, wait until the standard input is closed, free; 1 if freeing failed."""
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    functions = functions_of(BACKENDS[backend])
+    clocks = functions_of(BACKENDS[backend]).clocks(uuid)
     try:
-        clocks = functions.lock_clocks(uuid, int(asked) if asked.isdigit() else asked)
+        locked = clocks.lock(int(asked) if asked.isdigit() else asked)
     except ClocksNotLockedError as err:
         _tell(LockedClocks(None, why=str(err)))
         return 0
     try:
-        _tell(clocks)
+        _tell(locked)
         while os.read(sys.stdin.fileno(), 4096):
             pass
     finally:
         try:
-            functions.free_clocks(uuid)
+            clocks.free()
         except ClocksNotLockedError as err:
             with suppress(OSError):
                 print(err, file=sys.stderr)

@@ -172,7 +172,8 @@ class CellSteps:
 
     def _is_slowed(self) -> bool:
         """Read and report the device's state; whether it slows itself down."""
-        reading = self.device.reading()
+        power = self.device.power
+        reading = None if power is None else power.read()
         if reading is None:
             return False
         self.emit(Read(self.now_s(), reading))

@@ -27,12 +27,12 @@ import pyarrow as pa
 
 from ..core.backends import BACKENDS, Backend
 from ..core.display import MOST_SENTENCE, one_line
-from ..core.errors import DeviceError, TypedError
+from ..core.errors import DeviceError, NoDeviceError, TypedError
 from ..core.paths import ROOT, child_environment
 from ..core.schema import Small, StudiedCell, Text, Whole
 from ..core.space import ChosenCell, from_plain, to_plain
 from ..core.study_job import JobDevice, StudyJob
-from ..devices.base import Device, fitted, functions_of
+from ..devices.base import Device, fitted
 from ..storage.joblog import end_with_parent, raises_signals
 from ..storage.wholefile import DamagedFileError, read_json, write_json
 from ..workloads.loader import KernelFolder, load_kernel
@@ -466,10 +466,13 @@ def main(request_file: str) -> int:
     request = read_json(Path(request_file))
     chosen = JobDevice(**request["device"])
     try:
-        recorded = functions_of(BACKENDS[chosen.backend]).recorded
         folders = {name: load_kernel(Path(path)) for name, path in request["folders"].items()}
         with locked_device(chosen, Path(request["cache"]), log.info) as device:
-            launched = launch_cells(device, folders, from_plain(request), chosen.seed, recorded)
+            counters = device.counters
+            if counters is None:
+                raise NoDeviceError(f"No profiler reads counters of {device.info.name}.")
+            cells = from_plain(request)
+            launched = launch_cells(device, folders, cells, chosen.seed, counters.recorded)
             answer: dict[str, Any] = {"device": asdict(device.info), "launched": launched}
     except DeviceError as err:
         answer = {"why": str(err)}

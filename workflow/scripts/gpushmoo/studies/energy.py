@@ -24,7 +24,8 @@ from ..core.paths import ROOT
 from ..core.schema import ENERGY_SCHEMA
 from ..core.space import USUAL, ChosenCell, from_plain
 from ..core.study_job import JobDevice, StudyJob
-from ..devices.base import Device, Reading
+from ..devices.base import Device
+from ..devices.capabilities import Reading
 from ..storage.joblog import raises_signals
 from ..storage.wholefile import read_json
 from ..workloads.host_fed import HostFedWorkload
@@ -353,10 +354,11 @@ def measure_energy(task: EnergyTask, out: Path, say: Say) -> None:
     try:
         with locked_device(task.device, task.cache, say) as device:
             facts = asdict(device.info)
-            if device.energy_mj() is None:
+            power = device.power
+            if power is None or power.energy_mj() is None:
                 name, backend = device.info.name, device.info.backend
                 raise NoEnergyError(f"nothing counts that of {name} (backend {backend}).")
-            with watched(device.energy_mj, device.reading, time.monotonic) as steps:
+            with watched(power.energy_mj, power.read, time.monotonic) as steps:
                 for found in EnergyMeter(device, task, steps).measure(say):
                     write_energy(out, task, facts, found)
     except (DeviceError, NoEnergyError) as err:

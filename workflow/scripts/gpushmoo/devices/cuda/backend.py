@@ -5,8 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache, cached_property
 from importlib.util import find_spec
@@ -39,7 +38,6 @@ from ...workloads.loader import KernelFolder
 from ..base import (
     Device,
     PreparedLaunch,
-    Reading,
     Sample,
     TimedInterval,
     check_limits,
@@ -64,13 +62,13 @@ from ..streams import FedInTurn
 from .buffers import SOURCE, CudaBuffers, CudaImage, format_refusal
 from .library import Cublas, loaded_library
 from .runtime import (
+    CudaCounters,
+    NvmlClocks,
     Translate,
     architecture,
     describe,
-    free_clocks,
     list_devices,
     load_cupy,
-    lock_clocks,
     open_sensor,
 )
 from .streams import CudaInTurn, CudaStream, Enqueue, calls_here
@@ -190,7 +188,8 @@ class CudaDevice(CudaBuffers):
         # A pool would keep memory that the next problem needs.
         cupy.cuda.set_allocator(None)
         self._load_own_kernels(own)
-        self._sensor = open_sensor(cupy.cuda.runtime.deviceGetPCIBusId(index))
+        self.power = open_sensor(cupy.cuda.runtime.deviceGetPCIBusId(index))
+        self.counters = CudaCounters(cupy.cuda.runtime)
 
     def _own_module(self, source: str) -> Any:
         code = cached_cubin(Unit(source, "gpushmoo"), self.target, self._cache).code
@@ -387,17 +386,8 @@ class CudaDevice(CudaBuffers):
                 for error, pair, row in zip(failed, events, rows, strict=True)
             ]
 
-    def reading(self) -> Reading | None:
-        """From NVML; None without nvidia-ml-py."""
-        return self._sensor.read() if self._sensor is not None else None
 
-    def energy_mj(self) -> int | None:
-        """NVML's counter, of GPUs since Volta."""
-        return self._sensor.energy_mj() if self._sensor is not None else None
-
-
-__all__ = ["compile_version", "count_devices", "free_clocks", "list_devices", "lock_clocks"]
-__all__ += ["open_device", "recorded", "targets"]
+__all__ = ["clocks", "compile_version", "count_devices", "list_devices", "open_device", "targets"]
 
 
 def open_device(index: int, runtime: str, cache: Path) -> Device:
@@ -474,15 +464,9 @@ def _visible_archs() -> list[str]:
     return archs
 
 
-@contextmanager
-def recorded() -> Iterator[None]:
-    """Between cudaProfilerStart and cudaProfilerStop. Raises NoDeviceError."""
-    runtime = load_cupy().cuda.runtime
-    runtime.profilerStart()
-    try:
-        yield
-    finally:
-        runtime.profilerStop()
+def clocks(uuid: str) -> NvmlClocks:
+    """The clocks of a GPU, by NVML."""
+    return NvmlClocks(uuid)
 
 
 def targets(request: BuildRequest) -> tuple[str, ...]:

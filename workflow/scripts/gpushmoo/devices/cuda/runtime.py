@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from ...core.errors import (
@@ -15,7 +16,8 @@ from ...core.errors import (
     OutOfDeviceMemoryError,
 )
 from ...core.paths import install
-from ..base import BASE, ClocksNotLockedError, DeviceInfo, LockedClocks, Reading
+from ..base import DeviceInfo
+from ..capabilities import BASE, ClocksNotLockedError, LockedClocks, Reading
 
 _INSTALL = f"install the extra 'cuda13' (or 'cuda12' for an older driver): {install('cuda13')}"
 
@@ -223,35 +225,57 @@ def open_sensor(bus_id: str) -> NvmlSensor | None:
         return None
 
 
-def lock_clocks(uuid: str, asked: int | str) -> LockedClocks:
-    """Lock the core and memory clocks through NVML."""
-    nvml, handle = _opened(uuid)
-    core = nvml.NVML_CLOCK_LIMIT_ID_TDP if asked == BASE else asked
-    try:
-        nvml.nvmlDeviceSetGpuLockedClocks(handle, core, core)
-    except nvml.NVMLError as err:
-        raise ClocksNotLockedError(_why(nvml, err)) from err
-    # GPUs without a lock of the memory's clock seldom move it.
-    memory = None
-    with suppress(nvml.NVMLError):
-        mhz = int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM))
-        nvml.nvmlDeviceSetMemoryLockedClocks(handle, mhz, mhz)
-        memory = mhz
-    return LockedClocks(asked, memory)
+class NvmlClocks:
+    """The clocks of the GPU with the UUID of `uuid_of`; see `capabilities.Clocks`."""
 
+    def __init__(self, uuid: str) -> None:
+        self._uuid = uuid
 
-def free_clocks(uuid: str) -> None:
-    """Free both clocks of the GPU `uuid`. Raises ClocksNotLockedError."""
-    nvml, handle = _opened(uuid)
-    failed = []
-    for reset in (nvml.nvmlDeviceResetGpuLockedClocks, nvml.nvmlDeviceResetMemoryLockedClocks):
+    def lock(self, asked: int | str) -> LockedClocks:
+        """Lock the core and memory clocks through NVML. Raises ClocksNotLockedError."""
+        nvml, handle = _opened(self._uuid)
+        core = nvml.NVML_CLOCK_LIMIT_ID_TDP if asked == BASE else asked
         try:
-            reset(handle)
+            nvml.nvmlDeviceSetGpuLockedClocks(handle, core, core)
         except nvml.NVMLError as err:
-            failed.append(err)
-    # A GPU without a lock of its memory's clock does not support freeing it either.
-    if failed and not (len(failed) == 1 and isinstance(failed[0], nvml.NVMLError_NotSupported)):
-        raise ClocksNotLockedError(_why(nvml, failed[0])) from failed[0]
+            raise ClocksNotLockedError(_why(nvml, err)) from err
+        # GPUs without a lock of the memory's clock seldom move it.
+        memory = None
+        with suppress(nvml.NVMLError):
+            mhz = int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM))
+            nvml.nvmlDeviceSetMemoryLockedClocks(handle, mhz, mhz)
+            memory = mhz
+        return LockedClocks(asked, memory)
+
+    def free(self) -> None:
+        """Free both clocks. Raises ClocksNotLockedError."""
+        nvml, handle = _opened(self._uuid)
+        failed = []
+        for reset in (nvml.nvmlDeviceResetGpuLockedClocks, nvml.nvmlDeviceResetMemoryLockedClocks):
+            try:
+                reset(handle)
+            except nvml.NVMLError as err:
+                failed.append(err)
+        # A GPU without a lock of its memory's clock does not support freeing it either.
+        if failed and not (len(failed) == 1 and isinstance(failed[0], nvml.NVMLError_NotSupported)):
+            raise ClocksNotLockedError(_why(nvml, failed[0])) from failed[0]
+
+
+class CudaCounters:
+    """The counters that Nsight Compute reads; see `capabilities.Counters`."""
+
+    def __init__(self, runtime: Any) -> None:
+        """`runtime` is CuPy's."""
+        self._runtime = runtime
+
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Between cudaProfilerStart and cudaProfilerStop."""
+        self._runtime.profilerStart()
+        try:
+            yield
+        finally:
+            self._runtime.profilerStop()
 
 
 def _why(nvml: Any, err: Exception) -> str:

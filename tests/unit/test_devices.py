@@ -22,7 +22,7 @@ from gpushmoo.core.errors import (
     OutOfDeviceMemoryError,
 )
 from gpushmoo.core.space import CONDITIONS, Cell, Condition, Problem, Residency, expand_axis
-from gpushmoo.devices.base import Device, DeviceInfo, Sample
+from gpushmoo.devices.base import Device, DeviceInfo, Sample, image_refusal
 from gpushmoo.devices.buffers import OutOfBoundsWrites, zone_bytes
 from gpushmoo.devices.select import DeviceChoice, resolve
 from gpushmoo.workloads.contract import BufferRef, Launch, ReducingWorkload
@@ -194,7 +194,7 @@ def test_every_kernel_is_right_at_the_ends_of_its_axes(
     device: Device, kernel: str, dtype: str, variant: str, problem: Problem, ends: tuple[int, ...]
 ) -> None:
     # PoCL has no images of two channels.
-    if dtype == "float2" and device.image_refusal(problem, DTYPES[dtype]) is not None:
+    if dtype == "float2" and image_refusal(device, problem, DTYPES[dtype]) is not None:
         pytest.skip("this runtime has no images of two channels")
     axes = {
         name: expand_axis(spec, Residency(device.info.multiprocessors, 1))

@@ -16,7 +16,7 @@ from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import LaunchRefusedError, OutOfDeviceMemoryError
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Cell, Problem, enumerate_cells
-from gpushmoo.devices.base import Device
+from gpushmoo.devices.base import Device, image_refusal
 from gpushmoo.devices.opencl.backend import OpenCLDevice
 from gpushmoo.workloads.contract import HeatMap, Launch
 from gpushmoo.workloads.loader import KernelFolder, find_kernels, load_kernel
@@ -31,7 +31,7 @@ WHOLE_WORDS = ["float", "float2", "float4", "unorm8x4"]
 
 def needs_format(device: Device, dtype: str) -> None:
     """Skip where the runtime has no such images: PoCL has none of two channels."""
-    if dtype == "float2" and device.image_refusal(Problem(8, 8), DTYPES[dtype]) is not None:
+    if dtype == "float2" and image_refusal(device, Problem(8, 8), DTYPES[dtype]) is not None:
         pytest.skip("this runtime has no images of two channels")
 
 
@@ -47,7 +47,7 @@ def texels(dtype: str, problem: Problem) -> np.ndarray[Any, Any]:
 def test_an_image_holds_its_texels(device: Device, dtype: str, height: int, width: int) -> None:
     needs_format(device, dtype)
     data = texels(dtype, Problem(height, width))
-    image, buffer = device.upload_image(data, DTYPES[dtype]), device.upload(data)
+    image, buffer = device.images.upload(data, DTYPES[dtype]), device.upload(data)
     assert device.mismatches(image, buffer) == 0
     other = device.upload(np.zeros_like(data))
     device.bind_copy(image, other).run()
@@ -60,7 +60,7 @@ def test_every_poisoned_texel_differs_until_it_is_written(device: Device, dtype:
     problem = Problem(37, 29)
     data = np.minimum(texels(dtype, problem), 254)  # a byte of 255 is the poison's, too
     words = data.nbytes // 4
-    image, buffer = device.allocate_image(problem, DTYPES[dtype]), device.upload(data)
+    image, buffer = device.images.allocate(problem, DTYPES[dtype]), device.upload(data)
     device.poison(image)
     assert device.mismatches(image, buffer) == words
     device.bind_copy(buffer, image).run()
@@ -145,7 +145,7 @@ def test_a_block_stores_what_its_texels_sum_up_to(device: Device) -> None:
     texels[:37, :29] = workload.reference({"src": src})
     expected = texels.reshape(8, 5, 5, 7).sum(axis=(1, 3), dtype=np.float32)
     out = device.upload(np.zeros_like(expected))
-    buffers = {"src": device.upload_image(src, DTYPES[REDUCED.dtype]), "dst": out}
+    buffers = {"src": device.images.upload(src, DTYPES[REDUCED.dtype]), "dst": out}
     defines = workload.defines(REDUCED.dtype, REDUCED.variant)
     program = device.build(TEX.path, DTYPES[REDUCED.dtype], defines)
     device.bind(program, launch, buffers).run()
@@ -224,11 +224,11 @@ def test_a_timed_loop_that_leaves_turns_out_is_found(device: Device, tmp_path: P
 
 @pytest.mark.parametrize(("dtype", "words"), [("double", "double"), ("float3", "float3")])
 def test_a_type_without_a_format_is_refused_by_name(device: Device, dtype: str, words: str) -> None:
-    refusal = device.image_refusal(Problem(8, 8), DTYPES[dtype])
+    refusal = image_refusal(device, Problem(8, 8), DTYPES[dtype])
     assert refusal is not None
     assert words in refusal
     with pytest.raises(LaunchRefusedError, match=words):
-        device.allocate_image(Problem(8, 8), DTYPES[dtype])
+        device.images.allocate(Problem(8, 8), DTYPES[dtype])
 
 
 SHAPES = {"block_x": [8, 64], "block_y": [4, 64]}
@@ -264,7 +264,7 @@ def test_too_large_an_image_costs_its_cells(device: Device, kernel: KernelFolder
 
 
 def test_without_images(opencl_device: OpenCLDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opencl_device, "info", replace(opencl_device.info, max_image=None))
+    monkeypatch.setattr(opencl_device, "images", None)
     runs = ended(opencl_device, TEX, few(TEX, mappings_of(TEX)[:1]))
     refused = [r for r in runs if r.status is Status.RESOURCES]
     assert [r.message for r in refused] == ["the device has no images"] * 3
@@ -278,4 +278,4 @@ def test_an_image_that_does_not_fit_the_memory_is_said(cuda_device: Device) -> N
     """65,536 x 131,072 float4 are 128 GiB: within the limits of images, not of four in a memory."""
     largest = Problem(65536, 131072)
     with pytest.raises(OutOfDeviceMemoryError):
-        [cuda_device.allocate_image(largest, DTYPES["float4"]) for _ in range(4)]
+        [cuda_device.images.allocate(largest, DTYPES["float4"]) for _ in range(4)]

@@ -38,7 +38,7 @@ from .buffers import (
     deviation,
 )
 from .builds import BuildRequest, EntryFacts, VersionBuild
-from .capabilities import Clocks, Counters, Power
+from .capabilities import Clocks, Counters, Images, Power
 from .streams import FedInTurn, InTurn, Stream, StreamsInTurn
 
 
@@ -145,8 +145,8 @@ class Device(ABC):
     """One open device. Buffers and images are opaque to the caller.
 
     A buffer is the middle of a larger allocation between guard zones. A method that takes a buffer
-    also takes an image, which has no guard zones, unless it says otherwise. A backend overrides
-    images, libraries, sensors and pinned memory only if it has them.
+    also takes an image, which has no guard zones, unless it says otherwise. A capability that the
+    device lacks is None.
     """
 
     info: DeviceInfo
@@ -154,6 +154,7 @@ class Device(ABC):
     target: str
     # Asks the backend's compiler for that code.
     request: BuildRequest
+    images: Images | None = None
     power: Power | None = None
     counters: Counters | None = None
     # Draws where the next buffers begin in their allocations; None: at the first byte.
@@ -310,41 +311,6 @@ class Device(ABC):
     def _finish(self) -> None:
         """Wait until all queued commands are done."""
 
-    def image_refusal(self, problem: Problem, dtype: DType) -> str | None:
-        """Why the device has no image of so many texels of this type; None if it has."""
-        if self.info.max_image is None:
-            return "the device has no images"
-        width, height = self.info.max_image
-        if problem.width <= width and problem.height <= height:
-            return None
-        return (
-            f"an image of {problem.height} x {problem.width} texels is too large; the device takes "
-            f"{height} x {width}"
-        )
-
-    def allocate_image(self, problem: Problem, dtype: DType) -> Any:
-        """An image of undefined content. Raises LaunchRefusedError or OutOfDeviceMemoryError."""
-        refusal = self.image_refusal(problem, dtype)
-        if refusal is not None:
-            raise LaunchRefusedError(f"There is no such image: {refusal}.")
-        with self.translated():
-            return self._new_image(problem, dtype)
-
-    def upload_image(self, array: npt.NDArray[Any], dtype: DType) -> Any:
-        """An image that holds `array` of shape (height, width[, lanes]). Raises as above."""
-        image = self.allocate_image(Problem(*array.shape[:2]), dtype)
-        with self.translated():
-            self._fill_image(image, np.ascontiguousarray(array))
-        return image
-
-    def _new_image(self, problem: Problem, dtype: DType) -> Any:
-        """An image that was not refused, of undefined content."""
-        raise NotImplementedError
-
-    def _fill_image(self, image: Any, array: npt.NDArray[Any]) -> None:
-        """Copy all of `array` into an image and wait."""
-        raise NotImplementedError
-
     def _linear(self, buffer: Any) -> Any:
         """The buffer itself, or a buffer with the texels of an image."""
         if not isinstance(buffer, Image):
@@ -436,6 +402,20 @@ class Device(ABC):
     def close(self) -> None:
         """Wait for the last command. Memory is freed when the process ends."""
         self._finish()
+
+
+def image_refusal(device: Device, problem: Problem, dtype: DType) -> str | None:
+    """Return why the device has no such image, as a clause; None if it has."""
+    if device.images is None:
+        return "the device has no images"
+    return device.images.refusal(problem, dtype)
+
+
+def images_of(device: Device) -> Images:
+    """The images of a device. Raises LaunchRefusedError if it has none."""
+    if device.images is None:
+        raise LaunchRefusedError("There is no such image: the device has no images.")
+    return device.images
 
 
 T = TypeVar("T")

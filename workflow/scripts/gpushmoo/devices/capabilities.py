@@ -6,9 +6,21 @@ without it if there is none.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.dtypes import DType
+from ..core.errors import LaunchRefusedError
+from ..core.space import Problem
+
+# Makes a context manager that turns the backend's errors into `core.errors`.
+Translated = Callable[[], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True)
@@ -41,6 +53,51 @@ class Power(Protocol):
 
     def energy_mj(self) -> int | None:
         """Return the energy in mJ used since the driver was loaded; None without a meter."""
+
+
+class Images(ABC):
+    """Images of a device, opaque to the caller as buffers are: `Device.images`."""
+
+    def __init__(self, largest: tuple[int, int], translated: Translated) -> None:
+        """`largest` is the largest width and height in texels (`DeviceInfo.max_image`)."""
+        self._largest, self._translated = largest, translated
+
+    def refusal(self, problem: Problem, dtype: DType) -> str | None:
+        """Return why the device has no image of so many texels of this type; None if it has."""
+        width, height = self._largest
+        if problem.width <= width and problem.height <= height:
+            return self._format_refusal(dtype)
+        return (
+            f"an image of {problem.height} x {problem.width} texels is too large; the device takes "
+            f"{height} x {width}"
+        )
+
+    def allocate(self, problem: Problem, dtype: DType) -> Any:
+        """An image of undefined content. Raises LaunchRefusedError or OutOfDeviceMemoryError."""
+        refusal = self.refusal(problem, dtype)
+        if refusal is not None:
+            raise LaunchRefusedError(f"There is no such image: {refusal}.")
+        with self._translated():
+            return self._new(problem, dtype)
+
+    def upload(self, array: npt.NDArray[Any], dtype: DType) -> Any:
+        """An image that holds `array` of shape (height, width[, lanes]). Raises as above."""
+        image = self.allocate(Problem(*array.shape[:2]), dtype)
+        with self._translated():
+            self._fill(image, np.ascontiguousarray(array))
+        return image
+
+    @abstractmethod
+    def _format_refusal(self, dtype: DType) -> str | None:
+        """Why the device has no image of this type; None if it has."""
+
+    @abstractmethod
+    def _new(self, problem: Problem, dtype: DType) -> Any:
+        """An image that was not refused, of undefined content."""
+
+    @abstractmethod
+    def _fill(self, image: Any, array: npt.NDArray[Any]) -> None:
+        """Copy all of `array` into an image and wait."""
 
 
 class Counters(Protocol):

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ..core.dtypes import DTYPES
 from ..core.errors import OutOfDeviceMemoryError, TypedError, WorkloadError
 from ..core.space import Cell, Problem
-from ..devices.base import Device, PreparedLaunch, Program, fitted
+from ..devices.base import Device, PreparedLaunch, Program, fitted, images_of
 from ..devices.buffers import POISON_BYTES, Deviation, OutOfBoundsWrites, ProofResult, Witnesses
 from ..workloads.contract import ReducingWorkload, Workload, ceil_div
 from ..workloads.host_fed import HostFedWorkload, Pipeline, StreamSetup, cuts
@@ -210,7 +210,7 @@ class Workspace(Space):
             check_output(workload, expected[workload.output], problem, dtype)
         images = workload.images_of(variant)
         self._buffers = {
-            name: device.upload_image(array, kind) if name in images else device.upload(array)
+            name: images_of(device).upload(array, kind) if name in images else device.upload(array)
             for name, array in inputs.items()
         }
         self._outputs = []
@@ -219,7 +219,7 @@ class Workspace(Space):
             if name not in self._buffers:
                 is_image = name in images
                 self._buffers[name] = (
-                    device.allocate_image(problem, kind)
+                    images_of(device).allocate(problem, kind)
                     if is_image
                     else device.allocate(array.nbytes)
                 )

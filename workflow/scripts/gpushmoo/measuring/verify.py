@@ -13,7 +13,15 @@ from ..core.dtypes import DTYPES
 from ..core.errors import DeviceLostError, TypedError
 from ..core.schema import Status
 from ..core.space import Cell, CellGroup
-from ..devices.base import Device, PreparedLaunch, Program, Sample, each_or_error, fitted
+from ..devices.base import (
+    Device,
+    PreparedLaunch,
+    Program,
+    Sample,
+    each_or_error,
+    fitted,
+    image_refusal,
+)
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder
 from .buffers import Space, Verdict
@@ -102,7 +110,7 @@ class CellSteps:
         if run.launch.threads > limit:
             run.end(Status.TOO_MANY_THREADS, f"{run.launch.threads} threads a block; limit {limit}")
         elif self.folder.workload.images_of(run.cell.variant) and (
-            refusal := self.device.image_refusal(run.cell.problem, DTYPES[run.cell.dtype])
+            refusal := image_refusal(self.device, run.cell.problem, DTYPES[run.cell.dtype])
         ):
             run.end(Status.RESOURCES, refusal)
         elif (name := self.version(run.cell)) in self.builds.failures:

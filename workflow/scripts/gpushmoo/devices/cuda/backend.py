@@ -24,7 +24,7 @@ from ...core.errors import (
     TypedError,
 )
 from ...core.schema import Status
-from ...core.space import Condition, Problem, Version
+from ...core.space import Condition, Version
 from ...workloads.contract import (
     Argument,
     BufferRef,
@@ -59,7 +59,8 @@ from ..machine_code.cubins import (
 )
 from ..machine_code.sass import EntryCode, failed_check
 from ..streams import FedInTurn
-from .buffers import SOURCE, CudaBuffers, CudaImage, format_refusal
+from .buffers import SOURCE, CudaBuffers
+from .images import CudaImages
 from .library import Cublas, loaded_library
 from .runtime import (
     CudaCounters,
@@ -185,6 +186,8 @@ class CudaDevice(CudaBuffers):
         self.timer = EventTimer(
             cupy, own.get_function("spin"), self.stream, self.info, self.translated
         )
+        assert self.info.max_image is not None
+        self.images = CudaImages(cupy, self.stream, self.info.max_image, self.translated)
         # A pool would keep memory that the next problem needs.
         cupy.cuda.set_allocator(None)
         self._load_own_kernels(own)
@@ -222,18 +225,6 @@ class CudaDevice(CudaBuffers):
         with self.translated():
             for name, array in constants.items():
                 program.set_constant(name, array)
-
-    def image_refusal(self, problem: Problem, dtype: DType) -> str | None:
-        """Why there is no such image: its type, or its size."""
-        return format_refusal(dtype) or super().image_refusal(problem, dtype)
-
-    def _new_image(self, problem: Problem, dtype: DType) -> CudaImage:
-        return CudaImage(self.cupy, self.stream, problem, dtype)
-
-    def _fill_image(self, image: CudaImage, array: npt.NDArray[Any]) -> None:
-        with self.stream:
-            image.copy_from(self.cupy.asarray(array))
-            self.stream.synchronize()
 
     def bind(
         self,

@@ -22,7 +22,7 @@ from ...core.errors import (
     OutOfDeviceMemoryError,
 )
 from ...core.paths import install
-from ...core.space import USUAL, Condition, Problem, Version
+from ...core.space import USUAL, Condition, Version
 from ...workloads.contract import (
     Argument,
     BufferRef,
@@ -46,7 +46,8 @@ from ..builds import (
     own_headers,
 )
 from ..streams import Mark
-from .buffers import OpenCLBuffers, OpenCLImage, format_refusal
+from .buffers import OpenCLBuffers
+from .images import OpenCLImages
 from .runtime import (
     build_options,
     build_source,
@@ -265,6 +266,8 @@ class OpenCLDevice(OpenCLBuffers):
                 f"{install('intel')}."
             ) from err
         self.info = describe(cl, device, index)
+        if self.info.max_image is not None:
+            self.images = OpenCLImages(cl, self._queue, self.info.max_image, self.translated)
 
     def _self_test(self) -> None:
         """Run a kernel: a runtime may list a device that it cannot compile for."""
@@ -302,19 +305,6 @@ class OpenCLDevice(OpenCLBuffers):
             self._filler = self.allocate(flush_bytes(self.info))
         fill = np.full(1, 0x5A5A5A5A, np.uint32)
         self._cl.enqueue_fill_buffer(self._queue, self._filler, fill, 0, self._filler.size).wait()
-
-    def image_refusal(self, problem: Problem, dtype: DType) -> str | None:
-        """No images at all, the size, or the type."""
-        refusal = super().image_refusal(problem, dtype)
-        return refusal or format_refusal(self._cl, self._context, dtype)
-
-    def _new_image(self, problem: Problem, dtype: DType) -> OpenCLImage:
-        return OpenCLImage(self._cl, self._queue, problem, dtype)
-
-    def _fill_image(self, image: OpenCLImage, array: npt.NDArray[Any]) -> None:
-        flags = self._cl.mem_flags.READ_ONLY | self._cl.mem_flags.COPY_HOST_PTR
-        buffer = self._cl.Buffer(self._context, flags, hostbuf=array)
-        image.copy_from(buffer).wait()
 
     def bind(
         self,

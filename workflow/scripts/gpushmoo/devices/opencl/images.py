@@ -1,0 +1,90 @@
+"""Images of the OpenCL backend."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy.typing as npt
+
+from ...core.dtypes import DType
+from ...core.space import Problem
+from ..buffers import Image, zone_bytes
+from ..capabilities import Images, Translated
+
+_ORDERS = {1: "R", 2: "RG", 4: "RGBA"}
+
+
+def image_format(cl: Any, dtype: DType) -> Any | None:
+    """The format of such images; None without one: of double, or of three channels."""
+    if dtype.lanes not in _ORDERS:
+        return None
+    order = getattr(cl.channel_order, _ORDERS[dtype.lanes])
+    if dtype.normalised and dtype.scalar.itemsize == 1:
+        return cl.ImageFormat(order, cl.channel_type.UNORM_INT8)
+    if dtype.scalar.kind == "f" and dtype.scalar.itemsize == 4:
+        return cl.ImageFormat(order, cl.channel_type.FLOAT)
+    return None
+
+
+class OpenCLImage(Image):
+    """A two-dimensional image of height × width texels in the memory of the device."""
+
+    def __init__(self, cl: Any, queue: Any, problem: Problem, dtype: DType) -> None:
+        """Allocate; pyopencl's errors come out as they are."""
+        self._cl, self._queue = cl, queue
+        self._region = (problem.width, problem.height)
+        self.nbytes = problem.height * problem.width * dtype.itemsize
+        self.handle = cl.create_image(
+            queue.context, cl.mem_flags.READ_WRITE, image_format(cl, dtype), shape=self._region
+        )
+
+    def _new_linear(self) -> Any:
+        return self._cl.Buffer(self._queue.context, self._cl.mem_flags.READ_WRITE, self.nbytes)
+
+    def copy_from(self, buffer: Any) -> Any:
+        """Queue a copy of the whole buffer into the image; its event."""
+        whole, offset = _whole(buffer)
+        return self._cl.enqueue_copy(
+            self._queue, self.handle, whole, offset=offset, origin=(0, 0), region=self._region
+        )
+
+    def copy_to(self, buffer: Any) -> Any:
+        """Queue a copy of the whole image into the buffer; its event."""
+        whole, offset = _whole(buffer)
+        return self._cl.enqueue_copy(
+            self._queue, whole, self.handle, offset=offset, origin=(0, 0), region=self._region
+        )
+
+
+class OpenCLImages(Images):
+    """The images of an OpenCL device."""
+
+    def __init__(
+        self, cl: Any, queue: Any, largest: tuple[int, int], translated: Translated
+    ) -> None:
+        """Images are copied on `queue`."""
+        super().__init__(largest, translated)
+        self._cl, self._queue = cl, queue
+
+    def _format_refusal(self, dtype: DType) -> str | None:
+        wanted = image_format(self._cl, dtype)
+        known = self._cl.get_supported_image_formats(
+            self._queue.context, self._cl.mem_flags.READ_WRITE, self._cl.mem_object_type.IMAGE2D
+        )
+        if wanted is not None and wanted in known:
+            return None
+        return f"the device has no image format for {dtype.name}"
+
+    def _new(self, problem: Problem, dtype: DType) -> OpenCLImage:
+        return OpenCLImage(self._cl, self._queue, problem, dtype)
+
+    def _fill(self, image: OpenCLImage, array: npt.NDArray[Any]) -> None:
+        flags = self._cl.mem_flags.READ_ONLY | self._cl.mem_flags.COPY_HOST_PTR
+        buffer = self._cl.Buffer(self._queue.context, flags, hostbuf=array)
+        image.copy_from(buffer).wait()
+
+
+def _whole(buffer: Any) -> tuple[Any, int]:
+    """Allocation and offset of `buffer`: PoCL 3.0 ends the process if images meet sub-buffers."""
+    whole = getattr(buffer, "whole", None)
+    return (buffer, 0) if whole is None else (whole, zone_bytes(buffer.size))

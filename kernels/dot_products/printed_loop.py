@@ -12,10 +12,11 @@ from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import LaunchRefusedError
 from gpushmoo.core.space import Cell
 from gpushmoo.workloads.contract import Access, Argument, Array, BufferRef, Launch, ceil_div
-from gpushmoo.workloads.host_fed import Piece, Pipeline, StreamSetup
+from gpushmoo.workloads.host_fed import Piece, Pipeline
 
 from . import summation
 from .host_dot import prepare
+from .in_turn import bind_in_turn
 
 ENTRY = "dot_published"
 # Elements of a vector, four of which a thread adds up apart; a block leaves one vector.
@@ -32,7 +33,7 @@ def pipeline(cell: Cell, operands: tuple[str, ...]) -> Pipeline:
     n = cell.problem.height * cell.problem.width
     most = cell["streams"]
     if n == 0:
-        return Pipeline(0, (), 0, 0, 0, True, StreamSetup.IN_TURN)
+        return Pipeline(0, (), 0, 0, 0, True, bind_in_turn)
     power = _power_of_two(n)
     streams = min(ceil_div(power, cell["min_per_stream"]), most)
     share = _power_of_two(power // streams)
@@ -55,7 +56,7 @@ def pipeline(cell: Cell, operands: tuple[str, ...]) -> Pipeline:
         pieces.append(Piece(i, i * share, (i + 1) * share, launch))
     partials = LANES * blocks * streams
     end = streams * share
-    return Pipeline(streams, tuple(pieces), partials, end, n, True, StreamSetup.IN_TURN)
+    return Pipeline(streams, tuple(pieces), partials, end, n, True, bind_in_turn)
 
 
 def _refuse(cell: Cell) -> None:

@@ -15,12 +15,13 @@ from functools import partial
 from typing import Any, cast
 
 import numpy.typing as npt
+from dot_products.in_turn import by_streams
 from gpushmoo.core.space import Cell
 from gpushmoo.devices.base import Device, Program
-from gpushmoo.devices.streams import FedInTurn, Mark, Stream, StreamsInTurn
+from gpushmoo.devices.streams import Mark, Stream
 from gpushmoo.measuring.host_pipeline import Feed, Pool
 from gpushmoo.workloads.contract import Launch
-from gpushmoo.workloads.host_fed import HostFedWorkload, Pipeline
+from gpushmoo.workloads.host_fed import HostFedWorkload, Pipeline, StreamSetup
 
 from .timeline import COPY, KERNEL, Span, Trace, after_each_other
 
@@ -82,13 +83,13 @@ class TracedDevice:
     device: Device
     notes: Notes
 
+    def poison(self, buffer: Any) -> None:
+        """Overwrite a buffer of the device."""
+        self.device.poison(buffer)
+
     def open_stream(self) -> TracedStream:
         """A new stream of the device, wrapped to be traced."""
         return TracedStream(self.device.open_stream(), self.notes)
-
-    def bind_in_turn(self, fed: FedInTurn) -> StreamsInTurn:
-        """Feed pieces in turn, each through a new stream that notes its copies."""
-        return StreamsInTurn(self.open_stream, self.device.poison, fed)
 
 
 def trace(
@@ -105,7 +106,7 @@ def trace(
     Raises what the device raises, when all that was taken is given back, and ValueError for a cell
     of which nothing goes to the device.
     """
-    pipeline = workload.pipeline(cell)
+    pipeline = _by_streams(workload.pipeline(cell))
     if not pipeline.pieces:
         raise ValueError(f"cell {cell.key} copies nothing, so that there is no time line")
     arrays = {name: device.host_array(a, pipeline.pinned) for name, a in inputs.items()}
@@ -127,6 +128,12 @@ def trace(
     middle = sorted(traced, key=lambda t: t.total_s)[(runs - 1) // 2]
     spans = after_each_other(middle.spans) if one_engine else middle.spans
     return replace(middle, spans=spans, untraced_s=statistics.median(untraced))
+
+
+def _by_streams(pipeline: Pipeline) -> Pipeline:
+    """The pipeline, fed through streams in Python, which set marks."""
+    kept = isinstance(pipeline.setup, StreamSetup)
+    return pipeline if kept else replace(pipeline, setup=by_streams)
 
 
 def _timed(feed: Feed, notes: Notes, traced: bool) -> tuple[float, float]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 import pytest
 from conftest import ROOT
+from dot_products.in_turn import by_streams
 from dot_products.workloads import PUBLISHED
 from fakes import INFO
 from gpushmoo.core.dtypes import DTYPES
@@ -197,9 +198,9 @@ def test_run_of_median_length_is_told_and_the_median_without_marks() -> None:
 FAULTS = [("copy_in", 3), ("launch", 1), *(("mark", i) for i in (0, 5, 11))]
 
 
-@pytest.mark.parametrize("setup", StreamSetup)
+@pytest.mark.parametrize("setup", [*StreamSetup, by_streams])
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f"{f[0]} {f[1]}")
-def test_failure_in_the_midst_gives_all_back(fault: tuple[str, int], setup: StreamSetup) -> None:
+def test_failure_in_the_midst_gives_all_back(fault: tuple[str, int], setup: Any) -> None:
     faults: dict[tuple[str, int], DeviceError] = {fault: LaunchFailedError("a fault")}
     device = FakeFed(faults)
     with pytest.raises(LaunchFailedError, match="a fault"):

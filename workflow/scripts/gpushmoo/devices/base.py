@@ -39,7 +39,7 @@ from .buffers import (
 )
 from .builds import BuildRequest, EntryFacts, VersionBuild
 from .capabilities import Clocks, Counters, Images, Power
-from .streams import FedInTurn, InTurn, Stream, StreamsInTurn
+from .streams import Stream
 
 
 @dataclass(frozen=True)
@@ -380,10 +380,6 @@ class Device(ABC):
     @abstractmethod
     def open_stream(self) -> Stream:
         """A new stream, which does not wait for other streams."""
-
-    def bind_in_turn(self, fed: FedInTurn) -> InTurn:
-        """Prepare feeding pieces one after another. Raises as `bind` does."""
-        return StreamsInTurn(self.open_stream, self.poison, fed)
 
     def host_array(self, array: npt.NDArray[Any], pinned: bool) -> npt.NDArray[Any]:
         """A flat copy of `array` in host memory; the device reads `pinned` memory by itself."""

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from ..core.errors import OutOfDeviceMemoryError
 from ..core.space import USUAL, Condition
 from ..devices.base import Device, Program
-from ..devices.streams import FedInTurn, Stream
-from ..workloads.host_fed import Pipeline, StreamSetup
+from ..devices.streams import Stream
+from ..workloads.host_fed import FedInTurn, Pipeline, StreamSetup
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -121,9 +121,9 @@ class Feed:
         # The host's part of the result.
         self._own_part = partial(self.host_part, share)
         self._in_turn = None
-        if p.setup is StreamSetup.IN_TURN and p.pieces:
+        if not isinstance(p.setup, StreamSetup) and p.pieces:
             fed = FedInTurn(self.program, p.pieces, self.arrays, self._partials, self.poisoned)
-            self._in_turn = self.pool.device.bind_in_turn(fed)
+            self._in_turn = p.setup(self.pool.device, fed)
         self._rooms = [elements * dtype.itemsize for elements in self.pipeline.packages()]
         self._prepared(lambda: None)
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy.typing as npt
 
 from ..core.space import Cell, Problem
 from .contract import Array, Launch, ReducingWorkload
 from .user_code import Check, instance_fault
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -32,13 +36,40 @@ class StreamSetup(Enum):
     """When the streams of a pipeline and their device memory are made.
 
     `BEFORE`: before the timed part, and kept from run to run. `WITHIN`: within it, all before the
-    first copy. `IN_TURN`: within it, a stream for each piece, made, filled and freed before the
-    next.
+    first copy.
     """
 
     BEFORE = "before"
     WITHIN = "within"
-    IN_TURN = "in turn"
+
+
+@dataclass(frozen=True)
+class FedInTurn:
+    """The `pieces` of a pipeline that a kernel feeds by its own code, one after another.
+
+    `arrays` are the flat inputs on the host, by name; `partials`, also on the host, receives the
+    launches' partial results. A `poisoned` feed first fills all device memory with all-ones words.
+    """
+
+    program: Any
+    pieces: Sequence[Piece]
+    arrays: Mapping[str, npt.NDArray[Any]]
+    partials: npt.NDArray[Any]
+    poisoned: bool
+
+
+class InTurn(Protocol):
+    """A `FedInTurn` made ready on a device."""
+
+    def run(self, meanwhile: Callable[[], T]) -> T:
+        """Queue all pieces, call `meanwhile`, wait, and fetch the partial results.
+
+        Returns the value of `meanwhile`. All memory is freed, also after an error.
+        """
+
+
+# Makes what is fed ready on a device. Raises as `devices.base.Device.bind` does.
+Feeder = Callable[[Any, FedInTurn], InTurn]
 
 
 @dataclass(frozen=True)
@@ -47,7 +78,7 @@ class Pipeline:
 
     Pieces of a stream keep their order. Launches leave `partials` elements of the result's type.
     The host takes elements `host_begin` to `host_end` meanwhile. The device reads `pinned` inputs
-    by itself.
+    by itself. A kernel with a feeder makes its streams by its own code.
     """
 
     streams: int
@@ -56,7 +87,7 @@ class Pipeline:
     host_begin: int
     host_end: int
     pinned: bool
-    setup: StreamSetup
+    setup: StreamSetup | Feeder
 
     def packages(self) -> tuple[int, ...]:
         """Elements of the longest piece of each stream; () where there are no pieces."""

@@ -58,7 +58,6 @@ from ..machine_code.cubins import (
     unit_of,
 )
 from ..machine_code.sass import EntryCode, failed_check
-from ..streams import FedInTurn
 from .buffers import SOURCE, CudaBuffers
 from .images import CudaImages
 from .library import Cublas, loaded_library
@@ -72,7 +71,7 @@ from .runtime import (
     load_cupy,
     open_sensor,
 )
-from .streams import CudaInTurn, CudaStream, Enqueue, calls_here
+from .streams import CudaStream, Enqueue
 from .timing import (
     SPIN_SOURCE,
     CudaLaunch,
@@ -250,7 +249,7 @@ class CudaDevice(CudaBuffers):
         self.stream.synchronize()
 
     def _prepare(self, program: CudaProgram, launch: Launch, buffers: Mapping[str, Any]) -> Enqueue:
-        function = self._checked(program, launch)
+        function = self.checked(program, launch)
         args = tuple(_argument(a, buffers) for a in passed(launch))
         shared_bytes = launch.shared_bytes
         if launch.has_attributes:
@@ -266,8 +265,8 @@ class CudaDevice(CudaBuffers):
             check = program.check
             return extended(_driver(), pointer, launch, args, stream, check)
 
-    def _checked(self, program: CudaProgram, launch: Launch) -> Any:
-        """The function of `launch`. Raises LaunchRefusedError beyond its or the device's limits."""
+    def checked(self, program: CudaProgram, launch: Launch) -> Any:
+        """Return the function of `launch`. Raises LaunchRefusedError beyond a limit."""
         check_limits(launch, self.info)
         function = program.function(launch.entry)
         if launch.threads > function.max_threads_per_block:
@@ -309,11 +308,6 @@ class CudaDevice(CudaBuffers):
     def open_stream(self) -> CudaStream:
         """A stream that does not wait for the default one."""
         return CudaStream(self.cupy, self.translated, self._prepare)
-
-    def bind_in_turn(self, fed: FedInTurn) -> CudaInTurn:
-        """By the driver's calls in a compiled loop. Raises LaunchRefusedError or BuildError."""
-        with self.translated():
-            return CudaInTurn(self.cupy, self.translated, self._checked, fed, calls_here())
 
     def _pinned_like(self, flat: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Allocate pinned memory by cudaHostAlloc, as large as `flat`."""

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpushmoo.devices.cuda import streams
-from gpushmoo.devices.streams import FedInTurn
+from dot_products import driver_in_turn
 from gpushmoo.workloads.contract import BufferRef, Launch
-from gpushmoo.workloads.host_fed import Piece
+from gpushmoo.workloads.host_fed import FedInTurn, Piece
 
 N, STREAMS = 12, 3
 
@@ -100,7 +99,7 @@ class HostDriver:
         ctypes.c_double.from_address(partials + 8 * place).value = doubles[0] @ doubles[1]
 
 
-def in_turn(driver: HostDriver, poisoned: bool = False) -> tuple[streams.CudaInTurn, Any]:
+def in_turn(driver: HostDriver, poisoned: bool = False) -> tuple[driver_in_turn.DriverInTurn, Any]:
     """A dot product of N elements by STREAMS streams, and where its partial sums go."""
     share = N // STREAMS
     pieces = []
@@ -115,8 +114,8 @@ def in_turn(driver: HostDriver, poisoned: bool = False) -> tuple[streams.CudaInT
     cupy = types.SimpleNamespace(cuda=types.SimpleNamespace(driver=errors))
     kernel = types.SimpleNamespace(kernel=types.SimpleNamespace(ptr=7))
     fed = FedInTurn(None, pieces, arrays, partials, poisoned)
-    calls = streams.driver_calls(driver)
-    bound = streams.CudaInTurn(cupy, contextlib.nullcontext, lambda *_: kernel, fed, calls)
+    calls = driver_in_turn.driver_calls(driver)
+    bound = driver_in_turn.DriverInTurn(cupy, contextlib.nullcontext, lambda *_: kernel, fed, calls)
     return bound, partials
 
 

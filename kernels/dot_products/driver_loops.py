@@ -73,8 +73,8 @@ def feed(
 ) -> Any:
     """Queue all pieces, each on a stream of its own; return the driver's first error, or 0.
 
-    `calls` are the addresses of CALLS, `pieces` what `streams.pieces_of` gives. `room` gets the
-    device addresses of a piece's inputs and, last, of all partial results.
+    `calls` are the addresses of CALLS, `pieces` are those of `driver_in_turn.pieces_of`. `room`
+    gets the device addresses of a piece's inputs and, last, of all partial results.
     """
     sources, nbytes, functions, geometry, values, addresses, slots = pieces
     code = _two_words(calls[RESERVE], (room[-1:].ctypes.data, max(4, partial_bytes)))

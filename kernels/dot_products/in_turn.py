@@ -30,7 +30,7 @@ def bind_in_turn(device: Any, fed: FedInTurn) -> InTurn:
 
 def by_streams(device: Any, fed: FedInTurn) -> StreamsInTurn:
     """Make pieces ready for the streams of any device."""
-    return StreamsInTurn(device.open_stream, device.poison, fed)
+    return StreamsInTurn(device.streams.open, device.poison, fed)
 
 
 @dataclass(frozen=True)

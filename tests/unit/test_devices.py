@@ -280,7 +280,7 @@ def test_what_does_not_build_or_fit_is_refused(device: Device, sources: Path) ->
 @pytest.mark.parametrize("shape", [(0,), (1,), (1021,), (7, 11)])
 def test_host_array_is_a_flat_copy(device: Device, shape: tuple[int, ...], pinned: bool) -> None:
     data = np.random.default_rng(6).random(shape)
-    held = device.host_array(data, pinned)
+    held = device.streams.host_array(data, pinned)
     assert held.dtype == data.dtype
     assert held.tolist() == data.reshape(-1).tolist()
     held += 1
@@ -289,9 +289,9 @@ def test_host_array_is_a_flat_copy(device: Device, shape: tuple[int, ...], pinne
 
 @pytest.mark.parametrize("pinned", [True, False])
 def test_stream_takes_a_part_of_a_host_array_there_and_back(device: Device, pinned: bool) -> None:
-    data = device.host_array(np.arange(1000, dtype=np.float32), pinned)
+    data = device.streams.host_array(np.arange(1000, dtype=np.float32), pinned)
     back = np.zeros(101, np.float32)
-    with device.open_stream() as stream:
+    with device.streams.open() as stream:
         buffer = stream.allocate(4 * 200)
         stream.copy_in(buffer, data[400:501])
         stream.copy_out(back, buffer)
@@ -303,7 +303,7 @@ def test_streams_run_beside_each_other_and_each_in_its_order(device: Device, sou
     program = device.build(sources, DTYPES["float"], {})
     args = (BufferRef("dst"), BufferRef("src"), np.uint64(2000))
     launch = Launch("copy_good", (40, 1, 1), (50, 1, 1), args, 2000)
-    streams = [device.open_stream() for _ in range(5)]
+    streams = [device.streams.open() for _ in range(5)]
     data = np.arange(1, 6, dtype=np.float32).repeat(2000).reshape(5, 2000)
     back = np.zeros_like(data)
     for i, stream in enumerate(streams):
@@ -317,7 +317,7 @@ def test_streams_run_beside_each_other_and_each_in_its_order(device: Device, sou
 
 
 def test_stream_refuses_what_does_not_fit_and_goes_on(device: Device) -> None:
-    with device.open_stream() as stream:
+    with device.streams.open() as stream:
         with pytest.raises(OutOfDeviceMemoryError):
             stream.allocate(2**45)
         buffer, back = stream.allocate(8), np.zeros(1)

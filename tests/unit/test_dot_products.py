@@ -326,7 +326,7 @@ def test_problem_too_large_costs_its_own_cells_and_the_next_is_measured(
     device: Device, monkeypatch: pytest.MonkeyPatch, room: int, four_streams: Status, mode: str
 ) -> None:
     """What is longer than `room` is asked for 2^30 times as long: the runtime itself refuses it."""
-    with device.open_stream() as stream:
+    with device.streams.open() as stream:
         kind: Any = type(stream)
     allocate = kind.allocate
 
@@ -349,7 +349,7 @@ def test_problem_too_large_costs_its_own_cells_and_the_next_is_measured(
 
 
 def test_arrays_that_the_host_cannot_hold(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind: Any = type(device)
+    kind: Any = type(device.streams)
     host_array = kind.host_array
 
     def short(self: Any, array: Array, pinned: bool) -> Array:

@@ -52,16 +52,23 @@ class FakeStreams:
     opening_s: float = 0.0
     log: list[tuple[Any, ...]] = field(default_factory=list)
     live: list[Memory] = field(default_factory=list)
-    open: list[FakeStream] = field(default_factory=list)
+    opens: list[FakeStream] = field(default_factory=list)
     opened: int = 0
     asked: Counter[str] = field(default_factory=Counter)
 
-    def open_stream(self) -> FakeStream:
+    @property
+    def streams(self) -> FakeStreams:
+        return self
+
+    def host_array(self, array: Array, pinned: bool) -> Array:
+        return array.copy()
+
+    def open(self) -> FakeStream:
         self.told("open")
         self.clock.now += self.opening_s
-        self.open.append(FakeStream(self, self.opened))
+        self.opens.append(FakeStream(self, self.opened))
         self.opened += 1
-        return self.open[-1]
+        return self.opens[-1]
 
     def told(self, operation: str, *what: object) -> None:
         """Note an operation; raise what is due at this one."""
@@ -94,7 +101,7 @@ class FakeStream:
 
     def __exit__(self, *exc: object) -> None:
         # It is gone with its memory, whatever it raises.
-        self.device.open.remove(self)
+        self.device.opens.remove(self)
         for memory in [m for m in self.device.live if m.owner is self]:
             memory.freed = True
             self.device.live.remove(memory)
@@ -102,7 +109,7 @@ class FakeStream:
         self.device.told("close", self.number)
 
     def ask(self, operation: str, *what: object) -> None:
-        assert self in self.device.open
+        assert self in self.device.opens
         if self.fault is None:
             try:
                 self.device.told(operation, self.number, *what)
@@ -294,10 +301,10 @@ def test_every_feed_is_right_or_raises_and_harms_no_other(
             assert feed.value == expected(plan.host_end)
         # What is beside the pool leaves it as it was, or took its memory.
         assert plan.setup is StreamSetup.BEFORE or bench.device.held in (before, 0)
-        assert {*bench.device.open} == {*bench.streams}
+        assert {*bench.device.opens} == {*bench.streams}
         assert {m.owner for m in bench.device.live} <= {*bench.streams}
         # A stream repeats its fault until it is closed: none of them is kept.
-        assert all(stream.fault is None for stream in bench.device.open)
+        assert all(stream.fault is None for stream in bench.device.opens)
     bench.device.faults.clear()
     bench.device.capacity = 10**9
     for plan in plans:
@@ -305,7 +312,7 @@ def test_every_feed_is_right_or_raises_and_harms_no_other(
         feed.run()
         assert feed.value == expected(plan.host_end)
     bench.pool.__exit__()
-    assert (bench.device.live, bench.device.open) == ([], [])
+    assert (bench.device.live, bench.device.opens) == ([], [])
 
 
 @pytest.mark.parametrize("setup", SETUPS)

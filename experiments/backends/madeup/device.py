@@ -127,7 +127,7 @@ class MadeUpDevice(MadeUpMemory):
             core_clock_mhz=1000,
         )
         self._clock, self._launches = Clock(), 0
-        self.queue = self.open_stream()
+        self.queue = MadeUpQueue(self._clock, self.allocate, self._prepare)
 
     def translated(self) -> nullcontext[None]:
         """Nothing is to be translated: the queue raises the protocol's errors."""
@@ -190,7 +190,3 @@ class MadeUpDevice(MadeUpMemory):
 
     def _finish(self) -> None:
         self.queue.wait()
-
-    def open_stream(self) -> MadeUpQueue:
-        """A queue of its own."""
-        return MadeUpQueue(self._clock, self.allocate, self._prepare)

@@ -24,7 +24,7 @@ from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import LaunchRefusedError, OutOfDeviceMemoryError
 from gpushmoo.core.schema import Number, Small, Table, Text, Whole
 from gpushmoo.core.space import Cell, Problem, Version
-from gpushmoo.devices.base import Device
+from gpushmoo.devices.base import Device, streams_of
 from gpushmoo.devices.streams import Stream
 from gpushmoo.measuring.buffers import FedSpace
 from gpushmoo.measuring.builds import programs_for
@@ -211,7 +211,7 @@ class Bench:
         if managed:
             inputs = {name: managed_array(device, a) for name, a in inputs.items()}
         unwritten = np.full(pipeline.partials, np.nan, DTYPES[dot.dtype].scalar)
-        partials = device.host_array(unwritten, True)
+        partials = streams_of(device).host_array(unwritten, True)
         every = {**inputs, "partials": partials}
         buffers = {name: in_place(device, array) for name, array in every.items()}
         program = self._programs[dot.operation, dot.dtype, POOLED]
@@ -305,7 +305,7 @@ def run_rivals(device: Device, folders: Mapping[str, KernelFolder], rivals: Riva
                         timed(BETWEEN, operation, dtype, n, ways)
     if bench.operations:
         n = max((*rivals.lengths, *rivals.share_lengths), default=BRIEF)
-        with device.open_stream() as stream:
+        with streams_of(device).open() as stream:
             timed(COPY, PRODUCT, "double", n, _copies(device, stream, n))
     return pa.Table.from_pylist(rows, schema=RIVALS_SCHEMA)
 
@@ -424,7 +424,7 @@ def _between_ways(bench: Bench, dot: Dot, kept: bool) -> dict[str, Call]:
 
 def _copies(device: Device, stream: Stream, n: int) -> dict[str, Call]:
     """`n` doubles from the host's pinned memory through `stream` to the device, and back."""
-    host: npt.NDArray[Any] = device.host_array(np.arange(n, dtype=np.float64), True)
+    host: npt.NDArray[Any] = streams_of(device).host_array(np.arange(n, dtype=np.float64), True)
     there = stream.allocate(host.nbytes)
 
     def to_device() -> None:

@@ -17,8 +17,8 @@ from typing import Any, cast
 import numpy.typing as npt
 from dot_products.in_turn import by_streams
 from gpushmoo.core.space import Cell
-from gpushmoo.devices.base import Device, Program
-from gpushmoo.devices.streams import Mark, Stream
+from gpushmoo.devices.base import Device, Program, streams_of
+from gpushmoo.devices.streams import Mark, Stream, Streams
 from gpushmoo.measuring.host_pipeline import Feed, Pool
 from gpushmoo.workloads.contract import Launch
 from gpushmoo.workloads.host_fed import HostFedWorkload, Pipeline, StreamSetup
@@ -77,19 +77,23 @@ class TracedStream:
 
 
 @dataclass(frozen=True)
+class TracedStreams:
+    """Opens streams that are traced."""
+
+    streams: Streams
+    notes: Notes
+
+    def open(self) -> TracedStream:
+        """A new stream of the device, wrapped to be traced."""
+        return TracedStream(self.streams.open(), self.notes)
+
+
+@dataclass(frozen=True)
 class TracedDevice:
     """What a pool asks of a device, with streams that are traced."""
 
-    device: Device
-    notes: Notes
-
-    def poison(self, buffer: Any) -> None:
-        """Overwrite a buffer of the device."""
-        self.device.poison(buffer)
-
-    def open_stream(self) -> TracedStream:
-        """A new stream of the device, wrapped to be traced."""
-        return TracedStream(self.device.open_stream(), self.notes)
+    streams: TracedStreams
+    poison: Callable[[Any], None]
 
 
 def trace(
@@ -109,13 +113,15 @@ def trace(
     pipeline = _by_streams(workload.pipeline(cell))
     if not pipeline.pieces:
         raise ValueError(f"cell {cell.key} copies nothing, so that there is no time line")
-    arrays = {name: device.host_array(a, pipeline.pinned) for name, a in inputs.items()}
+    streams = streams_of(device)
+    arrays = {name: streams.host_array(a, pipeline.pinned) for name, a in inputs.items()}
     host_part = partial(workload.host_part, cell)
     notes = Notes(clock)
     one_engine = pipeline.pinned and device.info.kind == "gpu"
     # A pool opens streams and asks no more of a device where no run is poisoned.
     untraced, traced = [], []
-    with Pool(cast(Device, TracedDevice(device, notes)), tuple(arrays)) as pool:
+    noted = TracedDevice(TracedStreams(streams, notes), device.poison)
+    with Pool(cast(Device, noted), tuple(arrays)) as pool:
         total = partial(workload.total, cell)
         feed = Feed(pool, program, pipeline, arrays, host_part, total)
         for _ in range(WARMUPS):

@@ -227,7 +227,7 @@ def test_ways_without_copies_or_by_a_graph_are_verified_where_the_backend_has_th
     folders = {"dot_streamed": load_kernel(ROOT / "kernels/dot_streamed")}
     replaced: dict[str, Any] = {
         "rivals.in_place": lambda d, held: pyopencl.Buffer(d._context, flags, hostbuf=held),
-        "rivals.managed_array": lambda d, array: d.host_array(array, False),
+        "rivals.managed_array": lambda d, array: d.streams.host_array(array, False),
         "today.captured": lambda streams, queue: queue,
     }
     for name, way in replaced.items():
@@ -236,7 +236,7 @@ def test_ways_without_copies_or_by_a_graph_are_verified_where_the_backend_has_th
     rounds = Rivals((5000,), (), (), (), 6, 1)
     found = run_rivals(opencl_device, folders, rounds).to_pandas()
     assert set(found.loc[found["comparison"] == LENGTH, "way"]) == {*WAYS, *DEVICE_WAYS}
-    lost = opencl_device.host_array(np.zeros(5000), False)
+    lost = opencl_device.streams.host_array(np.zeros(5000), False)
     for name, way in {
         "today.captured": lambda *_: lambda: None,
         "rivals.managed_array": lambda d, array: np.zeros_like(array),

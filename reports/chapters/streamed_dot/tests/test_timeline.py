@@ -132,9 +132,6 @@ class FakeFed(FakeStreams):
 
     info: ClassVar[DeviceInfo] = INFO
 
-    def host_array(self, array: Array, pinned: bool) -> Array:
-        return array.copy()
-
 
 def trace_fake(
     device: FakeFed,
@@ -205,10 +202,10 @@ def test_failure_in_the_midst_gives_all_back(fault: tuple[str, int], setup: Any)
     device = FakeFed(faults)
     with pytest.raises(LaunchFailedError, match="a fault"):
         trace_fake(device, pipeline(8, streams=2, setup=setup))
-    assert (device.live, device.open) == ([], [])
+    assert (device.live, device.opens) == ([], [])
     device.faults.clear()
     assert len(trace_fake(device, pipeline(8, streams=2, setup=setup)).spans) == 6
-    assert (device.live, device.open) == ([], [])
+    assert (device.live, device.opens) == ([], [])
 
 
 JOBS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 6), st.integers(1, 6)), max_size=12)

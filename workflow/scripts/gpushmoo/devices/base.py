@@ -39,7 +39,7 @@ from .buffers import (
 )
 from .builds import BuildRequest, EntryFacts, VersionBuild
 from .capabilities import Clocks, Counters, Images, Power
-from .streams import Stream
+from .streams import Streams
 
 
 @dataclass(frozen=True)
@@ -155,6 +155,7 @@ class Device(ABC):
     # Asks the backend's compiler for that code.
     request: BuildRequest
     images: Images | None = None
+    streams: Streams | None = None
     power: Power | None = None
     counters: Counters | None = None
     # Draws where the next buffers begin in their allocations; None: at the first byte.
@@ -377,24 +378,6 @@ class Device(ABC):
         """The result or error of each proof, run on poisoned output. Raises DeviceLostError."""
         return prove_each(self, proofs, witnesses)
 
-    @abstractmethod
-    def open_stream(self) -> Stream:
-        """A new stream, which does not wait for other streams."""
-
-    def host_array(self, array: npt.NDArray[Any], pinned: bool) -> npt.NDArray[Any]:
-        """A flat copy of `array` in host memory; the device reads `pinned` memory by itself."""
-        flat = np.ascontiguousarray(array).reshape(-1)
-        if not pinned or not flat.size:
-            return flat.copy()
-        with self.translated():
-            held = self._pinned_like(flat)
-        held[:] = flat
-        return held
-
-    def _pinned_like(self, flat: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """An array of this length and type, of undefined content."""
-        return np.empty_like(flat)
-
     def close(self) -> None:
         """Wait for the last command. Memory is freed when the process ends."""
         self._finish()
@@ -412,6 +395,13 @@ def images_of(device: Device) -> Images:
     if device.images is None:
         raise LaunchRefusedError("There is no such image: the device has no images.")
     return device.images
+
+
+def streams_of(device: Device) -> Streams:
+    """The streams of a device. Raises LaunchRefusedError if it has none."""
+    if device.streams is None:
+        raise LaunchRefusedError("The device has no streams, which feed it from the host.")
+    return device.streams
 
 
 T = TypeVar("T")

@@ -1,14 +1,17 @@
-"""Streams of a device."""
+"""Streams of a device, which kernels fed from the host need."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import numpy.typing as npt
 
 from ..workloads.contract import Launch
+from .capabilities import Translated
 
 
 @dataclass(frozen=True)
@@ -55,3 +58,28 @@ class Stream(Protocol):
 
     def wait(self) -> None:
         """Return when all commands are done. Raises LaunchFailedError or DeviceLostError."""
+
+
+class Streams(ABC):
+    """Streams of a device, and host memory that it reads by itself: `Device.streams`."""
+
+    def __init__(self, translated: Translated) -> None:
+        self._translated = translated
+
+    @abstractmethod
+    def open(self) -> Stream:
+        """A new stream, which does not wait for other streams."""
+
+    @abstractmethod
+    def _pinned_like(self, flat: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """An array of this length and type, of undefined content, that the device reads."""
+
+    def host_array(self, array: npt.NDArray[Any], pinned: bool) -> npt.NDArray[Any]:
+        """A flat copy of `array` in host memory; the device reads `pinned` memory by itself."""
+        flat = np.ascontiguousarray(array).reshape(-1)
+        if not pinned or not flat.size:
+            return flat.copy()
+        with self._translated():
+            held = self._pinned_like(flat)
+        held[:] = flat
+        return held

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ..core.dtypes import DTYPES
 from ..core.errors import OutOfDeviceMemoryError, TypedError, WorkloadError
 from ..core.space import Cell, Problem
-from ..devices.base import Device, PreparedLaunch, Program, fitted, images_of
+from ..devices.base import Device, PreparedLaunch, Program, fitted, images_of, streams_of
 from ..devices.buffers import POISON_BYTES, Deviation, OutOfBoundsWrites, ProofResult, Witnesses
 from ..workloads.contract import ReducingWorkload, Workload, ceil_div
 from ..workloads.host_fed import HostFedWorkload, Pipeline, StreamSetup, cuts
@@ -498,10 +498,8 @@ class ReducedSpace(Space):
 
     def value(self, proof: PreparedLaunch) -> float:
         """The number that a run of `proof` left."""
-        with self._device.open_stream() as stream:
-            stream.copy_out(self._result, self._written[0])
-            stream.wait()
-        return float(self._result[0])
+        words = self._device.words(self._written[0], 0, ceil_div(self._result.nbytes, 4))
+        return float(words.view(np.uint8)[: self._result.nbytes].view(self._result.dtype)[0])
 
     def verdict(self, cell: Cell, proof: PreparedLaunch) -> Verdict:
         """Compared with what the order of summation explains."""
@@ -523,8 +521,9 @@ class FedSpace(Space):
         """Copy `inputs`, of which the result may be `known`, to pinned and to ordinary memory."""
         self._workload = workload
         self.known = workload.known(inputs) if known is None else known
+        host_array = streams_of(device).host_array
         self.arrays = {
-            pinned: {name: device.host_array(array, pinned) for name, array in inputs.items()}
+            pinned: {name: host_array(array, pinned) for name, array in inputs.items()}
             for pinned in (True, False)
         }
         self._pool = Pool(device, tuple(inputs))

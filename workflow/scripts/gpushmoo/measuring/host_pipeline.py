@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ..core.errors import OutOfDeviceMemoryError
 from ..core.space import USUAL, Condition
-from ..devices.base import Device, Program
+from ..devices.base import Device, Program, streams_of
 from ..devices.streams import Stream
 from ..workloads.host_fed import FedInTurn, Pipeline, StreamSetup
 
@@ -81,12 +81,12 @@ class Pool:
         with self.emptied_on_error():
             self.__exit__()
             for nbytes in most:
-                stream = self.device.open_stream()
+                stream = streams_of(self.device).open()
                 self.lanes.append(StreamRoom(stream, nbytes, {}))
                 room = {name: stream.allocate(nbytes) for name in self.inputs}
                 self.lanes[-1] = StreamRoom(stream, nbytes, room)
             if partials:
-                self.keeper = self.device.open_stream()
+                self.keeper = streams_of(self.device).open()
                 self._partial_bytes = partials
                 self.partials = self.keeper.allocate(partials)
                 # Other streams use it.

@@ -71,7 +71,7 @@ from .runtime import (
     load_cupy,
     open_sensor,
 )
-from .streams import CudaStream, Enqueue
+from .streams import CudaStreams, Enqueue
 from .timing import (
     SPIN_SOURCE,
     CudaLaunch,
@@ -185,6 +185,7 @@ class CudaDevice(CudaBuffers):
         self.timer = EventTimer(
             cupy, own.get_function("spin"), self.stream, self.info, self.translated
         )
+        self.streams = CudaStreams(cupy, self.translated, self._prepare)
         assert self.info.max_image is not None
         self.images = CudaImages(cupy, self.stream, self.info.max_image, self.translated)
         # A pool would keep memory that the next problem needs.
@@ -304,15 +305,6 @@ class CudaDevice(CudaBuffers):
     def _cublas(self) -> Cublas:
         self.cupy.cuda.device.get_cublas_handle()  # loads the library
         return Cublas(loaded_library("libcublas"), int(self.stream.ptr))
-
-    def open_stream(self) -> CudaStream:
-        """A stream that does not wait for the default one."""
-        return CudaStream(self.cupy, self.translated, self._prepare)
-
-    def _pinned_like(self, flat: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Allocate pinned memory by cudaHostAlloc, as large as `flat`."""
-        memory = self.cupy.cuda.alloc_pinned_memory(flat.nbytes)
-        return np.frombuffer(memory, flat.dtype, flat.size)
 
     def timed_interval(self, bound: PreparedLaunch, met: Condition) -> TimedInterval:
         """By events around a row of launches, or around each; the host times its pipelines."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ...workloads.contract import Launch
-from ..streams import Mark
+from ..capabilities import Translated
+from ..streams import Mark, Streams
 
 Enqueue = Callable[[], None]
+Prepare = Callable[[Any, Launch, Mapping[str, Any]], Enqueue]
 
 
 class CudaStream:
@@ -21,8 +22,8 @@ class CudaStream:
     def __init__(
         self,
         cupy: Any,
-        translated: Callable[[], AbstractContextManager[None]],
-        prepare: Callable[[Any, Launch, Mapping[str, Any]], Enqueue],
+        translated: Translated,
+        prepare: Prepare,
     ) -> None:
         """`prepare` prepares a launch for the current stream."""
         self._cupy, self._translated, self._prepare = cupy, translated, prepare
@@ -94,3 +95,20 @@ class CudaStream:
         """Wait for all commands by cudaStreamSynchronize."""
         with self._translated():
             self.stream.synchronize()
+
+
+class CudaStreams(Streams):
+    """Streams that do not wait for the default one, and memory by cudaHostAlloc."""
+
+    def __init__(self, cupy: Any, translated: Translated, prepare: Prepare) -> None:
+        """`prepare` prepares a launch for the current stream."""
+        super().__init__(translated)
+        self._cupy, self._prepare = cupy, prepare
+
+    def open(self) -> CudaStream:
+        """A new stream."""
+        return CudaStream(self._cupy, self._translated, self._prepare)
+
+    def _pinned_like(self, flat: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        memory = self._cupy.cuda.alloc_pinned_memory(flat.nbytes)
+        return np.frombuffer(memory, flat.dtype, flat.size)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...core.display import one_line
 from ...core.dtypes import DTYPES, DType
@@ -45,7 +43,6 @@ from ..builds import (
     missing_entry,
     own_headers,
 )
-from ..streams import Mark
 from .buffers import OpenCLBuffers
 from .images import OpenCLImages
 from .runtime import (
@@ -58,9 +55,7 @@ from .runtime import (
     load_binary,
     target_of,
 )
-
-# Queues a launch on a command queue.
-Enqueue = Callable[[Any], Any]
+from .streams import Enqueue, OpenCLStreams
 
 
 class OpenCLProgram:
@@ -158,88 +153,6 @@ class _Translate:
         raise LaunchFailedError(text) from err
 
 
-class OpenCLStream:
-    """An in-order command queue; see `streams.Stream`."""
-
-    def __init__(
-        self,
-        cl: Any,
-        context: Any,
-        translated: Callable[[], AbstractContextManager[None]],
-        prepare: Callable[[Any, Launch, Mapping[str, Any]], Enqueue],
-    ) -> None:
-        """`prepare` makes a launch of a program on buffers ready for any queue."""
-        self._cl, self._context = cl, context
-        self._translated, self._prepare = translated, prepare
-        with translated():
-            # Marks need profiling, which costs nothing that could be measured.
-            profiling = cl.command_queue_properties.PROFILING_ENABLE
-            self._queue = cl.CommandQueue(context, properties=profiling)
-        self._buffers: list[Any] = []
-        # pyopencl waits for a copy when its event goes: they are kept until all is done.
-        self._events: list[Any] = []
-
-    def __enter__(self) -> OpenCLStream:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        try:
-            self.wait()
-        finally:
-            self._events.clear()
-            self.release()
-
-    def release(self) -> None:
-        """Give back all buffers; OpenCL keeps each until the commands that use it have ended."""
-        buffers = self._buffers
-        self._buffers = []
-        for buffer in buffers:
-            buffer.release()
-
-    def allocate(self, nbytes: int) -> Any:
-        """A buffer of undefined content. Raises OutOfDeviceMemoryError."""
-        with self._translated():
-            buffer = self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, max(4, nbytes))
-        self._buffers.append(buffer)
-        return buffer
-
-    def copy_in(self, target: Any, source: npt.NDArray[Any]) -> None:
-        """Queue a copy of host memory to `target`, without waiting for it."""
-        self._copy(target, source)
-
-    def copy_out(self, target: npt.NDArray[Any], source: Any) -> None:
-        """Queue a copy of the buffer to host memory, which is valid after `wait`."""
-        self._copy(target, source)
-
-    def _copy(self, target: Any, source: Any) -> None:
-        with self._translated():
-            event = self._cl.enqueue_copy(self._queue, target, source, is_blocking=False)
-        self._events.append(event)
-
-    def launch(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> None:
-        """Queue a launch. Raises LaunchRefusedError or BuildError."""
-        enqueue = self._prepare(program, launch, buffers)
-        with self._translated():
-            enqueue(self._queue)
-            # A runtime may delay commands until someone waits.
-            self._queue.flush()
-
-    def mark(self) -> Mark:
-        """Queue a marker by clEnqueueMarkerWithWaitList."""
-        with self._translated():
-            return Mark(self._cl.enqueue_marker(self._queue), self._elapsed_s)
-
-    def _elapsed_s(self, start: Any, stop: Any) -> float:
-        with self._translated():
-            return float(stop.profile.end - start.profile.end) * 1e-9
-
-    def wait(self) -> None:
-        """Wait (clFinish) for all that was queued, and forget its events."""
-        with self._translated():
-            self._queue.finish()
-        self._events.clear()
-
-
 class OpenCLDevice(OpenCLBuffers):
     """One OpenCL device with a profiling queue."""
 
@@ -266,6 +179,7 @@ class OpenCLDevice(OpenCLBuffers):
                 f"{install('intel')}."
             ) from err
         self.info = describe(cl, device, index)
+        self.streams = OpenCLStreams(cl, self._context, self._queue, self.translated, self._prepare)
         if self.info.max_image is not None:
             self.images = OpenCLImages(cl, self._queue, self.info.max_image, self.translated)
 
@@ -381,20 +295,6 @@ class OpenCLDevice(OpenCLBuffers):
                 return self._cl.LocalMemory(n_bytes)
             case _:
                 return argument
-
-    def open_stream(self) -> OpenCLStream:
-        """A stream with a command queue of its own: its commands wait for no other stream's."""
-        return OpenCLStream(self._cl, self._context, self.translated, self._prepare)
-
-    def _pinned_like(self, flat: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Memory that the runtime allocated and mapped."""
-        flags = self._cl.mem_flags.READ_WRITE | self._cl.mem_flags.ALLOC_HOST_PTR
-        buffer = self._cl.Buffer(self._context, flags, flat.nbytes)
-        write = self._cl.map_flags.WRITE
-        mapped, _ = self._cl.enqueue_map_buffer(
-            self._queue, buffer, write, 0, flat.shape, flat.dtype
-        )
-        return np.asarray(mapped)
 
 
 def open_device(index: int, runtime: str, cache: Path) -> Device:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from gpushmoo.core.errors import NoDeviceError
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.select import DeviceChoice, open_device, probe
 from gpushmoo.planning.config import default_config
+from gpushmoo.registry import extra_folders
 from gpushmoo.storage.store import unpacked
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
@@ -108,6 +110,14 @@ def pytest_configure(config: pytest.Config) -> None:
         compile_modules()
         if sum(path.lstat().st_size for path in KEPT.rglob("*")) > MOST_KEPT_BYTES:
             shutil.rmtree(KEPT)
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out the tests of extras whose folders are not there."""
+    if collection_path.suffix != ".py":
+        return None
+    named = re.findall(r"gpushmoo\.extras\.(\w+)", collection_path.read_text(encoding="utf-8"))
+    return True if set(named) - set(extra_folders()) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

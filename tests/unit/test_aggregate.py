@@ -12,6 +12,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from begun import AXES, DTYPE, KERNEL, SHARD
+from begun import run as run  # a fixture
 from conftest import record
 from fakes import FOLDER, INFO, Tiny
 from gpushmoo.analysis.aggregate import AggregateError, aggregate, is_host_fed, opened
@@ -28,8 +30,6 @@ from gpushmoo.storage.dataset import PROVENANCE, matching, partitions, read_cell
 from gpushmoo.storage.store import BadParquetError, read_shard, write_parquet
 from gpushmoo.workloads.contract import Launch
 from synthetic import flipped_in_a_page, other_device, shard_metadata, shard_params, write_shard
-from test_watch import AXES, DTYPE, KERNEL, SHARD
-from test_watch import run as run  # a fixture
 
 PROBLEM = Problem(4, 8)
 SAMPLES = np.array([0.99, 1.0, 1.01, 1.0, 1.0, 1.0])

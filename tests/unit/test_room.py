@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from begun import run as run
 from conftest import environment
 from gpushmoo.core.errors import UserError
 from gpushmoo.interactive import shell
@@ -17,7 +18,6 @@ from gpushmoo.storage.room import NotWrittenError, output, output_folder
 from mounts import Mount, fill
 from test_answers import shards as shards  # fixtures
 from test_answers import there as there
-from test_watch import run as run
 
 COMMANDS = [
     "new mine --in {}/x",

@@ -9,56 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from begun import DTYPE, KERNEL, SHARD, finish
+from begun import run as run  # a fixture
+from begun import shards as shards  # a fixture
 from bench import Bench
 from conftest import ROOT
 from fakes import Tiny, make_cells
-from gpushmoo import watching as view
-from gpushmoo.core.run_plan import PLAN_FILE, RunPlan, SweepPlan
+from gpushmoo.core.run_plan import PLAN_FILE, RunPlan
 from gpushmoo.core.schema import Status
-from gpushmoo.core.shard_job import ShardJob
 from gpushmoo.devices.select import DeviceChoice
+from gpushmoo.extras.watching import view
+from gpushmoo.extras.watching.view import QUIET_S, RunState, Watched, WatchError
 from gpushmoo.interactive.shell import main
 from gpushmoo.measuring.events import CellRun
 from gpushmoo.measuring.progress import FOLDER, LiveFile, LiveShard, live_path, read_live
 from gpushmoo.storage.wholefile import read_json, write_json
-from gpushmoo.watching import QUIET_S, RunState, Watched, WatchError
 from rich.console import Console
-from synthetic import GPU, shard_params, write_shard
-
-AXES = {"block_x": [32, 64, 128, 2048], "block_y": [1, 2, 4]}
-KERNEL, DTYPE = "copy2d_coalesced", "float"
-SHARD = f"cells/{KERNEL}/{DTYPE}/0000-of-0001.parquet"
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    """The folder of a run of one kernel and two element types, of which nothing is measured."""
-    folder = tmp_path / "results/mine"
-    folder.mkdir(parents=True)
-    sweep = {"axes": AXES, "sizes": [[1024, 1024]], "variants": ["element", "tile32"]}
-    sweeps = {}
-    for dtype in (DTYPE, "double"):
-        told = shard_params(f"kernels/{KERNEL}", dtype, sweep | {"cache_states": ["warm"]}, GPU)
-        told |= {"kernel_digest": "ac794c3939a83f2a"}
-        sweeps[dtype] = SweepPlan(ShardJob.of_plain(told))
-    write_json(folder / PLAN_FILE, RunPlan({KERNEL: sweeps}).as_plain())
-    return folder
-
-
-@pytest.fixture(scope="module")
-def shards(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("shards")
-    return {
-        dtype: write_shard(folder / f"{dtype}.parquet", KERNEL, dtype, axes=AXES)
-        for dtype in (DTYPE, "double")
-    }
-
-
-def finish(run: Path, shards: dict[str, Path], *dtypes: str) -> None:
-    for dtype in dtypes:
-        path = run / SHARD.replace(DTYPE, dtype)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(shards[dtype], path)
 
 
 def begin(run: Path, *lines: Any, of: str = SHARD) -> Path:
@@ -174,7 +140,7 @@ def test_a_finished_run_is_told_with_all_cells_read_once(
     finish(run, shards, DTYPE, "double")
     watched = Watched(run)
     state = watched.state()
-    monkeypatch.setattr("gpushmoo.watching._read_shard", None)
+    monkeypatch.setattr("gpushmoo.extras.watching.view._read_shard", None)
     assert watched.state() == replace(state, quiet_s=pytest.approx(state.quiet_s, abs=60.0))
     assert state.finished
     assert sum(state.statuses.values()) == 48

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from functools import partial
 from importlib.resources import files
+from inspect import signature
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -193,7 +194,7 @@ def _asked(words: Sequence[str], options: Sequence[str], form: str | None) -> Ca
         given["axes"] = axes
     given |= {n: dict(given[n]) for n in ("measure", "arguments", "expect") if n in given}
     command = given.pop("command")
-    given |= {"form": form} if command in (_run, _watch) else {}
+    given |= {"form": form} if "form" in signature(command).parameters else {}
     return partial(command, **given)
 
 
@@ -218,7 +219,8 @@ def _parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
             argument_default=argparse.SUPPRESS,
         )
-        command.set_defaults(command=globals()[f"_{name}"])
+        # An extra brings its function along.
+        command.set_defaults(command=told.get("answer") or globals()[f"_{name}"])
         for word in " ".join([*told["takes"], "--json"]).split():
             argument = word.rstrip("?*+!")
             many = word[-1]
@@ -714,15 +716,6 @@ def _waited_for(command: Sequence[str], environment: Mapping[str, str]) -> int:
         for number, handler in before.items():
             signal.signal(number, handler)
     return status if status >= 0 else 128 - status
-
-
-def _watch(form: str | None, run: str | None = None, once: bool = False) -> Answer:
-    from ..watching import watch, watched
-
-    if form is None:
-        watch(run, once)
-        return Answer({})
-    return Answer(watched(run).state().told())
 
 
 def _list(what: str) -> Answer:

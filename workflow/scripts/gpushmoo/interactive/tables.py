@@ -21,8 +21,9 @@ from .. import __version__
 from ..core.backends import AUTO, BACKENDS
 from ..core.errors import ConfigError, NoDeviceError
 from ..core.paths import KERNELS
-from ..core.schema import BestCell, Cells, Group, Number, Small, Table, Text, Whole
+from ..core.schema import BestCell, Cells, Group, Number, Small, Table, Text
 from ..devices.select import DeviceChoice, probe
+from ..registry import extra_commands
 from ..storage.temporary import OwnFolder
 from ..workloads.loader import KernelFolderError, find_kernels, load_kernel
 
@@ -34,6 +35,10 @@ JSON, CSV = "json", "csv"
 SCHEMA_VERSION = 1
 # What each command does, takes and gives, and what each argument and key means.
 COMMANDS = yaml.CSafeLoader((files(__package__) / "commands.yaml").read_bytes()).get_single_data()
+for _name, _command in extra_commands().items():
+    COMMANDS["commands"][_name] = vars(_command)
+    COMMANDS["arguments"] |= _command.arguments
+    COMMANDS["answers"] |= _command.answers
 ERROR = "error"
 # A time is a text in JSON.
 _TYPES = {"int64": "integer", "int32": "integer", "double": "number", "bool": "boolean"}
@@ -182,19 +187,6 @@ class ListedDevice(Table):
     memory_gib: Number  # [GiB] memory of the device
     driver: Text  # version of its driver
     device_uuid: Text  # what tells it from others
-
-
-class SweepProgress(Table):
-    """The cells of a sweep and element type, and the fastest of the largest size so far."""
-
-    kernel: Text
-    dtype: Text
-    ended: Whole  # cells that have ended, of all repeats
-    planned: Number  # cells of all repeats; by the plan, until they are counted
-    variant: Text | None  # the fastest one's
-    params: Text | None  # the fastest one's launch parameters, in one text
-    median_s: Number | None
-    bandwidth_gbs: Number | None
 
 
 def aligned(rows: DataFrame, justify: Callable[[str, int], str] = str.ljust) -> str:

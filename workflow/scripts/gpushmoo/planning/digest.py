@@ -24,11 +24,12 @@ LAYERS = (
     ("search", "devices"),
     ("measuring", "analysis"),
     ("comparing", "model"),
-    ("explorer", "figures", "studies", "chapters", "stages"),
-    ("report", "exporting", "planning", "watching"),
+    ("explorer", "figures", "studies", "chapters", "registry", "stages"),
+    ("report", "exporting", "planning"),
     ("judging",),
     ("interactive",),
     ("compat",),
+    ("extras",),
 )
 
 

@@ -24,14 +24,14 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from .core.display import gbs, kind_words, seconds
-from .core.errors import UserError
-from .core.paths import RESULTS
-from .core.run_plan import PLAN_FILE, RunPlan, SweepPlan
-from .core.schema import METADATA_KEY, PARAMS, is_axis
-from .core.space import TIMING_MODES, TYPICAL, in_order, most_values
-from .measuring.progress import LiveCell, duration, live_path, read_live
-from .storage.wholefile import DamagedFileError, read_json
+from ...core.display import gbs, kind_words, seconds
+from ...core.errors import UserError
+from ...core.paths import RESULTS
+from ...core.run_plan import PLAN_FILE, RunPlan, SweepPlan
+from ...core.schema import METADATA_KEY, PARAMS, is_axis
+from ...core.space import TIMING_MODES, TYPICAL, in_order, most_values
+from ...measuring.progress import LiveCell, duration, live_path, read_live
+from ...storage.wholefile import DamagedFileError, read_json
 
 # A shard whose file is older is not being measured: its job was killed, or the machine stands
 # still. A job writes the file twice a second.

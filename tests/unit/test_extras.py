@@ -1,0 +1,98 @@
+"""Extras: gpushmoo works without each of them, and nothing names them but their own folders."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from conftest import environment
+from gpushmoo.core.paths import PACKAGE, ROOT
+from gpushmoo.registry import extra_folders, extras
+
+# Fast ones, which load the rules, the configuration and the command line.
+CORE = ("test_digest", "test_flow", "test_numbers")
+IMPORTED = ("workflow/scripts", "kernels", "reports/chapters", "tests/unit", "tests/workflow")
+
+
+# Of the project's folders, those that a copy has itself.
+COPIED = ("kernels", "reports", "tests", "workflow")
+
+
+def copy_without(place: Path, names: Iterable[str]) -> Path:
+    """Copy the project without these extras. Environment, documentation and the like are linked."""
+    for path in ROOT.iterdir():
+        if path.is_file():
+            shutil.copy(path, place)
+        elif path.name in COPIED:
+            shutil.copytree(path, place / path.name)
+        elif path.name not in ("results", ".snakemake", ".pytest_cache"):
+            (place / path.name).symlink_to(path)
+    for name in names:
+        shutil.rmtree(place / PACKAGE.relative_to(ROOT) / "extras" / name)
+    return place
+
+
+def started(copy: Path, *words: str) -> subprocess.Popen[str]:
+    """Start Python in a copy of the project, which it imports."""
+    path = ":".join(str(copy / folder) for folder in IMPORTED)
+    return subprocess.Popen(
+        [sys.executable, "-P", *words],
+        cwd=copy,
+        env=environment(PYTHONPATH=path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    """What a process says, which must end without an error."""
+    text, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, text
+    return text
+
+
+DRY_RUN = ("-m", "snakemake", "--cores", "1", "--dry-run", "--quiet", "rules")
+
+
+@pytest.mark.parametrize("name", extra_folders())
+def test_without_an_extra_the_command_line_and_a_dry_run_work(name: str, tmp_path: Path) -> None:
+    copy = copy_without(tmp_path, [name])
+    helps, planned = started(copy, "-m", "gpushmoo", "--help"), started(copy, *DRY_RUN)
+    commands = re.findall(r"^    (\w+) ", said(helps), re.MULTILINE)
+    assert "sweep" in commands
+    assert not extras()[name].commands.keys() & set(commands)
+    assert "measure" in said(planned)
+
+
+def test_without_all_extras_the_cores_tests_pass(tmp_path: Path) -> None:
+    copy = copy_without(tmp_path, extra_folders())
+    files = [f"tests/unit/{name}.py" for name in CORE]
+    said(started(copy, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *files))
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("name", extra_folders())
+def test_without_an_extra_all_tests_of_the_core_pass(name: str, tmp_path: Path) -> None:
+    copy = copy_without(tmp_path, [name])
+    words = ("-m", "pytest", "-q", "-x", "-n", "2", "-p", "no:cacheprovider", "tests/unit")
+    said(started(copy, *words, "--deselect", "tests/unit/test_extras.py"))
+
+
+def test_only_an_extras_own_folder_names_it() -> None:
+    """Apart from the list of public names, which type checkers read."""
+    files = [ROOT / "Snakefile", ROOT / "pyproject.toml", *(ROOT / "workflow").rglob("*.smk")]
+    files += [path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".yaml")]
+    names = "|".join(extra_folders())
+    word = re.compile(rf"extras[./]({names})\b")
+    assert [
+        f"{path.relative_to(ROOT)}: {found[0]}"
+        for path in files
+        if not path.is_relative_to(PACKAGE / "extras")
+        for found in word.finditer(path.read_text(encoding="utf-8"))
+    ] == []

@@ -1,0 +1,62 @@
+"""The contract of an extra, and how extras are found.
+
+An extra is a folder of ``gpushmoo/extras/`` whose ``__init__.py`` defines EXTRA, an instance of
+`Extra`. No other list names the extras: a folder that is not there is an extra that gpushmoo does
+not have. Each start of the command line and of Snakemake imports every ``__init__.py``, so it
+imports nothing else at its top than this module. Code outside the folder imports no extra.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from .core.paths import PACKAGE
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the command line that an extra adds.
+
+    `does`, `takes`, `gives` and `example` have the form of those in ``interactive/commands.yaml``.
+    `arguments` and `answers` are the words of `takes` and `gives` that this file does not explain,
+    with their explanations. `answer` gets the arguments by name and returns an
+    `interactive.tables.Answer`.
+    """
+
+    does: str
+    takes: Sequence[str]
+    gives: Sequence[str]
+    example: str
+    answer: Callable[..., Any]
+    arguments: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
+    answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Extra:
+    """The parts of gpushmoo that an extra adds to: `commands` by name."""
+
+    commands: Mapping[str, Command] = field(default_factory=dict)
+
+
+@cache
+def extra_folders() -> dict[str, Path]:
+    """The folders of the extras by name, in the order of the names."""
+    found = sorted(path.parent for path in (PACKAGE / "extras").glob("*/__init__.py"))
+    return {folder.name: folder for folder in found}
+
+
+@cache
+def extras() -> dict[str, Extra]:
+    """Import the extras and return what each registers, by name."""
+    return {name: import_module(f"{PACKAGE.name}.extras.{name}").EXTRA for name in extra_folders()}
+
+
+def extra_commands() -> dict[str, Command]:
+    """The commands of all extras by name."""
+    return {name: command for e in extras().values() for name, command in e.commands.items()}

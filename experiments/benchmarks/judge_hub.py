@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from gpushmoo.comparing.compare import DELTA
-from gpushmoo.judging import blocks_of, centres, judge
+from gpushmoo.extras.judging.judge import blocks_of, centres, judge
 
 Floats = npt.NDArray[np.float64]
 WARM_UP, BLOCK, RESAMPLES, TRIALS = 4, 4, 1000, 200

@@ -31,8 +31,8 @@ from synthetic import write_shard
 from test_ab import judged_as
 from test_checkouts import write
 from test_history import standing_for
-from test_judging import TIE, cache, written
 from test_predict import COPY
+from tuners import TIE, cache, written
 
 LAUNCHES = f"predict {COPY} --dtype float --size 64 --axes block_y=2"
 # Stands for Python with Snakemake: says where the run lies, writes to it and prints.

@@ -142,7 +142,7 @@ def test_a_mutant_changes_what_a_result_depends_on(
 def test_the_nearest_tests_come_first() -> None:
     tests = mutant_tests.Tests()
     for module, named, nearest in (
-        ("judging.py", "def _widening(", "test_judging"),
+        ("extras/judging/judge.py", "def _widening(", "test_judging"),
         ("workloads/user_code.py", "def work_fault(", "test_user_code"),
         ("model/machine.py", "LEAST_RISE =", "test_machine_facts"),
         ("planning/start.py", "def limit_gpus(", "test_start"),

@@ -15,6 +15,9 @@ from .explorer.explore import explore as explore
 from .exporting.choices import ExportError as ExportError
 from .exporting.write import Exported as Exported
 from .exporting.write import export as export
+from .extras.judging.judge import JudgeError as JudgeError
+from .extras.judging.judge import Judgement as Judgement
+from .extras.judging.judge import judge as judge
 from .interactive.ab import ABTest as ABTest
 from .interactive.ab import ab as ab
 from .interactive.checkouts import Checkouts as Checkouts
@@ -28,9 +31,6 @@ from .interactive.predict import Prediction as Prediction
 from .interactive.predict import predict as predict
 from .interactive.tune import Tuned as Tuned
 from .interactive.tune import tune as tune
-from .judging import JudgeError as JudgeError
-from .judging import Judgement as Judgement
-from .judging import judge as judge
 from .workloads.contract import Access as Access
 from .workloads.contract import BufferRef as BufferRef
 from .workloads.contract import CopyWorkload as CopyWorkload

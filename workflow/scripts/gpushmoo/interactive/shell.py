@@ -50,7 +50,7 @@ from ..storage.room import is_full, output, output_folder, unwritten
 from . import tables
 from .measure import Sweep, empty_folder, sweep
 from .snakemake_run import STOPPED, STOPPED_SENTENCE, run_snakemake
-from .tables import COMMANDS, CSV, ERROR, JSON, Answer
+from .tables import COMMANDS, CSV, ERROR, JSON, VERDICT, Answer
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -60,7 +60,7 @@ _UNSTEADY = 0.1
 # Rows of each group in the table; the rest is in what --out keeps.
 _MOST_ROWS = 5
 # Exit statuses besides 0.
-_VERDICT, _REFUSED, _NOT_MEASURED = 1, 2, 3
+_VERDICT, _REFUSED, _NOT_MEASURED = VERDICT, 2, 3
 _STATUSES = """exit status:
   0  done
   1  a verdict: a wrong result, or a regression with --fail-on-regression
@@ -617,17 +617,6 @@ def _compare(
         rows = found.groups
     status = _VERDICT if fail_on_regression and rows["alarm"].any() else 0
     return Answer({"rows": rows, "folder": folder}, None, status, page=lambda: text)
-
-
-def _judge(fail_on_regression: bool = False, **asked: Any) -> Answer:
-    from ..judging import judge
-
-    found = judge(**asked)
-    groups = [] if found.comparison is None else found.comparison.groups
-    slower = found.comparison is not None and not found.comparison.slower.empty
-    status = _VERDICT if fail_on_regression and slower else 0
-    page = None if found.comparison is None else found.comparison.markdown
-    return Answer({"rows": found.rows, "groups": groups}, found.summary, status, page)
 
 
 def _history(**asked: Any) -> Answer:

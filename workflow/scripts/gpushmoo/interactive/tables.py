@@ -40,6 +40,8 @@ for _name, _command in extra_commands().items():
     COMMANDS["arguments"] |= _command.arguments
     COMMANDS["answers"] |= _command.answers
 ERROR = "error"
+# The exit status of a command that found a wrong result, or a regression that was asked for.
+VERDICT = 1
 # A time is a text in JSON.
 _TYPES = {"int64": "integer", "int32": "integer", "double": "number", "bool": "boolean"}
 

@@ -26,7 +26,6 @@ LAYERS = (
     ("comparing", "model"),
     ("explorer", "figures", "studies", "chapters", "registry", "stages"),
     ("report", "exporting", "planning"),
-    ("judging",),
     ("interactive",),
     ("compat",),
     ("extras",),

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from . import __name__ as library
-from .analysis.best import tied_best
-from .analysis.fastest import params_texts
-from .analysis.statistics import (
+from ... import __name__ as library
+from ...analysis.best import tied_best
+from ...analysis.fastest import params_texts
+from ...analysis.statistics import (
     SHARING_CELLS,
     Classes,
     Floats,
@@ -35,15 +35,15 @@ from .analysis.statistics import (
     run_spreads,
     t_quantile,
 )
-from .comparing.compare import DELTA, Comparison, compare_runs, percent
-from .comparing.runs import KEY, RunCells, read_run
-from .core.display import one_line, seconds, tied_words
-from .core.errors import UserError
-from .core.median import CONFIDENCE, coverage_of
-from .core.names import several
-from .core.schema import DERIVED, GROUP, TAKEN, Flag, Number, Small, Status, Table, Text, is_axis
-from .exporting.formats import ERRORS, FORMAT, INVALIDITY
-from .exporting.loaded import AUTOTUNE
+from ...comparing.compare import DELTA, Comparison, compare_runs, percent
+from ...comparing.runs import KEY, RunCells, read_run
+from ...core.display import one_line, seconds, tied_words
+from ...core.errors import UserError
+from ...core.median import CONFIDENCE, coverage_of
+from ...core.names import several
+from ...core.schema import DERIVED, GROUP, TAKEN, Flag, Number, Small, Status, Table, Text, is_axis
+from ...exporting.formats import ERRORS, FORMAT, INVALIDITY
+from ...exporting.loaded import AUTOTUNE
 
 
 class JudgeError(UserError, ValueError):

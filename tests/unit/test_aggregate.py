@@ -122,7 +122,7 @@ def test_models_are_mixed_only_where_they_were_recorded(shards: list[Path], tmp_
     with pytest.raises(AggregateError) as caught:
         aggregate([*shards, other], tmp_path / "mine", one_model=True)
     assert f"measured on '{INFO.name}', but '{other}' on 'Other GPU'" in str(caught.value)
-    assert "ask the scheduler for one model" in str(caught.value)
+    assert "Request one model from the scheduler" in str(caught.value)
     assert len(read_cells(tmp_path / "mine")) == 9
 
 
@@ -498,7 +498,7 @@ def test_another_configuration(written: Written, tmp_path: Path, key: str, value
     table, metadata = written
     said = refusal(tmp_path, plan_of(metadata), table, change(metadata, f"params.{key}", value))
     assert f"was measured with {key} = " in said
-    assert "and the run asks for " in said
+    assert "but the run requires " in said
 
 
 @pytest.mark.parametrize(
@@ -514,7 +514,7 @@ def test_another_configuration(written: Written, tmp_path: Path, key: str, value
 )
 def test_a_shard_of_another_name_is_none(written: Written, tmp_path: Path, name: str) -> None:
     said = refusal(tmp_path, plan_of(written[1]), *written, name)
-    assert "is no shard of this run" in said
+    assert "does not belong to this run" in said
 
 
 def with_value(table: pa.Table, column: str, value: Any) -> pa.Table:
@@ -533,7 +533,7 @@ def with_value(table: pa.Table, column: str, value: Any) -> pa.Table:
                 pa.concat_tables([t, with_value(t.slice(0, 1), "cell_key", "0123456789abcdef")]),
                 m,
             ),
-            "holds 1 cells that were not to be measured, 0123456789abcdef",
+            "contains 1 cells that are not in the plan, 0123456789abcdef",
         ),
         (lambda t, m: (pa.concat_tables([t, t.slice(0, 1)]), m), "holds a cell twice"),
         (lambda t, m: (t, m | {"schema_version": 99}), "has schema version 99"),

@@ -251,7 +251,7 @@ def written(path: Path, text: str) -> Path:
 BAD: dict[str, Callable[[Path, Path], Path]] = {
     "does not exist; name a run's folder": lambda folder, running: folder / "nothing",
     "is a file; name the folder of a run": lambda folder, running: running / PLAN_FILE,
-    "holds neither a data set nor shards": lambda folder, running: folder,
+    "contains neither a data set nor shards": lambda folder, running: folder,
     "has no finished shard yet; try again": nothing_yet,
     "plan.json' cannot be read (": lambda folder, running: written(running / PLAN_FILE, "[]"),
     "is not a whole Parquet file": lambda folder, _: written(folder / "x.parquet", "PAR1"),

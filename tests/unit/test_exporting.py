@@ -602,5 +602,5 @@ def test_the_function(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(ExportError, match="formats: none was named"):
         export(dataset, formats=[])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ExportError, match="holds neither a data set nor shards"):
+    with pytest.raises(ExportError, match="contains neither a data set nor shards"):
         export("empty")

@@ -90,7 +90,7 @@ def test_shares_of_a_bound(gbs: float, half: float, share: float | None, text: s
     assert told is not None
     assert told.share == (None if share is None else pytest.approx(share))
     assert told.text == text
-    bound = "above the measured peak, which is no bound there"
+    bound = "above the measured peak, which does not limit overlapping loads and stores"
     assert told.words == (bound if share is None else f"{text} of the measured peak")
     # The data keep what was found.
     assert share_of_peak(ROWS, measured(gbs, half)) == pytest.approx(gbs / 4000.0)

@@ -1,1 +1,1 @@
-"""Conclusions from measured cells: best launches, measured peaks, spread, fitted models."""
+"""Draw conclusions from measured cells: best launches, measured peaks, spread between repeats."""

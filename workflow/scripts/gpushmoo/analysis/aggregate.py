@@ -1,8 +1,8 @@
-"""Shards into one hive-partitioned dataset; the rows of one kernel and type are in memory at once.
+"""Combine shards into one hive-partitioned data set, with one kernel and type in memory at a time.
 
-Only shards count that were measured for this run and hold the cells of its plan: one may be left
-over from another configuration or copied from another run. So parameters are compared with the
-plan, and cells with those that the parameters make. Values are not judged.
+A folder can contain shards of an earlier configuration or of another run. So this module compares
+the parameters of each shard with the plan, and its cells with the cells that these parameters make.
+It rejects a shard that differs. It does not judge the measured values.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ from ..workloads.loader import KernelFolderError, load_kernel
 from .repeats import merged, shard_spread
 from .statistics import Replicated, RunSpreads, run_spreads
 
-# While rows are sorted: the number of the shard of each. No axis can be called so.
+# Column that sorting needs: the number of each row's shard. The name of an axis cannot contain `#`.
 _SHARD = pa.field("#shard", pa.int32(), nullable=False)
 _ORDER = [("cell_key", "ascending"), (_SHARD.name, "ascending")]
 
 
 class AggregateError(UnusableFilesError):
-    """The shards do not make one dataset; one sentence. `files` are those at fault."""
+    """Shards that do not make one data set, in one sentence; `files` are those at fault."""
 
 
 @dataclass(frozen=True)
 class ShardFile:
-    """A shard without its provenance, which of a hundred thousand of them is too much to hold.
+    """A shard without its provenance, which would not fit in memory for a hundred thousand shards.
 
-    `paths` are its repeats in order; there should be `planned` of them.
+    `paths` are the files of its repeats in order. A complete shard has `planned` of them.
     """
 
     paths: tuple[Path, ...]
@@ -77,7 +77,7 @@ class ShardFile:
 def aggregate_run(
     shards: Sequence[Path], out: Path, one_model: bool, plan: Mapping[str, Any] | None
 ) -> None:
-    """`aggregate` by a plan in plain values (`RunPlan.as_plain`)."""
+    """Call `aggregate` with a plan of plain values, as `RunPlan.as_plain` returns it."""
     planned = None if plan is None else RunPlan.from_plain(plan)
     aggregate(shards, out, one_model, plan=planned)
 
@@ -88,13 +88,28 @@ def aggregate(
     one_model: bool = False,
     plan: RunPlan | None = None,
 ) -> None:
-    """Write the dataset ``out/kernel=…/dtype=…/part-0.parquet`` from shards.
+    """Write the data set ``out/kernel=…/dtype=…/part-0.parquet`` from shards.
 
-    Every file has all columns, null where a kernel has no such axis; rows are sorted by key. The
-    repeats of a shard become one row a cell, whose interval includes how far the run's repeats lie
-    apart; host-fed kernels count for themselves, as the host does not drift as the device does.
-    Each shard must hold what `plan` says, or its own parameters. Raises AggregateError, naming each
-    bad shard; the old dataset then stays.
+    Every file has all columns, with nulls if a kernel does not have an axis. Rows are sorted by
+    `cell_key`. The repeats of a shard become one row per cell, whose interval includes the spread
+    between the repeats of the run. Kernels that stream from the host get a separate spread, because
+    the host does not drift as the device does.
+
+    Parameters
+    ----------
+    paths
+        Shard files, one per shard and repeat.
+    out
+        Folder of the data set. If this function raises, an earlier data set remains.
+    one_model
+        Whether all shards must come from the same model of device.
+    plan
+        Plan of the run. If None, each shard is compared with its own parameters only.
+
+    Raises
+    ------
+    AggregateError
+        If shards are missing, damaged, or do not belong to the run; it names each of them.
     """
     bad: list[tuple[Path, str]] = []
     shards = _opened(paths, plan, bad)
@@ -136,7 +151,7 @@ def aggregate(
 def _opened(
     paths: Sequence[Path], plan: RunPlan | None, bad: list[tuple[Path, str]]
 ) -> list[ShardFile]:
-    """The shards by partition and path; what cannot be opened goes to `bad`, with a sentence."""
+    """Open the shards, sorted by partition and path, and append files that do not open to `bad`."""
     files: dict[Path, list[tuple[int, ShardFile]]] = {}
     for path in paths:
         try:
@@ -163,7 +178,7 @@ def _opened(
 
 
 def _described(shard: Shard) -> tuple[int, ShardFile]:
-    """The number of its repeat, and the shard. Raises KeyError, TypeError, ValueError."""
+    """Return the number of the repeat and the shard; raise KeyError, TypeError or ValueError."""
     params = shard.metadata["params"]
     file = ShardFile(
         paths=(shard.path,),
@@ -177,7 +192,7 @@ def _described(shard: Shard) -> tuple[int, ShardFile]:
 
 @cache
 def is_host_fed(folder: str) -> bool:
-    """Whether the kernel's data come from the host; False of one that is no longer there."""
+    """Return whether a kernel streams its data from the host; False if its folder is missing."""
     try:
         return isinstance(load_kernel(ROOT / folder).workload, HostFedWorkload)
     except (KernelFolderError, WorkloadError):
@@ -185,7 +200,7 @@ def is_host_fed(folder: str) -> bool:
 
 
 def _checked(shard: ShardFile, plan: RunPlan | None, bad: list[tuple[Path, str]]) -> list[pa.Table]:
-    """The cells of each repeat, none where one may not be used; then `bad` says why."""
+    """Read the cells of each repeat; if one is unusable, add the reason to `bad`, return none."""
     before = len(bad)
     read = []
     for path in shard.paths:
@@ -206,18 +221,19 @@ def _checked(shard: ShardFile, plan: RunPlan | None, bad: list[tuple[Path, str]]
 def _rows(
     shard: ShardFile, spread: RunSpreads | None, lines: pa.NativeFile
 ) -> Iterator[pa.RecordBatch]:
-    """A shard's cells, one row for all repeats; their provenance goes to `lines`."""
+    """Yield the cells of a shard, one row for all repeats; write their provenance to `lines`."""
     tables = []
     for path in shard.paths:
         table, metadata = read_shard(path)
         lines.write(json.dumps(metadata, sort_keys=True).encode() + b"\n")
         tables.append(table)
-    # What was to be measured once has the interval of its samples, whatever else there is.
+    # A shard that was planned for one repeat gets the interval of its samples, even in a run whose
+    # other shards have repeats.
     yield from merged(tables, spread if shard.planned > 1 else None).to_batches()
 
 
 def _widened(batch: pa.RecordBatch, schema: pa.Schema, number: int) -> pa.RecordBatch:
-    """The rows with all columns of `schema`, and the number of their shard."""
+    """Add the missing columns of `schema`, as nulls, and the number of the shard."""
     names = set(batch.schema.names)
     columns = [
         batch.column(f.name) if f.name in names else pa.nulls(len(batch), f.type) for f in schema
@@ -227,7 +243,7 @@ def _widened(batch: pa.RecordBatch, schema: pa.Schema, number: int) -> pa.Record
 
 
 def _write(table: pa.Table, schema: pa.Schema, dataset: Path, partition: tuple[str, str]) -> None:
-    """Write the rows of a partition."""
+    """Write the rows of one partition, without the columns that its path contains."""
     kernel, dtype = partition
     folder = dataset / f"kernel={kernel}" / f"dtype={dtype}"
     folder.mkdir(parents=True)
@@ -247,58 +263,68 @@ def _refuse_doubles(table: pa.Table, shards: Sequence[ShardFile]) -> None:
     for cell in twice:
         files = [shards[cell[f"{_SHARD.name}_{end}"]].path for end in ("min", "max")]
         raise AggregateError(
-            f"Cell {cell['cell_key']} stands in '{files[0]}' and in '{files[1]}'; neither was "
-            "used.",
+            f"Cell {cell['cell_key']} is in '{files[0]}' and in '{files[1]}'; "
+            "remove one of these files.",
             files,
         )
 
 
 def _refuse_mixture(models: Mapping[str, Sequence[Path]]) -> None:
-    """Refuse shards of several device models: parts of two sweeps would look like a whole one."""
+    """Reject shards of several device models, which would look like one complete sweep."""
     if len(models) < 2:
         return
     most = max(sorted(models), key=lambda model: len(models[model]))
     others = [(m, path) for m in sorted(models) if m != most for path in models[m]]
     named = ", ".join(f"'{path}' on '{model}'" for model, path in others)
     raise AggregateError(
-        f"The run was measured on '{most}', but {named}; a run is of one device model. "
-        "Nothing was used: ask the scheduler for one model.",
+        f"The run was measured on '{most}', but {named}; a run can contain only one device "
+        "model. Request one model from the scheduler, and measure these shards again.",
         [path for _, path in others],
     )
 
 
-# Characters of a value in a sentence.
+# Longest text of a value in a message, in characters.
 _MOST_SHOWN = 60
 
 
 def fault_of(
     path: Path, table: pa.Table, metadata: Mapping[str, Any], plan: RunPlan | None
 ) -> str | None:
-    """Why the shard in `path` must not be used, as a clause behind its name; None if it may."""
+    """Return why a shard must not be used, as a clause that follows its name, or None if it may.
+
+    Parameters
+    ----------
+    path
+        File of the shard, by which `plan` knows its parameters.
+    table, metadata
+        Cells and provenance of the shard, as `read_shard` returns them.
+    plan
+        Plan of the run; None compares the cells with the shard's own parameters only.
+    """
     try:
         if plan is not None:
             job = plan.job(path)
             if job is None:
-                return "is no shard of this run"
+                return "does not belong to this run"
             if metadata["params"] != job.plain:
                 key, *values = _difference("", metadata["params"], job.plain)
                 measured, asked = (one_line(repr(value), _MOST_SHOWN) for value in values)
-                return f"was measured with {key} = {measured}, and the run asks for {asked}"
+                return f"was measured with {key} = {measured}, but the run requires {asked}"
         return _fault_of_cells(table, metadata)
     except (KeyError, TypeError, ValueError, AttributeError) as err:
-        # Its parameters do not have the form in which we write them.
+        # The metadata does not have the form in which gpushmoo writes it.
         return f"carries a provenance that cannot be read ({type(err).__name__}: {err})"
 
 
 def fault_of_repeat(first: pa.Table, metadata: Mapping[str, Any], later: pa.Table) -> str | None:
-    """What is wrong with a later repeat of the shard whose first repeat is `first`."""
+    """Return why a later repeat does not match the shard whose first repeat is `first`, or None."""
     whole = fully_sampled(first, metadata["params"]["measure"])
     measured = set(first.filter(whole).column("cell_key").to_pylist())
     return _fault_of_keys(measured, set(later.column("cell_key").to_pylist()))
 
 
 def _difference(key: str, params: Any, planned: Any) -> tuple[str, Any, Any]:
-    """The innermost key at which two different values differ, with its value in each."""
+    """Return the innermost key at which two different values differ, and its value in each."""
     if isinstance(params, Mapping) and isinstance(planned, Mapping):
         for name in sorted({*params, *planned}):
             measured, wanted = params.get(name), planned.get(name)
@@ -308,14 +334,14 @@ def _difference(key: str, params: Any, planned: Any) -> tuple[str, Any, Any]:
 
 
 def _fault_of_cells(table: pa.Table, metadata: Mapping[str, Any]) -> str | None:
-    """Whether the rows are the cells of the shard's parameters; of a later repeat some of them."""
+    """Check that the rows are cells of the shard's parameters; a later repeat may have fewer."""
     params = metadata["params"]
     resolved: Mapping[str, list[int]] = metadata.get("resolved_axes", {})
     values = {
         axis: resolved[axis] if asks_the_device(spec) else expand_axis(spec, TYPICAL)
         for axis, spec in params["axes"].items()
     }
-    # All repeats of a shard have the same.
+    # All repeats of a shard share these parameters.
     alike = {name: value for name, value in params.items() if name != "repeat"}
     alike["sizes"] = metadata.get("resolved_sizes", params["sizes"])
     if UNLISTED in metadata:
@@ -332,9 +358,9 @@ def _fault_of_some(
     values: Mapping[str, list[int]],
     unlisted: int | None,
 ) -> str | None:
-    """Whether the rows are cells of a space in which `unlisted` others have no row.
+    """Check that the rows are cells of a space in which `unlisted` other cells have no row.
 
-    None if the number of all cells is not known.
+    Without `unlisted` the total number of cells is not known, so it is not checked.
     """
     space = space_of(params)
     kernel = Path(params["folder"]).name
@@ -347,7 +373,7 @@ def _fault_of_some(
         cell = Cell(kernel, space.dtype, row["variant"], problem, chosen, *met)
         is_inside = cell.group in groups and all(at in allowed[axis] for axis, at in chosen)
         if not is_inside or cell.key != row["cell_key"]:
-            return f"holds cells that were not to be measured, {row['cell_key']} for one"
+            return f"contains cells that are not in the plan, {row['cell_key']} for one"
     expected = math.prod(map(len, values.values()), start=len(groups)) - (unlisted or 0)
     if unlisted is not None and len(table) != expected:
         return f"has {len(table)} of {expected} cells"
@@ -356,7 +382,7 @@ def _fault_of_some(
 
 @lru_cache(maxsize=1)
 def _planned_keys(text: str) -> frozenset[str]:
-    """The keys of the cells of a shard with these parameters and axes' values."""
+    """Return the keys of the cells of a shard with these parameters and axis values."""
     params, values = json.loads(text)
     cells = space_of(params).cells(Path(params["folder"]).name, values)
     return frozenset(cell.key for cell in cells)
@@ -367,7 +393,7 @@ def _fault_of_keys(planned: AbstractSet[str], keys: AbstractSet[str]) -> str | N
     if missing:
         return f"lacks {len(missing)} of {len(planned)} cells, {missing[0]} for one"
     if extra:
-        return f"holds {len(extra)} cells that were not to be measured, {extra[0]} for one"
+        return f"contains {len(extra)} cells that are not in the plan, {extra[0]} for one"
     return None
 
 
@@ -375,12 +401,12 @@ CELLS = "cells"
 
 
 class OpenedError(ValueError):
-    """What was named holds no data set; one sentence."""
+    """Folder without a readable data set, in one sentence."""
 
 
 @dataclass(frozen=True)
 class OpenedSet:
-    """A data set and its run's name; `plan`, and `shards` so far, of a run that still goes on."""
+    """A data set and the name of its run; an unfinished run also has `plan` and `shards` so far."""
 
     dataset: Path
     name: str
@@ -391,10 +417,18 @@ class OpenedSet:
 
 @contextmanager
 def opened(place: Path) -> Iterator[OpenedSet]:
-    """The data set that `place` is, or that is made of the shards in it for as long as needed.
+    """Open the data set in `place`, or make one from the shards in it while the context is open.
 
-    `place` is a run's folder (``results/NAME``), the folder of its data set, or one of shards. Of a
-    run that still goes on the finished shards are taken. Raises OpenedError, one sentence.
+    Parameters
+    ----------
+    place
+        A run's folder (``results/NAME``), the folder of its data set, or a folder of shards. If the
+        run is not finished, its finished shards are used.
+
+    Raises
+    ------
+    OpenedError
+        If the folder contains neither a data set nor finished shards, or one that is damaged.
     """
     named = place
     name = place.resolve().name
@@ -411,7 +445,7 @@ def opened(place: Path) -> Iterator[OpenedSet]:
         return
     rendered = finished_dataset(place)
     if rendered is not None and not (place / PLAN_FILE).is_file():
-        # Of a recorded data set, whose shards lie elsewhere.
+        # A recorded data set names its run in the plan; its shards are elsewhere.
         yield OpenedSet(rendered, name, finished=True)
         return
     shards, plan = _shards(place)
@@ -429,14 +463,14 @@ def opened(place: Path) -> Iterator[OpenedSet]:
 
 
 def _shards(place: Path) -> tuple[list[Path], RunPlan | None]:
-    """The finished shards in `place`, and the plan of the run, if it is a run's folder."""
+    """Return the finished shards in `place`, and the plan if it is the folder of a run."""
     plan_file = place / PLAN_FILE
     if not plan_file.is_file():
         inside = ((path, path.relative_to(place).parts) for path in place.rglob("*.parquet"))
         found = sorted(p for p, parts in inside if not any(x[0] in "._" for x in parts))
         if not found:
             raise OpenedError(
-                f"'{place}' holds neither a data set nor shards; name a run's folder, such as "
+                f"'{place}' contains neither a data set nor shards; name a run's folder, such as "
                 "results/local, or that of a recorded data set."
             )
         return found, None
@@ -452,7 +486,7 @@ def _shards(place: Path) -> tuple[list[Path], RunPlan | None]:
 
 
 def _is_of(plan: RunPlan, path: Path) -> bool:
-    """Whether a shard is what the plan asks for; an earlier configuration may have left another."""
+    """Return whether the plan requires this shard; another configuration may have left one."""
     try:
         job = plan.job(path)
         return job is not None and open_shard(path).metadata.get("params") == job.plain
@@ -467,12 +501,12 @@ def _planned_paths(plan: RunPlan) -> Iterator[str]:
 
 
 def count_planned(plan: RunPlan) -> int:
-    """How many shards a run is to have."""
+    """Return the number of shard files that the plan requires, all repeats included."""
     return sum(1 for _ in _planned_paths(plan))
 
 
 def _finished(place: Path) -> Path | None:
-    """The data set of a finished run, if it is newer than the shards."""
+    """Return the data set of a finished run, if it is newer than its shards."""
     found = finished_dataset(place)
     if found is None:
         return None

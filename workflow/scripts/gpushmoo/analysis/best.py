@@ -1,6 +1,6 @@
-"""The best launches of each group, and which one to use.
+"""Find the best launches of each group, and choose the one to use.
 
-The tied best cells are those whose 95 % interval overlaps the fastest cell's.
+Cells are tied for best if their 95 % interval overlaps the interval of the fastest cell.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from ..storage.store import read_table, write_parquet
 from .fastest import INSIDE, OUTSIDE, axes_of, params_texts
 from .peak import PeakRow, PeakShare, read_peak, share_of_peak, told_share
 
-# The columns of a dataset that best sets are made from, besides the axes.
+# Columns of a data set that the best sets are made from, besides the axes.
 _COLUMNS = frozenset(BEST_COLUMNS) | {
     *("status", "median_s", "own_low_s", "own_high_s", "bytes_read", "bytes_written")
 }
-# An axis with so many values is a range with two boundaries.
+# An axis with at least this number of values is a range with two boundaries.
 _RANGE = 3
-# Blocks that programs use where nobody has measured; a side that is not named has one thread.
+# Common blocks of programs that nobody has tuned. A side that is not listed has one thread.
 DEFAULT_BLOCKS = {
     "256 × 1": {"block_x": 256},
     "16 × 16": {"block_x": 16, "block_y": 16},
     "32 × 8": {"block_x": 32, "block_y": 8},
 }
-# Identifies a launch of a group, such as by the values of the group's axes.
+# Identifies a launch of a group, for example by the values of the group's axes.
 Launch = tuple[Any, ...]
-# What a program compiles one launch for.
+# Columns that select the version for which a program compiles one launch.
 VERSION = ("device_name", "kernel", "variant", "dtype")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How far axes can go at all: by kernel and axis, and by the threads of a block."""
+    """Hard limits of the axes: by kernel and axis, and the threads of a block."""
 
     most: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     threads: int = 1024
@@ -58,7 +58,10 @@ def best_of_dataset(
     host_fed: Collection[str] = (),
     limits: Limits = ANY,
 ) -> pa.Table:
-    """`best_table` of a dataset, a kernel and dtype at a time: no group has more than one."""
+    """Return `best_table` of a data set, read one kernel and element type at a time.
+
+    No group spans two kernels or types, so the result does not depend on the order.
+    """
     tables = [
         best_table(read_cells(dataset, where, _COLUMNS), peak, host_fed, limits)
         for where in partitions(dataset)
@@ -69,24 +72,24 @@ def best_of_dataset(
 def write_best(
     dataset: Path, peak: Path, host_fed: Collection[str], limits: Mapping[str, Any], out: Path
 ) -> None:
-    """Write `best_of_dataset` as Parquet to `out`; `peak` is the file of `measure_peak`."""
+    """Write `best_of_dataset` as Parquet to `out`; `peak` is the file that `measure_peak` wrote."""
     best = best_of_dataset(dataset, read_peak(peak), host_fed, Limits(**limits))
     write_parquet(best.cast(with_axes_noted(best.schema)), out, {})
 
 
 def read_best(path: Path, axes: Collection[str]) -> pd.DataFrame:
-    """What `write_best` has written of a data set with these `axes`, and the column PARAMS."""
+    """Read the file that `write_best` wrote for a data set with these `axes`; add column PARAMS."""
     best = as_frame(read_table(path, best_schema(axes)))
     return best.assign(**{PARAMS: params_texts(best)})
 
 
 def tied_best(cells: pd.DataFrame) -> pd.DataFrame:
-    """The ``ok`` cells whose interval of the median overlaps that of the fastest.
+    """Return the ``ok`` cells whose interval of the median overlaps that of the fastest cell.
 
-    `cells` are the cells of one group, which were sampled in the same rounds. So the intervals are
-    those without what all of them share (``own_low_s`` to ``own_high_s``), but with what repeats
-    found each cell to vary by. Two medians whose 95 % intervals overlap may stand in either order,
-    so none of them is *the* best; the fastest median is marked, not preferred.
+    `cells` are the cells of one group, so they were sampled in the same rounds. The comparison uses
+    the intervals without the variation that all of them share (``own_low_s`` to ``own_high_s``).
+    These intervals still include the variation of each cell between repeats. If the 95 % intervals
+    of two medians overlap, either cell may be the faster one, so neither is *the* best.
     """
     ok = cells[cells["status"] == Status.OK]
     if ok.empty:
@@ -102,12 +105,18 @@ def best_table(
     host_fed: Collection[str] = (),
     limits: Limits = ANY,
 ) -> pa.Table:
-    """One row for each tied cell of each group, the fastest first (`best_schema`).
+    """Return one row for each tied cell of each group, the fastest first (`best_schema`).
 
-    The axes are all that `cells` have as columns.
-
-    Kernels in `host_fed` read over a bus: they have no share of the measured peak, that of the
-    device's own memory. `limits` say how far axes can go (see `boundaries`).
+    Parameters
+    ----------
+    cells
+        Rows of a data set. All of its axes are columns.
+    peak
+        Measured peaks, for the column ``share_of_peak``.
+    host_fed
+        Kernels that read over a bus. They have no share of the peak of the device's own memory.
+    limits
+        Hard limits of the axes, see `boundaries`.
     """
     rows: list[dict[str, Any]] = []
     for _, group in cells.groupby(list(GROUP), sort=True, observed=True):
@@ -142,10 +151,11 @@ def best_table(
 def boundaries(
     best: Mapping[str, Any], group: pd.DataFrame, axes: Sequence[str], limits: Limits
 ) -> list[str]:
-    """Axes by which the cell `best` is on the boundary of its `group`, all cells that were swept.
+    """Return the axes on which the cell `best` is at the edge of the swept values of its `group`.
 
-    ``block_x up`` asks for larger values, ``block_x down`` for smaller ones. An end that cannot be
-    passed is no boundary: 1, the largest value that the kernel takes, the largest block.
+    ``block_x up`` means that larger values may be faster, ``block_x down`` smaller ones. An end
+    that nobody can pass does not count: 1, the largest value that the kernel accepts, and the
+    largest block.
     """
     most = limits.most.get(best["kernel"], {})
     ways = []
@@ -162,39 +172,39 @@ def boundaries(
 
 
 def _room(group: pd.DataFrame, axis: str, threads: int) -> bool:
-    """Whether a block of a value above the largest of `axis` may have few enough threads."""
+    """Return whether a block with the next larger value of `axis` may still be launched."""
     least = group.groupby(axis)["threads_per_block"].min().sort_index()
     before, last = least.iloc[-2], least.iloc[-1]
-    # An axis that does not change the block's size is not limited by it.
+    # The size of the block does not limit an axis that does not change it.
     return bool(last == before or last + (last - before) <= threads)
 
 
-# By so much a launch to use may be slower than it needs to be. With several repeats this is wider
-# than the noise, so that another run rarely moves a launch over the border.
+# A recommended launch may be slower than the fastest by at most this share. With several repeats it
+# is wider than the noise, so another run rarely moves a launch across the border.
 MARGIN = 0.01
-# Of launches within the margin that of a block nearest to this is taken: few programs need another.
+# Among launches within the margin, choose the block nearest to this, which most programs can use.
 _USUAL_THREADS = 256
 
 
 @dataclass(frozen=True)
 class Contest:
-    """Seconds and threads of a block of each verified launch of a group."""
+    """Seconds, and threads per block, of each verified launch of a group."""
 
     times: Mapping[Launch, float]
     threads: Mapping[Launch, int]
 
     @classmethod
     def of(cls, rows: Mapping[Launch, Mapping[str, Any]]) -> Contest:
-        """The contest of verified rows, one for each launch."""
+        """Return the contest of verified rows, one for each launch."""
         times = {launch: float(row["median_s"]) for launch, row in rows.items()}
         return cls(times, {launch: int(row["threads_per_block"]) for launch, row in rows.items()})
 
     def slower(self, launch: Launch) -> float | None:
-        """The share by which a launch takes longer than the fastest; None if it is not verified."""
+        """Return the share by which a launch is slower than the fastest; None if not verified."""
         return None if launch not in self.times else self.times[launch] / self._least - 1.0
 
     def plainness(self, launch: Launch) -> tuple[float, int, Launch]:
-        """Least of the launch that is taken where times decide nothing."""
+        """Return a key that breaks ties of times: smallest for the block nearest to 256 threads."""
         threads = self.threads[launch]
         return abs(math.log2(max(1, threads) / _USUAL_THREADS)), threads, launch
 
@@ -204,11 +214,13 @@ class Contest:
 
 
 def launch_to_use(members: Sequence[Contest]) -> Launch:
-    """The launch for `members`, groups that are alike, the largest last; another run's as well.
+    """Return the recommended launch for `members`, groups that share one launch, the largest last.
 
-    Candidates lose, at their worst over the members, at most MARGIN more than the launch that loses
-    least. Of them what no noise changes decides: threads of a block near 256, then few, then small
-    parameters. If every launch loses more than MARGIN in some member, the largest alone counts.
+    The loss of a launch is the largest share by which it is slower than the fastest, over all
+    members. Candidates have a loss of at most MARGIN above the smallest loss. Among the candidates,
+    only quantities without noise decide: a number of threads near 256, then fewer threads, then
+    smaller parameters. So another run usually recommends the same launch. If the loss of every
+    launch exceeds MARGIN, only the largest member counts.
     """
     largest = members[-1]
     worst = {
@@ -223,9 +235,9 @@ def launch_to_use(members: Sequence[Contest]) -> Launch:
 
 @dataclass(frozen=True)
 class Cost:
-    """The share of the time by which a launch takes longer than another: 0.1 is 10 % slower.
+    """Share of the time by which a launch takes longer than another: 0.1 is 10 % slower.
 
-    `low` to `high` are from the far ends of the intervals by which launches are tied.
+    `low` and `high` combine the opposite ends of the two intervals that also decide ties.
     """
 
     value: float
@@ -234,19 +246,19 @@ class Cost:
 
     @property
     def sure(self) -> bool:
-        """Whether the interval is above zero, so that the usual block loses time for certain."""
+        """Whether the interval is above zero, so that the cost is significant at 95 %."""
         return self.low > 0.0
 
     @property
     def known(self) -> bool:
-        """Whether the interval is narrow enough to say how large the cost is."""
+        """Whether the interval is narrow enough to state how large the cost is."""
         return self.sure and self.high - self.low <= max(self.value, _NARROW)
 
     @property
     def supported(self) -> float:
-        """The cost if its size is known, else the low end of its interval; at least 0.
+        """The cost if its size is known, otherwise the lower end of its interval; at least 0.
 
-        Noise makes the largest values. So this ranks what a reader sees first.
+        The largest estimates are large partly by noise. Page one sorts by this value instead.
         """
         return self.value if self.known else max(0.0, self.low)
 
@@ -258,12 +270,12 @@ class Cost:
         return f"{'' if self.known else '≥ '}+{percent(self.supported)}"
 
 
-# The size of a cost is known if its interval is at most as wide as the cost itself, or as this.
+# The size of a cost is known if its interval is at most as wide as the cost, or as this share.
 _NARROW = 0.05
 
 
 def cost_of(cell: Mapping[str, Any], than: Mapping[str, Any]) -> Cost:
-    """The cost of a row of a group against another one of it."""
+    """Return the cost of the launch in row `cell` relative to that in row `than` of its group."""
     return Cost(
         cell["median_s"] / than["median_s"] - 1.0,
         cell["own_low_s"] / than["own_high_s"] - 1.0,
@@ -273,7 +285,7 @@ def cost_of(cell: Mapping[str, Any], than: Mapping[str, Any]) -> Cost:
 
 @dataclass(frozen=True)
 class InCache:
-    """The best row where the bytes fit the cache, and what the launch for memory costs there."""
+    """The best row among data that fits the cache, and what the launch for memory costs there."""
 
     best: Mapping[str, Any]
     cost: Cost | None
@@ -281,19 +293,30 @@ class InCache:
 
 @dataclass(frozen=True)
 class Advice:
-    """The launch to use for one kernel, element type and timing mode on one device.
+    """Recommended launch for one kernel, element type and timing mode on one device.
 
-    `group` are the columns GROUP of the problem that stands for the others: the largest, warm where
-    it was swept so, in the fastest variant. `cell` is the
-    launch's row of the data set, `axes` the launch parameters of its group. `place` says where that
-    problem's bytes lie: ``cache``, ``memory``, ``between``, or ``unknown`` where the device does
-    not tell its cache's size. `of_peak` is what that launch reaches there of what loading and
-    storing its bytes allow; None where that is not known.
-
-    `tied` of `candidates` launches are statistically tied with the fastest. `boundary` has the ends
-    of axes at which all of these lie. `defaults` has the cost of each of DEFAULT_BLOCKS that was
-    swept; `worst` and `typical` are how many times as long the slowest and the median launch take.
-    `in_cache` is of the largest size that fits the cache.
+    Attributes
+    ----------
+    group
+        Columns GROUP of the representative problem: the largest one, warm if that was swept, in the
+        fastest variant.
+    cell, axes
+        Row of the recommended launch in the data set, and the launch parameters of its group.
+    place
+        Location of the problem's data: ``cache``, ``memory``, ``between``, or ``unknown`` if the
+        device does not report the size of its cache.
+    tied, candidates
+        Number of launches that are statistically tied with the fastest, out of all verified ones.
+    of_peak
+        Share of the measured peak that the launch reaches; None if not known.
+    boundary
+        Ends of axes at which all tied launches are.
+    defaults
+        Cost of each block in DEFAULT_BLOCKS that was swept.
+    worst, typical
+        Time of the slowest and of the median launch, relative to the recommended one.
+    in_cache
+        Result of the largest size that fits the cache, if one was swept.
     """
 
     group: Mapping[str, Any]
@@ -316,7 +339,7 @@ class Advice:
 
     @property
     def stake(self) -> float:
-        """What one loses who does not know: by the worst usual block, else by a typical launch."""
+        """Loss without this advice: of the worst common block, otherwise of a typical launch."""
         if self.undecided:
             return 0.0
         if not self.defaults:
@@ -325,16 +348,15 @@ class Advice:
 
     @property
     def exceeds_cache(self) -> bool:
-        """Whether the working set is larger than the last cache level, as far as that is known."""
+        """Whether the working set is larger than the last cache level; False if not known."""
         over = self.cell["working_set_over_cache"]
         return bool(pd.notna(over) and over > 1.0)
 
 
 def in_page_order(advice: Sequence[Advice]) -> list[Advice]:
-    """The order of the report's first page: data in memory first, then the highest stake.
+    """Sort advice as on the report's first page: data in memory first, then by the largest loss.
 
-    Among groups whose working set exceeds the last cache, and likewise among the others, one of
-    each kernel comes before a second one of any.
+    Within each of these two parts, every kernel appears once before any kernel appears twice.
     """
     ranked = sorted(advice, key=lambda a: -a.stake)
     ordered = []
@@ -347,10 +369,16 @@ def in_page_order(advice: Sequence[Advice]) -> list[Advice]:
 
 
 def advice(cells: pd.DataFrame, best: pd.DataFrame, peak: Sequence[PeakRow] = ()) -> list[Advice]:
-    """One for each device, kernel, timing mode and element type with a verified cell, sorted.
+    """Return the advice for each device, kernel, timing mode and element type with a verified cell.
 
-    `best` has the rows of `best_schema`, without those of variants that are not to win; those
-    without a share of the measured peak are told none of `peak` either.
+    Parameters
+    ----------
+    cells
+        Rows of a data set.
+    best
+        Rows of `best_schema`, without variants that must not win.
+    peak
+        Measured peaks. A row of `best` without ``share_of_peak`` gets no share here either.
     """
     ok = cells[cells["status"] == Status.OK]
     groups = dict(list(ok.groupby(list(GROUP), sort=False, observed=True)))
@@ -366,7 +394,7 @@ def advice(cells: pd.DataFrame, best: pd.DataFrame, peak: Sequence[PeakRow] = ()
 
 
 def _main(tops: pd.DataFrame) -> pd.Series:
-    """Of the fastest cells of a kernel's groups that of the problem that stands for the rest."""
+    """Return the fastest cell of the largest problem of a kernel, warm if that was swept."""
     elements = tops["height"] * tops["width"]
     largest = tops[elements == elements.max()]
     state = next(s for s in CACHE_STATES if s in set(largest["cache_state"]))
@@ -381,7 +409,7 @@ def _advice(
     tied: Mapping[tuple[Any, ...], set[str]],
     peak: Sequence[PeakRow],
 ) -> Advice:
-    """The advice for the group of `top`; `same_version` are the fastest cells of its VERSION."""
+    """Return the advice for the group of `top`; `same_version` are the fastest of its VERSION."""
     main = tuple(top[list(GROUP)])
     group = groups[main]
     axes = axes_of(group)
@@ -390,7 +418,7 @@ def _advice(
         for key in same_version[list(GROUP)].itertuples(index=False, name=None)
     }
     alike = [key for key in contests if _class(key, groups) == _class(main, groups)]
-    # No other is larger than the main one.
+    # The main group has the largest problem.
     members = [contests[key] for key in alike if key != main] + [contests[main]]
     launch = launch_to_use(members)
     cell = _row(group, axes, launch)
@@ -430,13 +458,16 @@ def _advice(
 
 
 def _row(group: pd.DataFrame, axes: Sequence[str], launch: Launch) -> dict[str, Any] | None:
-    """The row of a launch; None where it is not in the group."""
+    """Return the row of a launch, or None if it is not in the group."""
     own = group[(group[list(axes)] == list(launch)).all(axis=1)]
     return None if own.empty else own.loc[own["median_s"].idxmin()].to_dict()
 
 
 def place(working_set_over_cache: float | None) -> str:
-    """Where data of that many times the last cache level lie: see `Advice`."""
+    """Return ``cache``, ``between``, ``memory`` or ``unknown``, see `Advice.place`.
+
+    `working_set_over_cache` is the working set as a multiple of the last cache level.
+    """
     if working_set_over_cache is None or pd.isna(working_set_over_cache):
         return "unknown"
     if working_set_over_cache <= INSIDE:
@@ -445,7 +476,7 @@ def place(working_set_over_cache: float | None) -> str:
 
 
 def _class(key: tuple[Any, ...], groups: Mapping[tuple[Any, ...], pd.DataFrame]) -> tuple[Any, ...]:
-    """What groups of one version have in common for which one launch is chosen."""
+    """Return the properties that groups must share to get the same recommended launch."""
     named = dict(zip(GROUP, key, strict=True))
     where = place(groups[key]["working_set_over_cache"].iloc[0])
     size = (named["height"], named["width"]) if where == "unknown" else ()
@@ -454,7 +485,7 @@ def _class(key: tuple[Any, ...], groups: Mapping[tuple[Any, ...], pd.DataFrame])
 
 def _contest(group: pd.DataFrame, axes: Sequence[str]) -> Contest:
     ranked = group.sort_values("median_s", ascending=False)
-    # A frame without columns has no tuples.
+    # A frame without columns yields no tuples.
     launches = [*ranked[list(axes)].itertuples(index=False, name=None)] or [()] * len(ranked)
     rows = ranked[["median_s", "threads_per_block"]].to_dict("records")
     return Contest.of(dict(zip(launches, rows, strict=True)))
@@ -463,7 +494,7 @@ def _contest(group: pd.DataFrame, axes: Sequence[str]) -> Contest:
 def _cached(
     keys: Sequence[tuple[Any, ...]], groups: Mapping[tuple[Any, ...], pd.DataFrame]
 ) -> tuple[Any, ...] | None:
-    """The warm group of the largest size that fits the cache, where the main one does not."""
+    """Return the warm group of the largest size that fits the cache, if other sizes do not fit."""
     places = {key: place(groups[key]["working_set_over_cache"].iloc[0]) for key in keys}
     state, height, width = (GROUP.index(c) for c in ("cache_state", "height", "width"))
     inside = [k for k in keys if places[k] == "cache" and k[state] == CACHE_STATES[0]]
@@ -473,7 +504,7 @@ def _cached(
 
 
 def default_launch(launch: Launch, axes: Sequence[str], block: Mapping[str, int]) -> Launch | None:
-    """`launch` with another block; None where the kernel has no such block."""
+    """Return `launch` with another block, or None if the kernel does not have such a block."""
     sides = [axis for axis in BLOCK_AXES if axis in axes]
     if not sides or not set(block) <= set(sides):
         return None

@@ -1,4 +1,4 @@
-"""Whose energy is worth measuring, and what the table of it says: which launches are cheap."""
+"""Choose cells whose energy is worth measuring, and compare the energy of launches."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from ..storage.store import read_metadata, read_table
 from ..storage.wholefile import write_json
 from .best import DEFAULT_BLOCKS, Advice, advice, default_launch, read_best
 
-# Why a cell was chosen.
+# Reasons why a cell is chosen.
 FASTEST = "fastest"
 ADVISED = "advised"
 OTHER_TIED = "tied, least like it"
 MIDDLE = "median"
 FASTEST_CACHED, SAME_CACHED = "fastest in cache", "the same in cache"
-# Launches that are at most so much slower than the fastest count as fast as it.
+# A launch that is slower than the fastest by at most this share counts as equally fast.
 TIED_SPEED = 0.01
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class EnergyTable:
-    """Rows of ENERGY_SCHEMA with figures, or `why` there are none; `idle_w` before and after."""
+    """Rows of ENERGY_SCHEMA, idle power in W before and after, and `why` if there are no rows."""
 
     rows: Sequence[Row]
     why: str | None
@@ -49,17 +49,17 @@ class EnergyGroup:
 
     @property
     def fastest(self) -> Row:
-        """The one that moved most bytes a second in its windows."""
+        """The launch that moved the most bytes per second in its windows."""
         return self.rows[0]
 
     @property
     def cheapest(self) -> Row:
-        """The one that takes the fewest joules a gigabyte."""
+        """The launch that needs the fewest joules per gigabyte."""
         return min(self.rows, key=lambda row: row["joules_per_gb"])
 
     @property
     def tied(self) -> list[Row]:
-        """Those as fast as the fastest, by TIED_SPEED, itself among them."""
+        """Launches as fast as the fastest, by TIED_SPEED, including the fastest."""
         return [row for row in self.rows if row["gbs"] >= (1 - TIED_SPEED) * self.fastest["gbs"]]
 
     @property
@@ -73,7 +73,7 @@ class EnergyGroup:
 
 
 def read_energy(path: Path) -> EnergyTable:
-    """The table that `studies.energy` wrote. Raises BadParquetError."""
+    """Read the table that `studies.energy` wrote; raise BadParquetError if it is not readable."""
     rows = read_table(path, ENERGY_SCHEMA).to_pylist()
     metadata = read_metadata(path)
     good = [row for row in rows if row["message"] is None]
@@ -84,7 +84,7 @@ def read_energy(path: Path) -> EnergyTable:
 
 
 def energy_groups(rows: Sequence[Row]) -> list[EnergyGroup]:
-    """The groups of launches that compete, those of a kernel after each other."""
+    """Return the groups of launches that compete, sorted so that a kernel's groups are adjacent."""
 
     def key(row: Row) -> tuple[Any, ...]:
         names = ("device_name", "kernel", "dtype", "height", "width", "variant")
@@ -95,7 +95,7 @@ def energy_groups(rows: Sequence[Row]) -> list[EnergyGroup]:
 
 
 def joules_ratio(a: Row, b: Row) -> MeanInterval:
-    """How many times `b`'s energy `a` takes for a byte, round by round, with a 95 % interval."""
+    """Return the ratio of joules per byte of `a` to `b` over the rounds, with a 95 % interval."""
     pairs = zip(_per_round(a), _per_round(b), strict=False)
     found = mean_interval([math.log(x / y) for x, y in pairs])
     low, high = (None if end is None else math.exp(end) for end in (found.low, found.high))
@@ -103,12 +103,12 @@ def joules_ratio(a: Row, b: Row) -> MeanInterval:
 
 
 def is_told_apart(ratio: MeanInterval) -> bool:
-    """Whether the interval of a ratio does not hold 1."""
+    """Return whether a ratio differs significantly from 1: its 95 % interval does not contain 1."""
     return ratio.low is not None and ratio.high is not None and not ratio.low <= 1 <= ratio.high
 
 
 def launch_text(row: Row) -> str:
-    """The launch in short: ``64 × 4`` of a block alone, else its parameters by name."""
+    """Return the launch in short: ``64 × 4`` for a block alone, otherwise parameters by name."""
     values = dict(part.split("=") for part in row["params"].split())
     if set(values) == {"block_x", "block_y"}:
         return f"{values['block_x']} × {values['block_y']}"
@@ -121,12 +121,13 @@ def _per_round(row: Row) -> list[float]:
 
 
 def energy_cells(cells: pd.DataFrame, best: pd.DataFrame) -> list[ChosenCell]:
-    """Of each kernel and type, of the problem that stands for the others, a few launches.
+    """Choose a few launches of each kernel and type, for the representative problem.
 
-    They are warm and batched, since energy is that of launches that follow each other: the fastest,
-    the one that is advised, the tied one that is least like the fastest, and the usual blocks. If
-    none of these was swept, the launch of median speed. If a size fits the cache too, the fastest
-    there and what is advised for memory. `cells` and `best` as of `advice`.
+    They are warm and batched, because energy is measured over a sequence of launches: the fastest,
+    the recommended one, the tied launch that differs most from the fastest, and the common blocks.
+    If none of these was swept, the launch of median speed is added. If a smaller problem fits the
+    cache, its fastest launch and the one recommended for memory are added. `cells` and `best` are
+    those of `advice`.
     """
     moving = cells[(cells["bytes_read"] + cells["bytes_written"]) > 0]
     best = best[best["kernel"].isin(set(moving["kernel"]))]
@@ -134,7 +135,7 @@ def energy_cells(cells: pd.DataFrame, best: pd.DataFrame) -> list[ChosenCell]:
         one.cell.key: one
         for a in advice(moving, best)
         if Condition(a.group["cache_state"], a.group["timing_mode"]) == USUAL
-        # What is chosen twice keeps the first reason.
+        # A launch that is chosen twice keeps the first reason.
         for one in reversed(list(_of_group(a, moving, best)))
     }
     order = attrgetter("kernel", "dtype", "variant", "problem", "params")
@@ -166,7 +167,7 @@ def _of_group(a: Advice, cells: pd.DataFrame, best: pd.DataFrame) -> Iterator[Ch
 
 
 def unlike(row: Mapping[str, Any], other: Mapping[str, Any], axes: Sequence[str]) -> float:
-    """How far apart two launches are: factors between their parameters, as sums of logarithms."""
+    """Return how much two launches differ: the sum of log₂ of the parameters' ratios."""
     return sum(abs(math.log2((1 + row[axis]) / (1 + other[axis]))) for axis in axes)
 
 

@@ -1,4 +1,4 @@
-"""What series of cells show: each group's fastest, a cache's end, a step."""
+"""Analyze series of cells: the fastest of each group, the end of a cache, and steps."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..core.schema import DERIVED, Status, is_axis
 from ..core.space import in_order
 from ..storage.dataset import of_one_kind
 
-# In units of the last cache level: up to the first a working set counts as inside, from the second
-# as far outside. Between them a cache may hold a part of it.
+# In units of the last cache level. A working set up to INSIDE counts as in the cache, from OUTSIDE
+# on as in memory. Between them, a cache may contain a part of it.
 INSIDE, OUTSIDE = 1.0, 4.0
-# The column of what `bytes_touched` gives.
+# Column of the result of `bytes_touched`.
 BYTES_TOUCHED = f"{DERIVED}bytes_touched"
-# A series of fewer sizes has no shape, and one that falls by less has no end of a cache in it.
+# A series needs this number of sizes, and must fall by this share, to show the end of a cache.
 FEWEST_SIZES = 4
 LEAST_FALL = 0.1
 # A step is reported if the lower end of its interval is at least this share.
@@ -27,19 +27,19 @@ WORTH_TELLING = 0.02
 
 
 def axes_of(cells: pd.DataFrame) -> list[str]:
-    """Names of the launch-parameter columns that hold a value for these cells."""
+    """Return the names of the launch-parameter columns that are set for these cells."""
     return in_order(c for c in cells.columns if is_axis(c) and cells[c].notna().any())
 
 
 def params_text(cell: Mapping[str, Any], axes: Sequence[str]) -> str:
-    """The launch parameters of `cell` named by `axes`, as in ``block_x=64, block_y=4``."""
-    # Texts are of other tuners' files; a whole number may stand in a column of floats.
+    """Return the launch parameters of `cell` named by `axes`, as in ``block_x=64, block_y=4``."""
+    # Files of other tuners contain texts. A whole number may be in a column of floats.
     values = ((a, cell[a]) for a in axes)
     return ", ".join(f"{a}={v if isinstance(v, str) else int(v)}" for a, v in values)
 
 
 def params_texts(cells: pd.DataFrame) -> pd.Series:
-    """`params_text` of each of the cells, which may be of several kernels."""
+    """Return `params_text` of each of the cells, which may belong to several kernels."""
     axes = axes_of(cells)
     values = zip(*(cells[axis] for axis in axes), strict=True)
     named = [{a: v for a, v in zip(axes, row, strict=True) if pd.notna(v)} for row in values]
@@ -48,12 +48,12 @@ def params_texts(cells: pd.DataFrame) -> pd.Series:
 
 
 def bytes_touched(cells: pd.DataFrame) -> pd.Series:
-    """Bytes that a launch reads and writes, each once."""
+    """Return the bytes that a launch reads and writes, each counted once."""
     return cells["bytes_read"] + cells["bytes_written"]
 
 
 def fastest(cells: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """The ``ok`` cell of the smallest median for each `names`, sorted, with BYTES_TOUCHED."""
+    """Return the ``ok`` cell of smallest median for each `names`, sorted, with BYTES_TOUCHED."""
     ok = cells[cells["status"] == Status.OK]
     ok = ok.assign(**{BYTES_TOUCHED: bytes_touched(ok)})
     ranked = ok.sort_values(["median_s", "cell_key"])
@@ -61,7 +61,7 @@ def fastest(cells: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 
 
 def cache_bytes(cells: pd.DataFrame) -> int | None:
-    """Size of the device's last cache level in bytes; None if it is unknown."""
+    """Return the size of the device's last cache level in bytes; None if it is unknown."""
     known = cells[cells["working_set_over_cache"].fillna(0.0) > 0]
     if known.empty:
         return None
@@ -71,7 +71,7 @@ def cache_bytes(cells: pd.DataFrame) -> int | None:
 
 @dataclass(frozen=True)
 class CacheEnd:
-    """Between these working sets (bytes) bandwidth falls; `cache` is the nominal size, if known."""
+    """Working sets (bytes) between which bandwidth falls; `cache` is the nominal size, if known."""
 
     dtype: str
     low: int
@@ -85,12 +85,19 @@ class CacheEnd:
 
 
 def fall_interval(sizes: Sequence[int], bandwidths: Sequence[float]) -> tuple[int, int] | None:
-    """The neighbouring `sizes` between which the bandwidth falls for good.
+    """Return the neighboring `sizes` between which the bandwidth falls and stays low, or None.
 
-    Fallen is what is below the midpoint between the maximum of the series and its value at the
-    largest size. A series that crosses the midpoint several times gets an interval from before the
-    first fall to after the last. `sizes` increase. None when there are too few of them, or when the
-    bandwidth does not fall after its maximum by more than LEAST_FALL of it.
+    A bandwidth is low if it is below the midpoint between the maximum of the series and its value
+    at the largest size. If a series crosses the midpoint several times, the interval is from before
+    the first fall to after the last. The result is None if there are too few sizes, or if the
+    bandwidth does not fall by more than LEAST_FALL of its maximum.
+
+    Parameters
+    ----------
+    sizes
+        Working sets in bytes, increasing.
+    bandwidths
+        Bandwidth at each size, in any unit.
     """
     if len(sizes) < FEWEST_SIZES:
         return None
@@ -106,7 +113,7 @@ def fall_interval(sizes: Sequence[int], bandwidths: Sequence[float]) -> tuple[in
 
 
 def cache_ends(cells: pd.DataFrame) -> list[CacheEnd]:
-    """The end of the cache in each dtype's warm series of fastest cells, where it shows one."""
+    """Return the end of the cache in each type's warm series of fastest cells, if it shows one."""
     warm = of_one_kind(cells[(cells["cache_state"] == "warm") & (bytes_touched(cells) > 0)])
     series = fastest(warm, ["dtype", BYTES_TOUCHED])
     ends = []
@@ -119,7 +126,7 @@ def cache_ends(cells: pd.DataFrame) -> list[CacheEnd]:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of two speeds; `low` and `high` from the far ends of both 95 % intervals."""
+    """Ratio of two speeds; `low` and `high` combine the opposite ends of both 95 % intervals."""
 
     value: float
     low: float
@@ -128,7 +135,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Step:
-    """What speed is lost, as a share of it, from `blocks` to one block more."""
+    """Share of the speed that is lost from `blocks` to one block more."""
 
     dtype: str
     blocks: int
@@ -138,7 +145,7 @@ class Step:
 
 
 def ratio(above: Mapping[str, Any], below: Mapping[str, Any]) -> Ratio:
-    """Bandwidth, or rate, of one cell over that of another."""
+    """Return the bandwidth, or rate of work, of cell `above` divided by that of cell `below`."""
     merit = merit_of(below)
     return _quotient(merit.of(above), merit.of(below))
 
@@ -148,11 +155,12 @@ def _quotient(above: Speeds, below: Speeds) -> Ratio:
 
 
 def steps(cells: pd.DataFrame) -> list[Step]:
-    """The largest loss from one number of blocks to the next, for each dtype, if worth naming."""
+    """Return the largest significant loss from one number of blocks to the next, for each type."""
     losses = []
     ok = cells[cells["status"] == Status.OK]
     for dtype, group in ok.groupby("dtype", sort=True, observed=True):
-        # Of launches with as many blocks that differ in another axis, the fastest stands for them.
+        # If launches with the same number of blocks differ in another axis, only the fastest
+        # counts.
         ranked = group.sort_values("median_s", ascending=False)
         by_blocks = {int(row["blocks"]): row for _, row in ranked.iterrows()}
         times = ("median_s", "median_high_s", "median_low_s")

@@ -1,4 +1,4 @@
-"""What a device can load and store at most, and what that leaves to a cell that does both."""
+"""Measure the peak load and store bandwidth of a device, and the share that a cell reaches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..storage.dataset import read_cells
 from ..storage.wholefile import read_json, write_json
 from .fastest import BYTES_TOUCHED, axes_of, bytes_touched, fastest, params_text
 
-# The columns of a dataset that this module reads, besides the axes.
+# Columns of a data set that this module reads, besides the axes.
 COLUMNS = frozenset(
     {
         *("kernel", "dtype", "variant", "cell_key", "cache_state", "timing_mode", "device_name"),
@@ -32,10 +32,10 @@ _KIND = f"{DERIVED}kind"
 
 @dataclass(frozen=True)
 class PeakRow:
-    """The fastest verified cell that only loads or only stores so many bytes.
+    """Fastest verified cell that only loads, or only stores, a given number of bytes.
 
-    `kind` is ``load`` or ``store``; bandwidths are in GB/s, `working_set_over_cache` is a multiple
-    of the last cache level (None where its size is unknown).
+    `kind` is ``load`` or ``store``. Bandwidths are in GB/s. `working_set_over_cache` is a multiple
+    of the last cache level, or None if the size of the cache is unknown.
     """
 
     device_name: str
@@ -55,7 +55,7 @@ class PeakRow:
 
 @dataclass(frozen=True)
 class WorkPeak:
-    """The highest rate of work in 10⁹ `work_unit` a second, with its 95 % interval."""
+    """Highest rate of work in 10⁹ `work_unit` per second, with its 95 % interval."""
 
     device_name: str
     dtype: str
@@ -69,33 +69,33 @@ class WorkPeak:
 
 @dataclass(frozen=True)
 class PeakShare:
-    """A cell's share of its measured peak as a reader sees it.
+    """Share of the measured peak that a cell reaches, as the report shows it.
 
-    `share` is at most 1. It is 1 where the cell is statistically tied with its measured peak,
-    and None where the cell is surely faster: what was loaded and stored at one time has no bound
-    in their sum.
+    `share` is at most 1. It is 1 if the cell is statistically tied with its measured peak. It is
+    None if the cell is significantly faster: loads and stores that overlap can exceed the peak,
+    which adds their times.
     """
 
     share: float | None
 
     @property
     def text(self) -> str:
-        """``97 %``, or a dash where the measured peak is no bound."""
+        """``97 %``, or a dash if the cell exceeds the measured peak."""
         return "—" if self.share is None else percent(self.share)
 
     @property
     def words(self) -> str:
-        """``97 % of the measured peak``, to go on after a bandwidth."""
+        """``97 % of the measured peak``, to follow a bandwidth in a sentence."""
         if self.share is None:
-            return "above the measured peak, which is no bound there"
+            return "above the measured peak, which does not limit overlapping loads and stores"
         return f"{self.text} of the measured peak"
 
 
 def peak_rows(cells: pd.DataFrame, kinds: Mapping[str, str]) -> list[PeakRow]:
-    """The measured peaks that `cells` show; `kinds` maps a kernel to ``load`` or ``store``.
+    """Return the measured peaks in `cells`; `kinds` maps a kernel to ``load`` or ``store``.
 
-    One row for each device, cache state, timing mode, kind and number of bytes touched, sorted
-    by these: the best over dtype, variant and all launch parameters.
+    There is one row for each device, cache state, timing mode, kind and number of bytes touched,
+    sorted by these. Each is the best over type, variant and all launch parameters.
     """
     axes = {kernel: axes_of(cells[cells["kernel"] == kernel]) for kernel in kinds}
     of_kinds = cells[cells["kernel"].isin(list(kinds)) & (bytes_touched(cells) > 0)]
@@ -118,11 +118,20 @@ def _row(cell: Mapping[str, Any], axes: Sequence[str]) -> PeakRow:
 def peak_gbs(
     rows: Sequence[PeakRow], device_name: str, met: Condition, bytes_read: int, bytes_written: int
 ) -> float | None:
-    """GB/s at which the device could move these bytes; None where a needed kind is missing.
+    """Return the GB/s at which the device could move these bytes; None if a needed kind is missing.
 
-    Reading and writing share the bus to the DRAM, so their times add up. Each rate is that of the
-    row whose working set is nearest (in logarithm) to all the bytes touched, since that, and not
-    the part read or written, decides what a cache holds.
+    Reads and writes share the bus to the DRAM, so their times add up. Each rate is that of the row
+    whose working set is nearest (in logarithm) to all bytes touched, because all bytes together
+    decide which part of them a cache contains.
+
+    Parameters
+    ----------
+    rows
+        Measured peaks, see `peak_rows`.
+    device_name, met
+        Device, cache state and timing mode; only rows of these count.
+    bytes_read, bytes_written
+        Bytes that one launch moves.
     """
     total = bytes_read + bytes_written
     inverse_gbs = 0.0
@@ -139,7 +148,7 @@ def peak_gbs(
 
 
 def cell_peak_gbs(rows: Sequence[PeakRow], cell: Mapping[str, Any]) -> float | None:
-    """The measured peak of a row of the dataset in GB/s."""
+    """Return the measured peak of a row of the data set in GB/s, or None if it is not known."""
     return peak_gbs(
         rows,
         cell["device_name"],
@@ -150,16 +159,16 @@ def cell_peak_gbs(rows: Sequence[PeakRow], cell: Mapping[str, Any]) -> float | N
 
 
 def share_of_peak(rows: Sequence[PeakRow], cell: Mapping[str, Any]) -> float | None:
-    """Bandwidth over the measured peak, the plain quotient; `told_share` is what is printed."""
+    """Return bandwidth divided by measured peak, the plain quotient; reports show `told_share`."""
     peak = cell_peak_gbs(rows, cell)
     return None if peak is None else float(cell["bandwidth_gbs"]) / peak
 
 
 def told_share(rows: Sequence[PeakRow], cell: Mapping[str, Any]) -> PeakShare | None:
-    """The share that may be printed of a verified row of the dataset; None without a measured peak.
+    """Return the share of the peak to show for a verified row; None without a measured peak.
 
-    A measured peak has an interval, too. The cell is surely faster where the lower end of
-    its interval is above what loads and stores allow at the upper ends of theirs.
+    The measured peak has an interval, too. The cell is significantly faster if the lower end of its
+    interval is above the bandwidth that loads and stores reach at the upper ends of theirs.
     """
     share = share_of_peak(rows, cell)
     if share is None or share <= 1:
@@ -171,7 +180,7 @@ def told_share(rows: Sequence[PeakRow], cell: Mapping[str, Any]) -> PeakShare | 
 
 
 def work_peaks(cells: pd.DataFrame) -> list[WorkPeak]:
-    """The highest rate of each device, element type and unit, sorted by these."""
+    """Return the highest rate of each device, element type and unit of work, sorted by these."""
     found: dict[tuple[str, str, str], WorkPeak] = {}
     told = cells[cells["work"].notna()]
     for row in told.to_dict("records"):
@@ -203,16 +212,16 @@ def measure_peak(dataset: Path, kinds: Mapping[str, str], out: Path) -> None:
 
 
 def write_peak(rows: Sequence[PeakRow], path: Path, work: Sequence[WorkPeak] = ()) -> None:
-    """Write the measured peaks; none where the run has no such kernels."""
+    """Write the measured peaks to `path`; the file has empty lists if no kernel measures them."""
     peaks = {"peak": [asdict(row) for row in rows], "work": [asdict(row) for row in work]}
     write_json(path, peaks)
 
 
 def read_work_peaks(path: Path) -> list[WorkPeak]:
-    """The peaks of work that `write_peak` wrote. Raises DamagedFileError naming the file."""
+    """Read the peaks of work that `write_peak` wrote; raise DamagedFileError naming the file."""
     return [WorkPeak(**row) for row in read_json(path)["work"]]
 
 
 def read_peak(path: Path) -> list[PeakRow]:
-    """What `write_peak` wrote. Raises DamagedFileError naming the file."""
+    """Read the peaks that `write_peak` wrote; raise DamagedFileError naming the file."""
     return [PeakRow(**row) for row in read_json(path)["peak"]]

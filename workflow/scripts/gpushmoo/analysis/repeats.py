@@ -1,4 +1,4 @@
-"""Puts the repeats of a shard together: a row a cell, with intervals that cover another run."""
+"""Merge the repeats of a shard into one row per cell, with intervals that predict another run."""
 
 from __future__ import annotations
 
@@ -28,17 +28,25 @@ from .statistics import (
     variance_within,
 )
 
-# A repeat that ended so says nothing about the cell: what the other repeats say stands.
+# A repeat with such a status says nothing about the cell, so the other repeats decide.
 _NOT_MEASURED = frozenset({Status.THROTTLED, Status.LOST_DEVICE})
 _LISTS = ("samples_s", "sampled_at_s", "events_s", "processor_s", *REPEAT_COLUMNS)
 
 
 @dataclass(frozen=True)
 class Repeated:
-    """The cells of a shard that were measured in the same, two or more, repeats.
+    """Cells of a shard that were measured in the same repeats, two or more.
 
-    `rows` are their places among those of the first repeat, `places` those in each of `tables`;
-    `logs` the logarithms of their medians, shape (cells, repeats).
+    Attributes
+    ----------
+    tables
+        Numbers of these repeats, counted from 0.
+    rows
+        Rows of the cells in the first repeat, shape (cells,).
+    places
+        Rows of the cells in each of `tables`.
+    logs
+        Natural logarithms of the medians in seconds, shape (cells, repeats).
     """
 
     tables: tuple[int, ...]
@@ -48,7 +56,7 @@ class Repeated:
 
 
 def repeated_cells(tables: Sequence[pa.Table]) -> list[Repeated]:
-    """The ``ok`` cells of the first of `tables`, a repeat each, by the repeats that have them."""
+    """Group the ``ok`` cells of the first of `tables`, one per repeat, by the repeats they have."""
     measured = [_ok_places(t) for t in tables]
     groups: dict[tuple[int, ...], list[str]] = {}
     for key in measured[0]:
@@ -69,7 +77,7 @@ def _ok_places(table: pa.Table) -> dict[str, int]:
 
 
 def shard_spread(tables: Sequence[pa.Table]) -> list[Replicated]:
-    """How far the repeats of a shard lie apart, for `statistics.run_spreads`."""
+    """Return the spread between the repeats of a shard, as input of `statistics.run_spreads`."""
     return [_replicated(tables[0], r) for r in repeated_cells(tables) if len(r.tables) > 1]
 
 
@@ -79,14 +87,14 @@ def _replicated(first: pa.Table, cells: Repeated) -> Replicated:
 
 
 def _rounds(table: pa.Table, rows: Places) -> list[Hashable]:
-    """Cells of one problem and condition are sampled in the same rounds, by one job."""
+    """Name the rounds of each row: one job samples all cells of a problem and condition."""
     kernel = ("kernel", "dtype")
     place = ("height", "width", "cache_state", "timing_mode")
     return _tuples(table, rows, (*kernel, *place, "measured_at"))
 
 
 def _of_one_job(table: pa.Table, rows: Places) -> npt.NDArray[np.bool_]:
-    """Whether all cells of each row's group were measured by one job, and so in the same rounds."""
+    """Return whether one job measured all cells of each row's group, and so in the same rounds."""
     groups = _tuples(table, rows, ("height", "width", "cache_state", "timing_mode", "variant"))
     moments: dict[Hashable, set[Hashable]] = {}
     for group, moment in zip(groups, _tuples(table, rows, ("measured_at",)), strict=True):
@@ -95,7 +103,7 @@ def _of_one_job(table: pa.Table, rows: Places) -> npt.NDArray[np.bool_]:
 
 
 def _classes(table: pa.Table, rows: Places) -> Classes:
-    """Cells alike in their noise: of one kernel and one condition, and of similar times."""
+    """Class cells by their noise: one kernel, one condition, and similar times."""
     seconds = table.column("median_s").to_numpy()[rows]
     names = _tuples(table, rows, ("kernel", "cache_state", "timing_mode"))
     return Classes(names, np.log10(seconds))
@@ -107,10 +115,11 @@ def _tuples(table: pa.Table, rows: Places, names: Sequence[str]) -> list[Hashabl
 
 
 def merged(tables: Sequence[pa.Table], spread: RunSpreads | None) -> pa.Table:
-    """One row for each cell of the first of `tables`, which hold the repeats of one shard.
+    """Return one row for each cell of the first of `tables`, which are the repeats of one shard.
 
-    A cell that a later repeat found faulty has that status; its message says in which repeat.
-    `spread` is the whole run's, None if it has one repeat: then rows stay as they are.
+    A cell that failed in a later repeat gets the status of that repeat, and its message names the
+    repeat. `spread` is the spread of the whole run. If it is None, the run has one repeat and the
+    rows stay as they are.
     """
     if spread is None:
         return tables[0]
@@ -153,11 +162,11 @@ def _fill(
     spread: RunSpreads,
     drifts: Mapping[Hashable, Floats],
 ) -> None:
-    """Set what the repeats of `cells` say together.
+    """Set the columns of `cells` from all of their repeats.
 
-    Where some are missing the others stand for all, less what cells of their rounds share. Cells
-    that no later repeat was to measure surely lost against others in their own rounds, so their own
-    interval is that of their samples.
+    If a cell lacks some repeats, the others represent all, less the drift that cells of their
+    rounds share. A cell that no later repeat was planned to measure lost a race in its own rounds.
+    So its interval for comparisons is the interval of its samples.
     """
     repeats = cells.logs.shape[1]
     first = tables[0]
@@ -167,10 +176,12 @@ def _fill(
         variances = _replicated(first, cells).own
     within = np.mean([_within(tables[i], p) for i, p in _used(cells)], axis=0)
     priors = spread.at(_classes(first, rows), _rounds(first, rows))
-    # The repeats tell this error, too: of few, the larger of both counts.
+    # The spread between repeats includes this error, too. With few repeats, the larger of both
+    # counts.
     shared = np.maximum(priors.shared, _of_overhead(tables, cells))
     own, whole = half_widths(repeats, variances, within, replace(priors, shared=shared))
-    # What cells of the same rounds share is no part of what they differ by; other cells share less.
+    # Cells of the same rounds share a drift, which does not affect their differences. Other cells
+    # share less.
     own = np.where(_of_one_job(first, rows), own, whole)
     center = cells.logs.mean(axis=1)
     shift = np.zeros(len(rows))
@@ -203,7 +214,7 @@ def _fill(
         columns[band][rows] = gb / columns[time][rows]
     copies = np.array([tables[i].column("memcpy_gbs").to_numpy()[p] for i, p in _used(cells)])
     columns["memcpy_gbs"][rows] = np.exp(np.log(copies).mean(axis=0))
-    # Copies drift with the cells.
+    # The memcpy baselines drift with the cells.
     ratios = columns["bandwidth_gbs"][rows] / columns["memcpy_gbs"][rows]
     columns["vs_memcpy"][rows] = ratios * np.exp(-shift) if shift.any() else ratios
     for name, power in (("overhead_s", 1), ("overhead_error_s", 2)):
@@ -221,7 +232,7 @@ def _fill(
 
 
 def _drifts(tables: Sequence[pa.Table], repeated: Sequence[Repeated]) -> dict[Hashable, Floats]:
-    """By rounds how far each repeat lies from the mean of all, of the cells that have all."""
+    """Return each repeat's drift from the mean of all, by rounds, from cells with all repeats."""
     whole = next((cells for cells in repeated if len(cells.tables) == len(tables)), None)
     if whole is None:
         return {}
@@ -238,7 +249,7 @@ def _used(cells: Repeated) -> list[tuple[int, Places]]:
 
 
 def _of_overhead(tables: Sequence[pa.Table], cells: Repeated) -> Floats:
-    """Variance of each log median in a repeat by the error of the overhead, the mean of repeats."""
+    """Return the variance of each log median due to the overhead's error, the mean of repeats."""
     found = []
     for i, places in _used(cells):
         rows = tables[i].take(pa.array(places))
@@ -248,7 +259,7 @@ def _of_overhead(tables: Sequence[pa.Table], cells: Repeated) -> Floats:
 
 
 def _within(table: pa.Table, places: Places) -> Floats:
-    """Variance of each log median, estimated from the samples of this repeat."""
+    """Return the variance of each log median, estimated from the samples of this repeat."""
     low, high, coverage = (
         table.column(n).to_numpy()[places] for n in ("own_low_s", "own_high_s", "coverage")
     )
@@ -256,7 +267,7 @@ def _within(table: pa.Table, places: Places) -> Floats:
 
 
 def _condemn(columns: dict[str, Any], tables: Sequence[pa.Table]) -> None:
-    """What a later repeat found wrong with a cell is its status."""
+    """Give a cell that failed in a later repeat the status and message of that repeat."""
     rows = {key: row for row, key in enumerate(tables[0].column("cell_key").to_pylist())}
     for number, table in enumerate(tables[1:], start=2):
         names = ("cell_key", "status", "message")

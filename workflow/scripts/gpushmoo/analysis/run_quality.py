@@ -1,6 +1,6 @@
-"""How a run went: how its cells ended, and whether clocks and machine were steady.
+"""Judge the quality of a run: how its cells ended, and whether clocks and machine were steady.
 
-The machine's steadiness is judged by the memcpy baselines, which are timed with the cells.
+The memcpy baselines, which are timed together with the cells, show whether the machine was steady.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MEANING = {
     Status.LOST_DEVICE: "the device was lost before or during the cell",
 }
 
-# Of a dataset all that this module asks.
+# All columns of a data set that this module reads.
 COLUMNS = (
     *("cell_key", "kernel", "dtype", "variant", "height", "width"),
     *("cache_state", "timing_mode"),
@@ -51,21 +51,21 @@ COLUMNS = (
 
 
 class StrictError(UserError):
-    """A strict run has cells that ended in a fault; one sentence."""
+    """Faults of cells in a run with ``strict: true``, in one sentence."""
 
 
 class FailedSweepError(UserError):
-    """Nothing of a sweep could be measured; a sentence for each such sweep."""
+    """Sweeps without a measured cell, one sentence for each."""
 
 
 def faults(cells: pd.DataFrame) -> pd.DataFrame:
-    """The cells that ended in a fault (not those over a limit), with status and message."""
+    """Return the cells that ended in a fault (not those over a limit), with status and message."""
     bad = cells[cells["status"].isin([s.value for s in FAULTS])]
     return bad.sort_values(["kernel", "dtype", "variant", "cell_key"])
 
 
 def verdict(cells: pd.DataFrame) -> str | None:
-    """One sentence on the faults of a run; None when it has none."""
+    """Return one sentence that counts the faults of a run by kind, or None without faults."""
     bad = faults(cells)
     if bad.empty:
         return None
@@ -81,7 +81,7 @@ def verdict(cells: pd.DataFrame) -> str | None:
 
 
 def failed_sweep(name: str, cells: pd.DataFrame) -> str | None:
-    """Why none of the sweep's `cells` is ok; None when one is, or when all are over a limit."""
+    """Return why every cell of a sweep failed; None if a cell is ok, or if all are over a limit."""
     bad = faults(cells).fillna({"message": "no message"})
     if bad.empty or (cells["status"] == Status.OK).any():
         return None
@@ -95,10 +95,10 @@ def failed_sweep(name: str, cells: pd.DataFrame) -> str | None:
 
 
 def cells_of(cells: pd.DataFrame, sweep: Mapping[str, Any]) -> pd.DataFrame:
-    """The cells of a sweep, given as the kernel and lists of what its cells are made of."""
+    """Return the cells of a sweep, which is a mapping of its kernel and the lists of its values."""
     of_sweep = cells[cells["kernel"] == sweep["kernel"]]
     sizes = [size_of(size) for size in sweep["sizes"]]
-    # What other sizes than these are is known by the device alone.
+    # Only the device knows the sizes that are relative to its cache.
     if not any(isinstance(size, RelativeSize) for size in sizes):
         pairs = [(problem.height, problem.width) for problem in known_problems(sizes)]
         of_size = pd.MultiIndex.from_frame(of_sweep[["height", "width"]]).isin(pairs)
@@ -116,11 +116,29 @@ def write_verdict(
     terminal: TextIO,
     closing: Sequence[str] = (),
 ) -> None:
-    """Say on `terminal` and in the file `out`, below `closing`, whether cells ended in a fault.
+    """Report on `terminal`, and below the lines `closing` in the file `out`, whether cells failed.
 
-    `sweeps` are what `cells_of` takes, by name. Instead of writing the file raises
-    FailedSweepError when one of them has no cell but failed ones, and StrictError when there are
-    faults and the run is strict.
+    Parameters
+    ----------
+    cells
+        Rows of a data set with the columns COLUMNS.
+    out
+        Text file to write.
+    strict
+        Whether any fault is an error.
+    sweeps
+        Sweeps by name, as `cells_of` takes them.
+    terminal
+        Stream for one line about the faults.
+    closing
+        Lines to write first.
+
+    Raises
+    ------
+    StrictError
+        If `strict` is set and a cell ended in a fault. The file is not written.
+    FailedSweepError
+        If all cells of a sweep failed. The file is not written.
     """
     sentence = verdict(cells)
     if sentence is not None and strict:
@@ -135,15 +153,15 @@ def write_verdict(
     write_whole(out, "\n".join([*closing, line, ""]).encode())
 
 
-# The reason that NVML gives for an idle device, whose clock is not that of the cells.
+# Throttle reason by which NVML marks an idle device, whose clock is not that of the cells.
 _IDLE = "gpu_idle"
 
 
 def clocks_seen(readings: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Lowest and highest ``core_mhz`` and ``memory_mhz`` of a device at work; None of no readings.
+    """Return the range of ``core_mhz`` and ``memory_mhz`` of a busy device; None without readings.
 
-    `readings` are those of a shard's metadata. ``readings`` says how many count, ``reasons`` how
-    many of them name each reason for which the core's clock was held down.
+    `readings` are those of a shard's metadata. The result also has the number of ``readings`` that
+    count, and under ``reasons`` the number of readings with each reason to lower the core's clock.
     """
     busy = [r for r in readings if _IDLE not in r["reasons"]]
     if not busy:
@@ -157,20 +175,26 @@ def clocks_seen(readings: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     }
 
 
-# A change of the copies' speed that is no news.
+# Relative change of the copies' speed up to which the machine counts as steady.
 STEADY = 0.02
-# Copies that take less are mostly the start of a launch, which varies more than memory does: on an
-# H200 they changed by 1.2 % between repeats where longer ones did by 0.1 %.
+# Launch overhead dominates shorter copies, and it varies more than memory does. On an H200 short
+# copies changed by 1.2 % between repeats, and longer ones by 0.1 %.
 LONG_S = 50e-6
 
 
 @dataclass(frozen=True)
 class CopyChanges:
-    """Relative changes of the speed of the memcpy baselines; None without any.
+    """Relative changes of the speed of the memcpy baselines.
 
-    `between` are the typical and the largest change between repeats of the same copies, `within`
-    those between the first and the second half of a repeat's rounds; `copies` is how many copies
-    of different buffers were looked at (those of LONG_S and more, where there are some).
+    Attributes
+    ----------
+    copies
+        Number of compared copies, each with other buffers. If some take LONG_S or more, only these.
+    between
+        Typical and largest change between repeats of the same copy; None without repeats.
+    within
+        Typical and largest change between the first and second half of a repeat's rounds; None with
+        too few rounds.
     """
 
     copies: int
@@ -179,16 +203,16 @@ class CopyChanges:
 
     @property
     def steady(self) -> bool:
-        """Whether no change that was looked at is large for half of the copies or more."""
+        """Whether the typical change, between and within repeats, is at most STEADY."""
         return all(pair is None or pair[0] <= STEADY for pair in (self.between, self.within))
 
 
 @dataclass(frozen=True)
 class Steadiness:
-    """How copies within the device changed, and those from the host to `host_fed` kernels.
+    """Changes of copies within the device, and of copies from the host for `host_fed` kernels.
 
-    `repeats` is how often the run measured. Of several recordings put together, `once` are the
-    kernels that only ones of a single repeat have.
+    `repeats` is the number of repeats of the run. If several recordings are combined, `once` names
+    the kernels that have only one repeat.
     """
 
     repeats: int
@@ -200,7 +224,7 @@ class Steadiness:
 def steadiness(
     provenance: Sequence[Mapping[str, Any]], host_fed: Collection[str] = ()
 ) -> Steadiness:
-    """The steadiness of a run, from the provenance of all its shards and repeats."""
+    """Return the steadiness of a run, from the provenance of all its shards and repeats."""
     copies: dict[bool, dict[tuple[Any, ...], list[Floats]]] = {False: {}, True: {}}
     repeats: dict[str, int] = {}
     for shard in provenance:
@@ -210,7 +234,7 @@ def steadiness(
         name = json.dumps({k: v for k, v in params.items() if k != "repeat"}, sort_keys=True)
         for control in shard["controls"]:
             if control["seconds"]:
-                # Shards of before there were several timing modes do not name theirs.
+                # Shards from before there were several timing modes do not name theirs.
                 kind = control.get("timing_mode", TIMING_MODES[0])
                 key = (name, control["height"], control["width"], control["cache_state"], kind)
                 of_kind = copies[kernel in host_fed]
@@ -222,7 +246,7 @@ def steadiness(
 
 
 def _copy_changes(copies: Sequence[Sequence[Floats]]) -> CopyChanges:
-    """What changed; of each copy the seconds in each repeat."""
+    """Return the changes of copies, each given as its seconds in each repeat."""
     medians = [[float(np.median(seconds)) for seconds in repeats] for repeats in copies]
     long = [repeats for repeats in medians if min(repeats) >= LONG_S]
     used = [
@@ -237,7 +261,7 @@ def _copy_changes(copies: Sequence[Sequence[Floats]]) -> CopyChanges:
 
 
 def _change(a: Any, b: Any) -> float:
-    """How much faster one is than the other."""
+    """Return the relative difference between two times, as a share of the smaller."""
     return float(max(a, b) / min(a, b) - 1.0)
 
 
@@ -246,7 +270,7 @@ def _typical(changes: Sequence[float]) -> tuple[float, float] | None:
 
 
 def dataset_provenance(dataset: Path) -> list[dict[str, Any]]:
-    """Provenance of every shard in a dataset, with ``clocks_seen`` in place of the readings."""
+    """Read the provenance of every shard of a data set, with ``clocks_seen`` for the readings."""
     try:
         if found := list(_provenance(dataset)):
             return found

@@ -1,15 +1,16 @@
-"""The spread between replicates of a measurement, and the intervals that follow from it.
+"""Estimate the spread between replicates of a measurement, and the intervals that follow from it.
 
-The unit is the replicate: a repeat within a run, or a run among others. Samples of one replicate
-and cells that drifted together are no replicates of it. The logarithm of a cell's time in replicate
-r is taken as μ(cell) + D(r) + e(cell, r). D is what cells share, such as another clock or a
-neighbour on the machine; only as many replicates as there are tell its variance, whatever the
-number of cells. e is the cell's own. Few replicates know the variance of e of one cell badly, but
-many cells of its class know its usual size, so each is shrunk towards that: the moderated variance
-of limma (Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004, article 3). A
-class is a name and a decade of time. Between the middles of decades a usual variance is
-interpolated, so that no cell's interval jumps because its time passes 10 µs. All variances are
-those of logarithms of times.
+A replicate is a repeat within a run, or a run among several runs. Samples of one replicate do not
+count as replicates, and neither do cells that drifted together. The model of the logarithm of a
+cell's time in replicate r is μ(cell) + D(r) + e(cell, r). D is the drift that cells share, for
+example through another clock or another user of the machine. Its variance is known only as well as
+the number of replicates allows, regardless of the number of cells. e is the variation of the cell
+itself. A few replicates determine the variance of e badly for one cell, but the many cells of its
+class determine a typical variance well. So each cell's variance is shrunk towards that of its
+class: the moderated variance of limma (Smyth, Statistical Applications in Genetics and Molecular
+Biology 3, 2004, article 3). A class is a name and a decade of time. Between the middles of decades
+the typical variance is interpolated, so that no interval jumps as a cell's time passes 10 µs. All
+variances are variances of natural logarithms of times, so they have no unit.
 """
 
 from __future__ import annotations
@@ -27,26 +28,28 @@ from ..core.median import CONFIDENCE
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 
-# Fewest cells to estimate a shared drift from; with fewer it counts as each cell's own.
+# Fewest cells that a shared drift is estimated from. With fewer, it counts as each cell's own.
 SHARING_CELLS = 8
-# Fewest variances to estimate their spread beyond chance from: by moments, by quantiles.
+# Fewest variances whose spread beyond chance is estimated: by moments, by quantiles.
 FEWEST, CLASS_CELLS = 8, 30
 FEW_ROUNDS = 3
-# A variance under this share of the median one is a clock's grain; its logarithm would say much.
+# Below this share of the median variance, the resolution of the clock dominates, and the logarithm
+# would be an outlier.
 _LEAST_SHARE = 1e-5
-# Degrees of freedom that are tried for a usual variance; the last stands for any number.
+# Candidate degrees of freedom of a typical variance. The last means practically infinite.
 _PRIOR_DF = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 20.0, 50.0, 1e6)
 _MOST_DF = 1e6
 _TINY = 1e-300
-# Differences that are in memory at once.
+# Number of differences that are in memory at a time.
 _MOST_DIFFERENCES = 2_000_000
 
 
 @dataclass(frozen=True)
 class UsualVariance:
-    """The usual variance of a class, and for how many degrees of freedom it counts (or infinity).
+    """Typical variance of a class, and its weight in degrees of freedom (may be infinite).
 
-    A cell's own variance is distributed as ``variance`` times F(own degrees, ``df``).
+    The estimate of a cell's own variance is distributed as ``variance`` times F(own degrees,
+    ``df``).
     """
 
     variance: float
@@ -55,9 +58,9 @@ class UsualVariance:
 
 @dataclass(frozen=True)
 class ClassSpread:
-    """The usual variance of the cells of a class, and the variance of what they share.
+    """Typical variance of the cells of a class, and the variance of the drift that they share.
 
-    `shared_df` are the degrees of freedom of the latter; 0 if it was not estimated.
+    `shared_df` has the degrees of freedom of the latter; 0 if it was not estimated.
     """
 
     own: UsualVariance
@@ -65,15 +68,15 @@ class ClassSpread:
     shared_df: float
 
 
-# A name of cells that are alike in their noise, and a decade of their seconds.
+# A name for cells with similar noise, and a decade of their seconds.
 Class = tuple[Hashable, int]
 
 
 @dataclass(frozen=True)
 class Classes:
-    """The names of cells that are alike in their noise, and the logarithms (base 10) of seconds.
+    """Names of cells with similar noise, and log10 of the cells' seconds, shape (cells,).
 
-    Without these all cells of a name are of one class.
+    Without `log10_s`, all cells with the same name are in one class.
     """
 
     names: Sequence[Hashable]
@@ -85,19 +88,19 @@ class Classes:
         return np.zeros(len(self.names)) if self.log10_s is None else self.log10_s
 
     def of(self, kept: npt.NDArray[np.bool_]) -> Classes:
-        """Those of the cells that are `kept`."""
+        """Return the cells for which `kept`, a mask of shape (cells,), is True."""
         names = [name for name, is_kept in zip(self.names, kept, strict=True) if is_kept]
         return Classes(names, self.logs[kept])
 
     def each(self) -> list[Class]:
-        """The name and the whole decade of seconds of each cell: (name, -5) from 10 to 100 µs."""
+        """Return the name and the decade of seconds of each cell: (name, -5) from 10 to 100 µs."""
         decades = np.floor(self.logs).astype(int).tolist()
         return list(zip(self.names, decades, strict=True))
 
 
 @dataclass(frozen=True)
 class Priors:
-    """For each cell the usual variance and what is shared, each with its degrees of freedom."""
+    """Typical variance and shared variance of each cell, each with degrees of freedom; (cells,)."""
 
     own: Floats
     own_df: Floats
@@ -113,11 +116,14 @@ class Spreads:
     whole: ClassSpread
 
     def of(self, name: Hashable, log10_s: float = 0.0) -> Priors:
-        """The priors of one cell by its name and the logarithm (base 10) of its seconds."""
+        """Return the priors of one cell by its name and log10 of its seconds."""
         return self.at(Classes([name], np.array([log10_s])))
 
     def at(self, cells: Classes) -> Priors:
-        """Those of cells, between the middles of decades; of all cells if the name was not seen."""
+        """Return the priors of cells, interpolated between the middles of decades.
+
+        A cell whose name is unknown gets the spread of all cells together.
+        """
         out = np.tile(_row(self.whole), (len(cells.names), 1))
         for name, places in _places(cells.names).items():
             decades = sorted(decade for own, decade in self.classes if own == name)
@@ -133,7 +139,7 @@ def _row(spread: ClassSpread) -> Floats:
 
 
 def _between(middles: Floats, rows: Floats, logs: Floats) -> Floats:
-    """The rows of `_row` interpolated to `logs`; the first and last go on beyond their middles."""
+    """Interpolate rows of `_row` to `logs`; beyond the first and last middle they stay constant."""
     own, own_df, shared, shared_df = rows.T
     out = np.zeros((len(logs), 4))
     out[:, 0] = np.exp(np.interp(logs, middles, np.log(np.maximum(own, _TINY))))
@@ -148,10 +154,10 @@ def _between(middles: Floats, rows: Floats, logs: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Replicated:
-    """Estimates from replicates of some cells: own variances, and those of shared drifts.
+    """Estimates from replicates of some cells: their own variances, and those of shared drifts.
 
-    `own` has an entry for each cell, of `df` degrees of freedom. `shared` has one for each group of
-    cells that drift together.
+    `own` has an entry for each cell, with `df` degrees of freedom. `shared` has one for each group
+    of cells that drift together.
     """
 
     own: Floats
@@ -163,10 +169,20 @@ class Replicated:
 def replicated(
     blocks: Sequence[Floats], classes: Classes, sharing: Sequence[Hashable] | None = None
 ) -> Replicated:
-    """Separate shared drift from own variance; blocks have the shape (cells, replicates).
+    """Split the variation between replicates into a shared drift and a variance per cell.
 
-    Within a block all columns measure the same. `sharing` says which cells drift together, by
-    default those of a class. Some block has two columns.
+    The drift of a group in a replicate is the median over its cells. The remaining variance is
+    multiplied by n / (n − 1) for the n cells of the group, because the drift fits a part of it.
+
+    Parameters
+    ----------
+    blocks
+        Arrays of log times, shape (cells, replicates). The columns of one block repeat the same
+        measurement. At least one block must have two columns.
+    classes
+        Name and time of each cell.
+    sharing
+        Name of the group of cells with which each cell drifts; by default its class.
     """
     df = float(sum(block.shape[1] - 1 for block in blocks))
     places = _places(classes.each() if sharing is None else sharing)
@@ -187,7 +203,7 @@ def replicated(
 
 
 def _places(names: Sequence[Hashable]) -> dict[Hashable, list[int]]:
-    """The places of each of the names."""
+    """Return the indices at which each name occurs."""
     places: dict[Hashable, list[int]] = {}
     for place, name in enumerate(names):
         places.setdefault(name, []).append(place)
@@ -197,10 +213,20 @@ def _places(names: Sequence[Hashable]) -> dict[Hashable, list[int]]:
 def usual_by_moments(
     variances: Floats, df: float, few_df: float | None = None, fewest: int = FEWEST
 ) -> UsualVariance:
-    """The usual variance, from `variances` of many cells, each of `df` degrees of freedom.
+    """Estimate the typical variance by the moments of the logarithms (Smyth 2004, section 6.2).
 
-    By the moments of their logarithms (Smyth, section 6.2). Of fewer than `fewest`, or if most are
-    zero, their mean, which counts as much as one of them, or for `few_df` degrees.
+    If there are fewer than `fewest` variances, or most are zero, the result is their mean.
+
+    Parameters
+    ----------
+    variances
+        Variance of each cell, shape (cells,).
+    df
+        Degrees of freedom of each.
+    few_df
+        Degrees of freedom of the mean in that case; by default `df`, as many as one cell has.
+    fewest
+        Smallest number of variances for the method of moments.
     """
     middle = float(np.median(variances))
     if len(variances) < fewest or not middle > 0.0:
@@ -217,10 +243,11 @@ def usual_by_moments(
 
 
 def usual_by_quantiles(variances: Floats, df: float) -> UsualVariance:
-    """Fit the usual variance by the median and the 95th percentile of `variances`.
+    """Estimate the typical variance from the median and the 95th percentile of `variances`.
 
-    Repeats within a run are so close in time that a clock's grain makes many variances zero, of
-    which there is no logarithm. Fewer than CLASS_CELLS count as little as a cell's own.
+    Repeats within a run follow each other so closely that the resolution of the clock makes many
+    variances zero, which have no logarithm. So moments do not work here. Fewer than CLASS_CELLS
+    variances get the smallest degrees of freedom.
     """
     middle, high = np.quantile(variances, [0.5, 0.95])
     if len(variances) < CLASS_CELLS or not middle > 0.0:
@@ -234,7 +261,7 @@ def usual_by_quantiles(variances: Floats, df: float) -> UsualVariance:
 
 
 def trigamma_inverse(value: float) -> float:
-    """The y > 0 with trigamma(y) = `value` > 0, by Newton's method (Smyth, appendix)."""
+    """Return the y > 0 with trigamma(y) = `value` > 0, by Newton's method (Smyth, appendix)."""
     if value > 1e7:
         return 1.0 / math.sqrt(value)
     if value < 1e-6:
@@ -251,10 +278,16 @@ def trigamma_inverse(value: float) -> float:
 
 @dataclass(frozen=True)
 class RunSpreads:
-    """The spreads within a run.
+    """Spreads between the repeats of a run.
 
-    `own` has the usual variances of classes. `rounds` has the variance of what cells of the same
-    rounds share, and its degrees of freedom; `other` counts for rounds of too few cells to tell.
+    Attributes
+    ----------
+    own
+        Typical variances of classes.
+    rounds
+        Variance, with degrees of freedom, of the drift that cells of the same rounds share.
+    other
+        The same for rounds with too few cells to estimate it.
     """
 
     own: Spreads
@@ -262,17 +295,17 @@ class RunSpreads:
     other: UsualVariance
 
     def at(self, cells: Classes, rounds: Sequence[Hashable]) -> Priors:
-        """Those of cells that were sampled in these rounds."""
+        """Return the priors of cells that were sampled in these rounds."""
         found = [self.rounds.get(name, self.other) for name in rounds]
         shared, df = np.array([(f.variance, f.df) for f in found], np.float64).reshape(-1, 2).T
         return replace(self.own.at(cells), shared=shared, shared_df=df)
 
 
 def run_spreads(shards: Sequence[Replicated]) -> RunSpreads | None:
-    """The spreads within a run, from the repeats of all its shards; None without repeats.
+    """Return the spreads between repeats of a run from all its shards; None without repeats.
 
-    Each round has a variance of its own of what is shared, shrunk towards the usual one of all
-    rounds as cells' own variances are: buffers in an unlucky place slow one group, not all.
+    Each round gets a separate shared variance, shrunk towards the typical one of all rounds: a bad
+    placement of buffers slows one group and not all.
     """
     shards = [shard for shard in shards if len(shard.own)]
     if not shards:
@@ -293,14 +326,15 @@ def run_spreads(shards: Sequence[Replicated]) -> RunSpreads | None:
 def _moderated_rounds(
     rounds: Sequence[tuple[Hashable, float, float]],
 ) -> tuple[dict[Hashable, UsualVariance], UsualVariance]:
-    """The variance of each round, by name, and the usual one; `rounds` have name, variance, df."""
+    """Return each round's shrunk variance, and the typical one; `rounds` are (name, value, df)."""
     if not rounds:
         return {}, UsualVariance(0.0, 0.0)
     variances, dfs = (np.array([r[i] for r in rounds], np.float64) for i in (1, 2))
     df = float(dfs.min())
     n = len(rounds)
-    # One unsteady round of few must not widen all: three tell that they differ beyond chance. The
-    # mean of two counts as one other round, that of a single one for nothing.
+    # One unsteady round among few must not widen all intervals. Three rounds suffice to see that
+    # they differ beyond chance. The mean of two counts like one other round, and a single one does
+    # not count.
     usual = usual_by_moments(variances, df, df * (n - 1) / n, FEW_ROUNDS)
     prior, prior_df = np.full(len(rounds), usual.variance), np.full(len(rounds), usual.df)
     shrunk = [
@@ -312,9 +346,10 @@ def _moderated_rounds(
 
 
 def class_spreads(found: Replicated, few_df: float | None = None) -> Spreads:
-    """The spreads between runs, each class from its own cells; `few_df` as in `usual_by_moments`.
+    """Return the spreads between runs, each class from its own cells.
 
-    What is shared has a variance for each class; for a class that was not seen the largest.
+    The drift has a variance per class. A class that was not seen gets the largest of these.
+    `few_df` is that of `usual_by_moments`.
     """
     classes = {
         name: ClassSpread(
@@ -331,10 +366,19 @@ def class_spreads(found: Replicated, few_df: float | None = None) -> Spreads:
 
 
 def moderated(prior: Floats, prior_df: Floats, own: Floats, df: float) -> tuple[Floats, Floats]:
-    """Cells' own variances, of `df` degrees, shrunk towards their priors; the degrees of both.
+    """Shrink variances of cells towards their priors; return variances and degrees of freedom.
 
-    The posterior variance, Smyth's equation 2: (d₀ s₀² + d s²) / (d₀ + d). With `df` 0 nothing is
-    known of the cell itself and the prior stands.
+    The posterior variance is (d₀ s₀² + d s²) / (d₀ + d), equation 2 of Smyth (2004). With `df` 0
+    nothing is known about the cell itself, and the prior is returned.
+
+    Parameters
+    ----------
+    prior, prior_df
+        Typical variance of each cell and its degrees of freedom, shape (cells,).
+    own
+        Estimated variance of each cell, shape (cells,).
+    df
+        Degrees of freedom of each of `own`.
     """
     if df == 0:
         return prior.copy(), prior_df.copy()
@@ -344,7 +388,7 @@ def moderated(prior: Floats, prior_df: Floats, own: Floats, df: float) -> tuple[
 
 
 def summed(own: Floats, own_df: Floats, shared: Floats, shared_df: Floats) -> Floats:
-    """Degrees of freedom of the sum of two estimated variances, after Welch and Satterthwaite."""
+    """Return the Welch–Satterthwaite degrees of freedom of the sum of two estimated variances."""
     with np.errstate(divide="ignore", invalid="ignore"):
         parts = own**2 / own_df + np.where(shared_df > 0.0, shared**2 / shared_df, 0.0)
         df = np.where(parts > 0.0, (own + shared) ** 2 / parts, own_df)
@@ -352,7 +396,7 @@ def summed(own: Floats, own_df: Floats, shared: Floats, shared_df: Floats) -> Fl
 
 
 def t_quantile(df: Floats) -> Floats:
-    """Half of a 95 % interval in standard errors."""
+    """Return half of a 95 % interval in standard errors, for Student's t with `df` degrees."""
     quantile: Floats = scipy.special.stdtrit(df, (1.0 + CONFIDENCE) / 2.0)
     return quantile
 
@@ -360,13 +404,22 @@ def t_quantile(df: Floats) -> Floats:
 def half_widths(
     repeats: int, variances: Floats, within: Floats, priors: Priors
 ) -> tuple[Floats, Floats]:
-    """Half-widths of the 95 % intervals of the means of as many `repeats`, log medians of cells.
+    """Return half-widths of two 95 % intervals of cells' mean log medians, each of shape (cells,).
 
-    The first are of the cell's own time, without what all cells of the same rounds share: by these,
-    cells compare. The second cover what another run of as many repeats finds, which has the same
-    variance again: they are √2 times as wide, and have what is shared. `variances` are those of
-    `Replicated` (ignored for a single repeat), `within` the variance of a repeat's median estimated
-    from its samples. The larger of both is the cell's own variance.
+    The first is the interval for comparisons within a group: it leaves out the drift that all cells
+    of the same rounds share. The second predicts another run with the same number of repeats. That
+    run has the same variance again, so this interval is √2 times as wide, and includes the drift.
+
+    Parameters
+    ----------
+    repeats
+        Number of repeats that the means are over.
+    variances
+        Variances of cells as in `Replicated`; ignored for a single repeat.
+    within
+        Variance of a repeat's median, estimated from its samples. The larger of both counts.
+    priors
+        Typical and shared variances of the cells.
     """
     own, own_df = moderated(priors.own, priors.own_df, variances, repeats - 1)
     own, own_df = np.maximum(own, within), np.maximum(own_df, 1.0)
@@ -378,7 +431,10 @@ def half_widths(
 
 
 def variance_within(low: Floats, high: Floats, coverage: Floats) -> Floats:
-    """Variance of a log median with this interval of its samples; 0 of one sample (coverage 0)."""
+    """Return the variance of log medians from intervals of their samples; 0 if `coverage` is 0.
+
+    `low` and `high` are the ends in seconds and `coverage` the confidence, all of shape (cells,).
+    """
     z = normal_quantile(coverage)
     with np.errstate(divide="ignore", invalid="ignore"):
         half = np.where(z > 0.0, np.log(high / low) / 2.0 / z, 0.0)
@@ -387,14 +443,14 @@ def variance_within(low: Floats, high: Floats, coverage: Floats) -> Floats:
 
 
 def normal_quantile(coverage: Floats | float) -> Floats:
-    """Half of an interval of this confidence in standard errors; at most that of 99.9 %."""
+    """Return half of an interval of this confidence in standard errors; at most that of 99.9 %."""
     z: Floats = scipy.special.ndtri((1.0 + np.clip(coverage, 0.0, 0.999)) / 2.0)
     return z
 
 
 @dataclass(frozen=True)
 class ChangeEstimate:
-    """Changes of log times, NaN if unknown; standard errors, infinite if so; degrees of freedom."""
+    """Changes of log times (NaN: unknown), standard errors (infinite: unknown), and degrees."""
 
     change: Floats
     error: Floats
@@ -411,7 +467,10 @@ class ChangeEstimate:
         return self.change + t_quantile(self.df) * self.error
 
     def p_beyond(self, bound: Floats | float, sign: int) -> Floats:
-        """p value of each change not being beyond `bound` in the direction of `sign`, one-sided."""
+        """Return one-sided p values of the hypothesis that a change does not exceed `bound`.
+
+        With `sign` 1, a change exceeds the bound upwards; with -1, its negative does.
+        """
         with np.errstate(divide="ignore", invalid="ignore"):
             t = np.nan_to_num((sign * self.change - bound) / self.error, posinf=1e9, neginf=-1e9)
         p: Floats = np.where(np.isfinite(self.error), scipy.special.stdtr(self.df, -t), 1.0)
@@ -425,17 +484,26 @@ def estimate(
     usual: Spreads | None,
     seen: Replicated | None,
 ) -> ChangeEstimate:
-    """The mean change of each cell over pairs of runs; `changes` has the shape (cells, pairs).
+    """Estimate the mean change of each cell's log time over pairs of runs.
 
-    `usual` is what is known beforehand, `seen` what replicates of these very cells tell (variances
-    of a run, as all here); of `usual` None that of `seen` is taken. Without both no error is known.
-    `within` is the variance of a run's own median that its samples tell: an error is never smaller.
+    Parameters
+    ----------
+    changes
+        Change of each cell in each pair, shape (cells, pairs).
+    classes
+        Name and time of each cell.
+    within
+        Variance of a run's median that its samples show; an error is never smaller.
+    usual
+        Spreads between runs that are known beforehand. If None, those of `seen` are used.
+    seen
+        Estimates from replicates of these cells. If both are None, the error is infinite.
     """
     n = changes.shape[1]
     mean = changes.mean(axis=1)
     if usual is None and seen is None:
         return ChangeEstimate(mean, np.full(len(mean), np.inf), np.ones(len(mean)))
-    # The mean of a few of these very cells is no knowledge beyond that of the cells.
+    # The mean of a few of these same cells adds no information about them.
     here = None if seen is None else class_spreads(seen, few_df=0.0).at(classes)
     prior = here if usual is None else usual.at(classes)
     assert prior is not None
@@ -454,12 +522,18 @@ def estimate(
 
 
 def shifts(first: Floats, n_first: Places, second: Floats, n_second: Places) -> Floats:
-    """The Hodges–Lehmann shift of many cells: median of all differences second[j] − first[i].
+    """Return the Hodges–Lehmann shift of each cell: the median of all second[j] − first[i].
 
-    The samples of all cells are in a row, `n_first` and `n_second` of each; NaN where a side has
-    none. Of logarithms of times it is that of the ratio. One outlier in four samples does not move
-    it far (breakdown point 29 %), and of normal samples it needs 5 % more than the difference of
-    means (Hodges and Lehmann, Annals of Mathematical Statistics 34, 1963).
+    For logarithms of times it estimates the log of the ratio. One outlier in four samples moves it
+    little (breakdown point 29 %). With normal samples it needs 5 % more of them than the difference
+    of means (Hodges and Lehmann, Annals of Mathematical Statistics 34, 1963).
+
+    Parameters
+    ----------
+    first, second
+        Samples of all cells, one cell after the other.
+    n_first, n_second
+        Number of samples of each cell, shape (cells,). The shift is NaN if one is 0.
     """
     out = np.full(len(n_first), np.nan)
     begins = np.cumsum(n_first) - n_first, np.cumsum(n_second) - n_second

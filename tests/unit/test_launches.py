@@ -217,7 +217,7 @@ def test_what_is_told_of_a_launch() -> None:
     key = cell.kernel, cell.dtype, workload.version(cell).name, workload.launch(cell).entry
     codes = {key: CodePath(part(20, 1, 1, 1), part(0))}
     told = Describer({workload.name: workload}, codes, FACTS).launch(cell, 4, 20)
-    assert told == "it does not tell which elements a thread takes"
+    assert told == "its workload.py does not declare the elements that a thread accesses"
 
 
 @pytest.mark.parametrize(
@@ -276,9 +276,9 @@ def test_only_verified_cells_are_told_by_the_paths_of_their_shards(tmp_path: Pat
             code_paths(),
             "its device does not report how many blocks a multiprocessor holds",
         ),
-        ({"kernel": "no_such"}, code_paths(), "nothing of it is timed on the device alone"),
-        ({"kernel": "dot_streamed"}, code_paths(), "nothing of it is timed on the device alone"),
-        ({"kernel": "dot_host"}, code_paths(), "nothing of it is timed on the device alone"),
+        ({"kernel": "no_such"}, code_paths(), "its time includes the host"),
+        ({"kernel": "dot_streamed"}, code_paths(), "its time includes the host"),
+        ({"kernel": "dot_host"}, code_paths(), "its time includes the host"),
     ],
     ids=["no machine code", "no occupancy", "unknown", "host-fed", "on the host"],
 )

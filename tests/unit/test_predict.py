@@ -82,7 +82,7 @@ def test_unfitted_kernels_have_the_wide_band_or_are_refused() -> None:
     assert np.log(said.high_s / said.seconds) == pytest.approx(told["bands"]["of_others"])
     axes = load_kernel(ROOT / "kernels/stream").workload.axes
     params = {name: expand_axis(spec, TYPICAL)[0] for name, spec in axes.items()}
-    with pytest.raises(gpushmoo.ConfigError, match="which elements a thread takes"):
+    with pytest.raises(gpushmoo.ConfigError, match="elements that a thread accesses"):
         gpushmoo.predict(ROOT / "kernels/stream", dtype="float", size=2**20, **params)
 
 

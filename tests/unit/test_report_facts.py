@@ -266,7 +266,7 @@ def test_limits_without_a_busy_unit(cell: str, limit: str, backed: bool | None) 
     found = CountedCells.of(cells).of_limit(cell, limit)
     assert (None if found is None else found.backed) == backed
     if cell == "empty" and found is not None:
-        assert found.words == "no unit busy, 31 % of warps there"
+        assert found.words == "no unit busy, 31 % of warp slots used"
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""The one model of a device: what launches ask of it, how long that takes, what limits them."""
+"""Model a GPU: the resources that launches need, the time that takes, and the limiting resource."""

@@ -1,20 +1,21 @@
-"""Fits the model to a few cells of a device: parameters, their intervals, bands of errors.
+"""Fit the model to a few cells of a device: parameters, their intervals, and error bands.
 
-What a fit leaves on its own cells says nothing of a kernel that it has not seen, and residuals of
-one region none of another. So the model is fitted once for each kernel without that kernel, and
-each time its errors on it are looked at: the 90th percentile of a kernel's errors is one number a
-kernel. The band for a kernel that was measured is that of its own unseen cells; the band for one
-that was not is the 90th percentile of all kernels' numbers, a wide band.
+The residuals of the fitted cells do not predict the error for a kernel that the model has not seen,
+and residuals of one kernel do not predict those of another. So the model is fitted once for each
+kernel without that kernel, and its errors on that kernel are recorded. The 90th percentile of these
+errors is one number per kernel. The band of a measured kernel comes from its own unseen cells. The
+band of any other kernel is the 90th percentile of all kernels' numbers, which is wide.
 
-A device without a model, whose runtime does not report occupancy (OpenCL), has a closed formula of
-the time over the number of persistent blocks, fitted to each series. P blocks share N equal tiles;
-C of them run at once, further ones wait for whole waves:
+A device whose runtime does not report occupancy (OpenCL) has no model. For it, this module fits a
+closed formula of the time over the number of persistent blocks, to each series. P blocks share N
+equal tiles. C of them run at once, and further ones wait for whole waves:
 
     T(P) = start + ⌈N/P⌉ · Σ over waves of t(blocks of the wave)
     t(B) = (tile^q + (B · bus)^q)^(1/q)
 
-A tile takes its block `tile` seconds, and all blocks share a bus that serves each for `bus`. They
-add up for q = 1 (nothing overlaps), the larger one counts alone for q → ∞ (all overlaps).
+A block needs `tile` seconds for a tile, and all blocks share a bus that serves each for `bus`
+seconds. With q = 1 the two times add up (no overlap). With q → ∞ only the larger one counts (full
+overlap).
 """
 
 from __future__ import annotations
@@ -34,30 +35,30 @@ from .launches import Floats, Launches
 
 Bools = npt.NDArray[np.bool_]
 
-# Share of a group's cells that are fitted to, and how many of a group are at least.
+# Share of a group's cells that the model is fitted to, and their least number per group.
 SHARE, FEWEST = 0.04, 3
-# Cells this near to a full device, and beyond it, are left to be predicted: there is the cliff.
+# Persistent cells from this share of a full device on are left to be predicted: the cliff is there.
 NEAR_FULL = (0.95, 1.15)
-# Standard deviation of the logarithm of a parameter before anything is known, for those that other
-# measurements know better than a fit does, which count as given, and for all others.
+# Prior standard deviation of the logarithm of a parameter. The first is for parameters that other
+# measurements determine better than a fit, which thus stay fixed. The second is for all others.
 KNOWN, UNKNOWN = 0.01, 0.8
 WELL_KNOWN = frozenset({"warp_launch", "texel_store"})
-# A deviation of this many or more, in the logarithm of the time, counts no longer with its square.
+# Residuals of log time beyond this count linearly instead of with their square.
 SOFT = 0.05
-# What is determined has a standard deviation of at most this, in its logarithm.
+# A parameter is determined if the standard deviation of its logarithm is at most this.
 DETERMINED = 0.2
 
-# Of bands: the share of the cells in them.
+# Share of the cells that are inside their band.
 PROMISED = 0.9
-# A kernel of fewer cells than this says little of its errors.
+# A kernel with fewer cells than this does not get errors of its unseen cells.
 FEWEST_CELLS = 10
-# Kernels left out are fitted with at most so many cells: only the width of the band hangs on it.
+# Fits without a kernel use at most this number of cells: they affect the width of the band only.
 MOST_CELLS = 1200
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter's value and 95 % interval; `determined` says whether the cells fix it."""
+    """Value and 95 % interval of a parameter; `determined` is False if the cells do not fix it."""
 
     value: float
     low: float
@@ -67,7 +68,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class DeviceFit:
-    """The model fitted to one device; `trained` cells went into it."""
+    """The model fitted to `trained` cells of one device."""
 
     parameters: Mapping[str, Parameter]
     trained: int
@@ -79,17 +80,27 @@ class DeviceFit:
         return Model({name: p.value for name, p in self.parameters.items()})
 
     def seconds(self, described: pd.DataFrame) -> Floats:
-        """Predicted seconds of each described cell."""
+        """Return the predicted seconds of each described cell, shape (cells,)."""
         return self.model.seconds(Launches.of(described))
 
 
 def training(described: pd.DataFrame, points: pd.DataFrame) -> Bools:
-    """Which cells to fit to, chosen without a look at any time.
+    """Choose the cells to fit to, without looking at any time.
 
-    Of each group at least FEWEST and a SHARE, far apart in the logarithms of the launch
-    parameters `points` (a column each, rows as in `described`): the first is the cell nearest to
-    the middle, each next one the farthest from all before. Cells of persistent blocks that are
-    NEAR_FULL are never taken.
+    The choice has at least FEWEST cells and a SHARE of each group, far apart in the logarithms of
+    the launch parameters. The first is the cell nearest to the middle, and each next one is
+    farthest from all before. Cells of persistent blocks that are NEAR_FULL are never chosen.
+
+    Parameters
+    ----------
+    described
+        Cells as `Describer.table` returns them.
+    points
+        Launch parameters, one column each, with the rows of `described`.
+
+    Returns
+    -------
+    Mask of shape (cells,).
     """
     chosen = np.zeros(len(described), dtype=bool)
     full = (described["blocks"] / (described["multiprocessors"] * described["resident"])).to_numpy()
@@ -105,7 +116,7 @@ def training(described: pd.DataFrame, points: pd.DataFrame) -> Bools:
 
 
 def _far_apart(places: Floats, count: int) -> npt.NDArray[np.int64]:
-    """Rows of `count` points, each the farthest from those before it."""
+    """Return the rows of `count` points, each the farthest from those before it."""
     middle = (places.min(axis=0) + places.max(axis=0)) / 2 if len(places) else np.zeros(0)
     taken: list[int] = []
     nearest = np.full(len(places), np.inf)
@@ -123,8 +134,18 @@ def fit_device(
 ) -> DeviceFit:
     """Fit all parameters to the `chosen` cells of one device.
 
-    Residuals are logarithms of predicted over measured time. Every kernel and type weighs alike,
-    however many cells it has. What the cells say nothing of stays at its `first` value.
+    Residuals are logarithms of predicted over measured time. Every kernel and type has the same
+    weight, regardless of its number of cells. A parameter that no cell depends on keeps its `first`
+    value.
+
+    Parameters
+    ----------
+    described
+        Cells as `Describer.table` returns them.
+    chosen
+        Mask of the cells to fit to, shape (cells,).
+    first
+        Start values by the names of PARAMETERS.
     """
     cells = described[chosen]
     x = Launches.of(cells)
@@ -141,9 +162,9 @@ def fit_device(
     found = scipy.optimize.least_squares(
         residuals, begin, loss="soft_l1", f_scale=SOFT, x_scale=0.3, max_nfev=60
     )
-    # Intervals from the curvature at the end, as if nothing had been known of any parameter.
+    # Compute the intervals from the curvature at the optimum, without the priors.
     data, off = found.jac[: len(cells)], found.fun[: len(cells)]
-    # The middle of the deviations, as a standard deviation, which a few large ones do not move.
+    # Scale the median deviation to a standard deviation; a few large deviations do not move it.
     spread = max(1e-4, float(1.4826 * np.median(np.abs(off))))
     curvature = data.T @ data / spread**2
     covariance = np.linalg.inv(curvature + np.eye(len(first)) * UNKNOWN**-2.0)
@@ -166,22 +187,22 @@ def _weights(cells: pd.DataFrame) -> Floats:
 
 @dataclass(frozen=True)
 class Bands:
-    """Half-widths in the logarithm of the time, 90 % of the cells within them.
+    """Half-widths in the logarithm of the time that contain 90 % of the cells.
 
-    `of_kernel` are those of kernels that the fit knows, `of_others` that of any other; None where
-    there are fewer than two kernels.
+    `of_kernel` has those of kernels that the fit includes. `of_others` is that of any other kernel,
+    or None with fewer than two kernels.
     """
 
     of_kernel: Mapping[str, float]
     of_others: float | None
 
     def half_width(self, kernel: str) -> float | None:
-        """That of a kernel, known or not."""
+        """Return the half-width of a kernel, or that of other kernels if it was not fitted."""
         return self.of_kernel.get(kernel, self.of_others)
 
 
 def measured_bands(described: pd.DataFrame, chosen: Bools, fit: DeviceFit) -> Bands:
-    """The bands of one device's cells, of which `chosen` went into `fit`."""
+    """Return the bands of one device's cells, of which the `chosen` ones were fitted."""
     kernels = described["kernel"].to_numpy()
     off = np.abs(np.log(fit.seconds(described) / described["measured_s"].to_numpy()))
     known = {}
@@ -204,25 +225,35 @@ Json = dict[str, Any]
 
 PARAMETERS = ("start_s", "tile_s", "bus_s", "overlap")
 MOST_OVERLAP = 32.0
-# The knee makes the loss bumpy in `overlap`: the best of several starts wins.
+# The knee makes the loss uneven in `overlap`, so the best of several starts is kept.
 OVERLAPS = (1.2, 2.5, 6.0)
-# Of a series' points every fourth is left out of the fit and judges it, neither first nor last.
+# Every fourth point of a series, except the first and last, is left out and tests the fit.
 EVERY = 4
 FEWEST_POINTS = 8
-# Columns of `partition_table`, all of them in the table of the device's model as well.
+# Columns of `partition_table`. The table of the device's model has them, too.
 COLUMNS = (*GROUP, "cell_key", "trained", "measured_gbs", "predicted_gbs")
 
 
 def seconds(blocks: Floats, tiles: int, capacity: int, *values: float) -> Floats:
-    """T of each number of `blocks`, at least 1; `values` are those of PARAMETERS."""
+    """Return T, in seconds, of each number of `blocks` (at least 1); see the module.
+
+    Parameters
+    ----------
+    blocks
+        Numbers of persistent blocks, shape (points,).
+    tiles, capacity
+        N and C of the formula.
+    values
+        Values in the order of PARAMETERS.
+    """
     start, tile, bus, overlap = values
-    # Blocks beyond the tiles find nothing to do.
+    # Blocks beyond the number of tiles have no work.
     working = np.minimum(blocks, tiles)
     whole = np.floor(working / capacity)
     rest = working - whole * capacity
 
     def wave(running: Floats) -> Floats:
-        # By the ratio of both, so that a large power neither overflows nor vanishes.
+        # The ratio of both keeps a large power from overflowing.
         larger, smaller = np.maximum(tile, running * bus), np.minimum(tile, running * bus)
         total = larger * (1 + (smaller / larger) ** overlap) ** (1 / overlap)
         return np.where(running > 0, total, 0.0)
@@ -232,12 +263,12 @@ def seconds(blocks: Floats, tiles: int, capacity: int, *values: float) -> Floats
 
 
 def fit_partitions(cells: pd.DataFrame) -> list[tuple[Json, pd.DataFrame]]:
-    """The fit of each series of verified cells: what is found, and its rows of COLUMNS.
+    """Fit each series of verified cells; return each result and its rows of COLUMNS.
 
-    A series is one group of cells (see schema.GROUP) over its ``blocks``. Found are ``values``,
-    ``half_widths`` of their 95 % intervals, and the numbers of points ``fitted`` and ``left_out``,
-    of which ``errors`` are relative and ``worst_blocks`` has the largest; or the sentence ``why``
-    there is no fit, and no rows.
+    A series is one group of cells (see schema.GROUP) over its ``blocks``. A result has ``values``,
+    the ``half_widths`` of their 95 % intervals, the numbers of points ``fitted`` and ``left_out``,
+    the relative ``errors`` of the latter, and ``worst_blocks`` with the largest of these. If a fit
+    fails, the result has the sentence ``why`` instead, and no rows.
     """
     found = []
     ok = cells[cells["status"] == Status.OK]
@@ -249,7 +280,7 @@ def fit_partitions(cells: pd.DataFrame) -> list[tuple[Json, pd.DataFrame]]:
 
 
 def partition_table(cells: pd.DataFrame) -> pd.DataFrame:
-    """What the fits say of each cell, as COLUMNS; only of series that could be fitted."""
+    """Return the predictions of the fits as COLUMNS, for the series that could be fitted."""
     rows = [rows for _, rows in fit_partitions(cells) if len(rows)]
     return pd.concat(rows) if rows else pd.DataFrame(columns=list(COLUMNS))
 
@@ -265,7 +296,7 @@ def _fit_series(series: pd.DataFrame) -> tuple[Json, pd.DataFrame]:
     capacity = multiprocessors * (1 if pd.isna(resident) else int(resident))
     trained = np.arange(len(series)) % EVERY != EVERY // 2
     trained[[0, -1]] = True
-    # Orders of magnitude: what is fitted are multiples of these.
+    # Orders of magnitude; the fitted variables are multiples of these.
     longest = measured[0] / np.ceil(tiles / blocks[0])
     scale = np.array([measured.min(), longest, measured.min() / tiles, 1.0])
     try:
@@ -291,7 +322,7 @@ def _fit_series(series: pd.DataFrame) -> tuple[Json, pd.DataFrame]:
 def _fitted(
     blocks: Floats, measured: Floats, tiles: int, capacity: int, scale: Floats
 ) -> tuple[Floats, Floats]:
-    """Values of PARAMETERS and half-widths of their 95 % intervals; RuntimeError without any."""
+    """Return values of PARAMETERS and half-widths of intervals; raise RuntimeError on failure."""
 
     def logs(blocks: Floats, *multiples: float) -> Floats:
         return np.log(seconds(blocks, tiles, capacity, *(scale * multiples)))

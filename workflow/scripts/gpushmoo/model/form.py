@@ -1,21 +1,22 @@
-"""The form of the model: seconds of a launch from what it asks of a device and 30 parameters.
+"""The form of the model: seconds of a launch from the resources it needs and 30 parameters.
 
-A launch runs in waves: as many blocks as the device holds at once, then the rest. A wave of B
-blocks on U multiprocessors, m = ceil(B / U) of them on the fullest one, is held up by
+A launch runs in waves: as many blocks as fit on the device at once, then the rest. For a wave of B
+blocks on U multiprocessors, m = ceil(B / U) blocks run on the fullest one. The wave takes at least
+as long as each of these limits:
 
 * starting:  m times the longer of a block's dispatch and the launches of its warps;
 * service:   m times the longer of its instructions and of the lines that it loads and stores;
 * waiting:   the life of one block: its start, a latency for every group of loads that is waited
-             for, a little more the more warps there are (a block lasts as long as its slowest), and
-             a share of its own service. A busy DRAM makes the latencies longer;
-* L2:        bytes over its rate, and written bytes over that of writes; sectors that are used in
-             part cost more than their bytes (and here: counters show that DRAM moves no more);
-* DRAM:      bytes that L2 does not hold over the bus's rate, with what turning the bus between
-             reads and writes costs.
+for, a little more with more warps (a block lasts as long as its slowest), and a share of its
+service. A busy DRAM makes the latencies longer;
+* L2:        bytes over its rate, and written bytes over the rate of writes; a sector that is used
+in part costs more than its bytes (counters show that DRAM does not move more);
+* DRAM:      bytes that miss L2 over the rate of the bus, plus the cost of turning the bus between
+reads and writes.
 
-Limits join as J_q(a, b, ...) = (a^q + b^q + ...)^(1/q): the larger q, the more the largest alone
-counts. The exponents and the three other constants below were chosen with an H200's recorded
-cells in view and do not belong to the parameters; docs/model.md says what that is worth.
+Limits combine as J_q(a, b, ...) = (a^q + b^q + ...)^(1/q): the larger q, the more the largest limit
+alone decides. The exponents and the three other constants below are not parameters. They were
+chosen with an H200's recorded cells in view; docs/model.md states how this affects the errors.
 """
 
 from __future__ import annotations
@@ -33,23 +34,23 @@ Values = Mapping[str, float]
 
 SECTOR_BYTES = 32
 LINE_BYTES = 128
-# What binds a launch, in the order in which limits are named.
+# Names of the limits, in the order of reports.
 LIMITS = ("start", "dispatch", "service", "waiting", "L2", "DRAM")
-# How limits join, powers of the queue and of where L2 ends, and steps in which a wave settles.
+# Exponents for combining limits, for the queue and for the end of L2; steps until a wave settles.
 HARD, SERVICE, DRAM = 17.0, 5.0, 6.0
 QUEUE, L2_END = 1.3, 8.0
 STEPS = 6
-# Warps apart at which halves of an image's sector are no longer merged, in a decay.
+# Distance in warps at which halves of an image's sector stop to merge, as a decay constant.
 MERGE = 2.6
 
 # The parameters
 
 
 class Quantity(NamedTuple):
-    """A parameter: its unit, what it is, and its value before anything is known.
+    """A parameter: its unit, its meaning, and its value before any measurement.
 
-    Cycles are those of a multiprocessor at its stated clock. The first values are about those of
-    an NVIDIA H200. `fact` names the figure of `machine` that measures it by itself.
+    Cycles are those of a multiprocessor at its nominal clock. The first values are about those of
+    an NVIDIA H200. `fact` names the figure of `machine` that measures the parameter directly.
     """
 
     unit: str
@@ -104,7 +105,7 @@ PARAMETERS: Mapping[str, Quantity] = {
 }
 FIRST: Mapping[str, float] = {name: meaning.first for name, meaning in PARAMETERS.items()}
 
-# Facts that are seconds; of the others a rate is divided by the clock, a share stays as it is.
+# Facts in seconds. The others are rates, which the clock divides, and shares, which stay.
 _SECONDS = frozenset(
     {"launch_s", "sample_s", "issue_s", "dispatch_s", "warp_launch_s", "latency_l2_s"}
 )
@@ -112,10 +113,17 @@ _PORTS = {"store_line": "store_port_bytes_per_s", "load_line": "load_port_bytes_
 
 
 def first_values(facts: Mapping[str, float], device: DeviceFacts) -> dict[str, float]:
-    """All parameters before any sweep of a device; `facts` are values by the names of `machine`.
+    """Return all parameters before any sweep of a device.
 
-    What micro-benchmarks do not measure stays at FIRST, found on an NVIDIA H200: of another device
-    it is a guess.
+    A parameter that no micro-benchmark measures keeps its value of FIRST, found on an NVIDIA H200.
+    For another device that is a guess.
+
+    Parameters
+    ----------
+    facts
+        Values by the names of `machine`, in seconds, bytes/s or 1.
+    device
+        Facts of the device, such as its clock.
     """
     values = dict(FIRST)
     for name, meaning in PARAMETERS.items():
@@ -138,7 +146,7 @@ def first_values(facts: Mapping[str, float], device: DeviceFacts) -> dict[str, f
 
 
 def joined(power: float, one: Floats | float, other: Floats | float) -> Floats:
-    """Join two limits smoothly, by the function J_power of the model."""
+    """Combine two limits smoothly: J_power(one, other), see the module."""
     one, other = np.maximum(one, 1e-9), np.maximum(other, 1e-9)
     top = np.maximum(one, other)
     return np.asarray(top * (1.0 + (np.minimum(one, other) / top) ** power) ** (1.0 / power))
@@ -146,10 +154,10 @@ def joined(power: float, one: Floats | float, other: Floats | float) -> Floats:
 
 @dataclass(frozen=True)
 class _Blocks:
-    """What does not depend on how many blocks run together.
+    """Quantities that do not depend on how many blocks run together.
 
-    The share of bytes that L2 `held`, and for one block the cycles of a multiprocessor's pipelines,
-    of the whole block `alone`, and of its latencies.
+    `held` is the share of bytes that hit L2. The others are cycles of one block: of a
+    multiprocessor's pipelines, of the whole block when `alone`, and of its latencies.
     """
 
     held: Floats
@@ -165,36 +173,39 @@ class Model:
         self.values = values
 
     def seconds(self, x: Launches) -> Floats:
-        """Predicted seconds of each launch."""
+        """Return the predicted seconds of each launch, shape (cells,)."""
         return self._total(x)[0] / x.clock_hz
 
     def l2_share(self, x: Launches) -> Floats:
-        """Share of a launch's bytes that L2 holds from the last launch; 0 where it was flushed."""
+        """Return the share of a launch's bytes that L2 keeps from the last launch; 0 if flushed."""
         p = self.values
         room = x.bytes_read + p["l2_written"] * x.bytes_written
         held = 1.0 / (1.0 + (room / (p["l2_end"] * x.cache_bytes)) ** L2_END)
         return np.where(x.flushed > 0, 0.0, held)
 
     def sectors_sent(self, x: Launches) -> Floats:
-        """Sectors that go between a block's L1 and L2: halves that other warps complete count once.
+        """Return the sectors between a block's L1 and L2.
 
-        Of images alone; L1 joins them the better the closer in time the warps are.
+        Halves that other warps complete count once.
+
+        Only sectors of images merge like this. L1 merges them better the closer in time the warps
+        are.
         """
         apart = 1.0 - np.exp(-x.apart / MERGE)
         split = (x.warp_sectors - x.block_sectors) * np.where(x.texel_stores > 0, apart, 0.0)
         return x.block_sectors + split
 
     def dram_bytes(self, x: Launches) -> tuple[Floats, Floats]:
-        """Bytes that a launch reads from DRAM and writes to it, without what turning costs."""
+        """Return the bytes that a launch reads from and writes to DRAM, without turning the bus."""
         held = self.l2_share(x)
         return x.bytes_read * (1 - held), self._written_back(x, held)
 
     def limits(self, x: Launches) -> dict[str, Floats]:
-        """Cycles of each of LIMITS alone, over the whole launch."""
+        """Return the cycles of each of LIMITS alone, over the whole launch."""
         return self._total(x)[1]
 
     def said(self, x: Launches, half_width: Floats | float) -> dict[str, npt.NDArray[Any]]:
-        """Columns of what the model says, between bands of that half-width in the logarithm."""
+        """Return the model's columns; the band has the half-width `half_width` in the logarithm."""
         cycles, limits = self._total(x)
         seconds = cycles / x.clock_hz
         alone = np.stack([limits[name] for name in LIMITS])
@@ -228,7 +239,7 @@ class Model:
         return _Blocks(held, service, *self._life(x, held, service))
 
     def _wave(self, x: Launches, of_block: _Blocks, blocks: Floats) -> tuple[Floats, ...]:
-        """Cycles of a wave of `blocks`, and of each limit but the start alone."""
+        """Return the cycles of a wave of `blocks`, and of each limit except the launch's start."""
         p = self.values
         fullest = np.ceil(blocks / x.multiprocessors)
         dispatch = fullest * joined(HARD, p["dispatch"], p["warp_launch"] * x.warps)
@@ -246,7 +257,7 @@ class Model:
         return cycles, dispatch, service, waiting, l2, dram
 
     def _service(self, x: Launches) -> Floats:
-        """Cycles that a multiprocessor's pipelines take for one block."""
+        """Return the cycles that a multiprocessor's pipelines take for one block."""
         p = self.values
         again = x.store_lines - x.store_first_lines
         stores = p["store_line"] * x.store_first_lines + p["store_again"] * again
@@ -255,7 +266,7 @@ class Model:
         return joined(HARD, p["issue"] * x.warps * x.instructions, lines)
 
     def _life(self, x: Launches, held: Floats, service: Floats) -> tuple[Floats, Floats]:
-        """Cycles of a block that is alone, and those of its latencies."""
+        """Return the cycles of a block that is alone, and those of its latencies."""
         p = self.values
         latency = p["l2_latency"] + p["dram_latency"] * (1 - held)
         slowest = p["slowest"] * np.log(x.warps) * (x.waits > 0)
@@ -264,7 +275,7 @@ class Model:
         return p["block"] + work + waits + p["own_service"] * service, waits
 
     def _written_back(self, x: Launches, held: Floats) -> Floats:
-        """Bytes written to DRAM: a flush leaves L2 full of others' data that go there first."""
+        """Return the bytes written to DRAM; a flushed L2 first writes back data of others."""
         p = self.values
         room = p["l2_end"] * x.cache_bytes
         moved = x.bytes_read + x.bytes_written
@@ -273,7 +284,7 @@ class Model:
         return np.where(x.flushed > 0, flushed, x.bytes_written * (1 - held))
 
     def _wasted(self, x: Launches) -> Floats:
-        """Bytes that L2 could have moved while it serves sectors of a block, used in part."""
+        """Return the bytes that L2 could move while it serves partly used sectors of a block."""
         p = self.values
         halves = np.maximum(self.sectors_sent(x) * SECTOR_BYTES - x.block_bytes, 0.0)
         texels = np.where(x.texel_stores > 0, p["part_texel_store"], p["part_texel_load"]) * halves

@@ -1,12 +1,12 @@
-"""What launches ask of a device: the model's inputs, from cells, kernels and machine code.
+"""Describe launches by the resources they need, from cells, kernels and machine code.
 
-NVIDIA's multiprocessors look lines of 128 bytes up and move sectors of 32 bytes (CUDA C++ Best
-Practices Guide, "Coalesced Access to Global Memory"). An array lies row by row. Of an image CUDA
-does not say; NVIDIA's block-linear layout is assumed, in groups of 64 bytes × 8 rows (Linux,
-drm_fourcc.h, DRM_FORMAT_MOD_NVIDIA_BLOCK_LINEAR_2D). Byte x of row y of a group is at
-x/32 · 256 + y/2 · 64 + x%32/16 · 32 + y%2 · 16 + x%16, divisions rounded down (Mesa's nil and the
-crate tegra_swizzle, which untile such images), so a sector is 16 bytes × 2 rows, a line 32 × 4.
-Hardware counters agree with that (docs/model.md).
+NVIDIA's multiprocessors look up lines of 128 bytes and move sectors of 32 bytes (CUDA C++ Best
+Practices Guide, "Coalesced Access to Global Memory"). An array is stored row by row. CUDA does not
+document the layout of an image. This module assumes NVIDIA's block-linear layout, in groups of 64
+bytes × 8 rows (Linux, drm_fourcc.h, DRM_FORMAT_MOD_NVIDIA_BLOCK_LINEAR_2D). Byte x of row y of a
+group is at x/32 · 256 + y/2 · 64 + x%32/16 · 32 + y%2 · 16 + x%16, divisions rounded down (Mesa's
+nil and the crate tegra_swizzle, which untile such images). So a sector is 16 bytes × 2 rows, and a
+line is 32 × 4. Hardware counters agree with that (docs/model.md).
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ from ..workloads.host_fed import HostFedWorkload
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-# By kernel, type, name of the version, and function in it.
+# Keyed by kernel, type, name of the version, and function in it.
 Codes = Mapping[tuple[str, str, str, str], CodePath]
 
 WARP = 32
-# The widest access of a thread, in bytes.
+# Widest access of a thread, in bytes.
 WIDEST = 16
-# How a block's corner meets the edges of sectors repeats after 8 blocks of elements of 4 bytes and
-# more, and after fewer rows of blocks; both coordinates run through all of that, not in step.
+# The offset of a block's corner to the edges of sectors repeats after 8 blocks of elements of 4
+# bytes or more, and after fewer rows of blocks. The two coordinates cover all offsets, but not in
+# step.
 POSITIONS = tuple((i, 3 * i % 8) for i in range(8))
 
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """Facts of a device that are no parameters of the model."""
+    """Facts of a device that the model takes as given, unlike its parameters."""
 
     multiprocessors: int
     cache_bytes: int
@@ -54,14 +55,14 @@ class DeviceFacts:
 
 @dataclass(frozen=True)
 class Launches:
-    """What launches ask of one device; all arrays have shape (cells,).
+    """Resources that launches need on one device; all arrays have shape (cells,).
 
-    `resident` blocks fit on a multiprocessor; `in_a_sample` launches are timed together; `flushed`
-    ones find nothing of their own in L2. `turns`, `waits`, `instructions` and `turn_instructions`
-    are those of one thread (see `CodePath`), `loads_a_wait` of its loads are out at once.
+    `resident` blocks fit on a multiprocessor. `in_a_sample` launches are timed together. `flushed`
+    launches find none of their data in L2. `turns`, `waits`, `instructions` and `turn_instructions`
+    are those of one thread (see `CodePath`), of which `loads_a_wait` loads are in flight at once.
     Lines, sectors and bytes are those of a block over all its turns; `part_bytes` are in sectors
-    that a warp uses in part. `texel_loads` and `texel_stores` say whether these go to an image,
-    `access_bytes` how many bytes an access moves, `apart` how many warps are between two rows of a
+    that a warp uses in part. `texel_loads` and `texel_stores` are True if these access an image.
+    `access_bytes` is the width of an access, and `apart` the number of warps between two rows of a
     block. `bytes_read` and `bytes_written` are those of the launch.
     """
 
@@ -95,7 +96,7 @@ class Launches:
 
     @classmethod
     def of(cls, table: pd.DataFrame) -> Launches:
-        """From a table that has these columns."""
+        """Return the launches of a table that has these columns."""
         return cls(**{f.name: table[f.name].to_numpy(np.float64) for f in fields(cls)})
 
 
@@ -118,12 +119,12 @@ TILED = Layout(sector=(16, 2), line=(32, 4))
 
 @dataclass(frozen=True)
 class Asked:
-    """What one turn of a block asks for by its loads, or by its stores; means over some blocks.
+    """Memory traffic of one turn of a block, of its loads or its stores, as mean of some blocks.
 
-    `lines` counts those of every instruction of every warp, `first_lines` only those that no other
-    instruction of the warp asks for in the same turn. `part_bytes` are bytes in sectors that a warp
-    touches in part; sectors are counted of each warp, and of the whole block. `bytes` are what the
-    block's threads take, `distinct_bytes` without what several of them take.
+    `lines` counts the lines of every instruction of every warp, `first_lines` only those that no
+    other instruction of the warp requests in the same turn. `part_bytes` are bytes in sectors that
+    a warp touches in part. Sectors are counted per warp, and for the whole block. `bytes` are those
+    of all threads of the block, `distinct_bytes` count a byte once that several threads access.
     """
 
     lines: float = 0.0
@@ -137,7 +138,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class BlockTraffic:
-    """Loads and stores of one turn of a block; which of them go to images."""
+    """Loads and stores of one turn of a block, and which of them access images."""
 
     load: Asked
     store: Asked
@@ -145,16 +146,24 @@ class BlockTraffic:
     image_stores: bool
 
 
-# What was counted, by a hash of the elements and what else it depends on: sizes and kernels that
-# map threads alike have the same.
+# Results by a hash of the elements and of all else that they depend on. Sizes and kernels that map
+# threads in the same way share them.
 Counted = dict[tuple[Any, ...], Asked]
 
 
 def block_traffic(workload: Workload, cell: Cell, counted: Counted) -> BlockTraffic | None:
-    """What a turn of the blocks of `cell` asks for; None where the kernel does not say.
+    """Return the traffic of one turn of the blocks of `cell`.
 
-    Looks at eight blocks, no edge among them where there are others. What `counted` holds is not
-    counted again, and what is counted is added to it.
+    The result is None if the kernel does not declare it.
+
+    It looks at eight blocks, none at an edge if there are others.
+
+    Parameters
+    ----------
+    workload, cell
+        The kernel, and the cell whose blocks are looked at.
+    counted
+        Earlier results. They are reused, and new ones are added.
     """
     launch = workload.launch(cell)
     inner_x, inner_y = (max(1, n - 1) for n in launch.grid[:2])
@@ -180,14 +189,15 @@ def block_traffic(workload: Workload, cell: Cell, counted: Counted) -> BlockTraf
     return BlockTraffic(sides["load"], sides["store"], images["load"], images["store"])
 
 
-# A row is above the column, and above it a number that tells elements or sectors apart.
+# Each row gets a bit range above the column, and above it a number that separates elements or
+# sectors.
 _ROW, _GROUP = 1 << 22, 1 << 42
 
 
 def _different(
     blocks: Sequence[Sequence[Touched]], itemsize: int, layout: Layout
 ) -> tuple[Ints, tuple[int, ...]]:
-    """What the accesses of blocks take, shape (blocks, accesses, threads), and how often."""
+    """Return the distinct accesses of blocks, (blocks, accesses, threads), and their numbers."""
     if not blocks[0]:
         return np.zeros((len(blocks), 0, 0), np.int64), (1,) * len(blocks)
     taken = np.array([[t.elements for t in block] for block in blocks])
@@ -204,14 +214,14 @@ def _different(
 
 
 def access_bytes(itemsize: int) -> int:
-    """Bytes that one instruction moves of an element: of 12, as float3 has, 4 at a time."""
+    """Return the bytes of an element that one instruction moves; 4 for one of 12 bytes (float3)."""
     return min(itemsize & -itemsize, WIDEST)
 
 
 def _asked(
     elements: Ints, times: Sequence[int], itemsize: int, piece: int, layout: Layout
 ) -> Asked:
-    """The mean over blocks, each of which stands for so many `times` of its kind."""
+    """Return the mean over blocks, each with the number of blocks (`times`) that it represents."""
     blocks, accesses, threads = elements.shape
     if not accesses:
         return Asked()
@@ -256,14 +266,14 @@ def _keys(group: Ints | int, column: Ints, row: Ints) -> Ints:
 
 
 def _distinct(keys: Ints) -> Ints:
-    """Each of them once; neighbours are often alike, and sorting is what takes long."""
+    """Return each key once; equal neighbors are dropped first because sorting takes longest."""
     keys = keys.ravel()
     kept = np.sort(keys[_begins(keys)])
     return kept[_begins(kept)]
 
 
 def _begins(keys: Ints) -> npt.NDArray[np.bool_]:
-    """Where a key differs from the one before."""
+    """Return a mask that is True if a key differs from the one before."""
     return np.concatenate(([True], keys[1:] != keys[:-1]))
 
 
@@ -273,7 +283,7 @@ def _begins(keys: Ints) -> npt.NDArray[np.bool_]:
 def code_paths(
     provenance: Iterable[Mapping[str, Any]], recorded: Path | None = None
 ) -> dict[tuple[str, str, str, str], CodePath]:
-    """The paths through machine code in the shards, or in the file `recorded`, by `Codes`' keys."""
+    """Read the paths through machine code from the shards, or from the file `recorded`."""
     kept = read_json(recorded)["paths"] if recorded else {}
     found = {
         (kernel, dtype, version, entry): CodePath.from_json(path)
@@ -294,17 +304,17 @@ def code_paths(
 
 
 def device_facts(provenance: Iterable[Mapping[str, Any]]) -> DeviceFacts:
-    """Of the first shard's device; the shards of a data set are of devices of one name."""
+    """Return the facts of the first device; all devices of a data set have the same name."""
     device = next(iter(provenance))["device"]
     return DeviceFacts(device["multiprocessors"], device["cache"], device["core_clock_mhz"] * 1e6)
 
 
-# Why nothing is said of a kernel that has no `Workload.turn`.
-UNTOLD = "it does not tell which elements a thread takes"
+# Reason for kernels without `Workload.texels`.
+UNTOLD = "its workload.py does not declare the elements that a thread accesses"
 
 
 class Describer:
-    """Describes cells of one device; what is the same for several of them is looked at once."""
+    """Describes cells of one device, and looks only once at anything that several cells share."""
 
     def __init__(
         self, workloads: Mapping[str, Workload], codes: Codes, device: DeviceFacts
@@ -314,7 +324,7 @@ class Describer:
         self._counted: Counted = {}
 
     def table(self, cells: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str]]:
-        """A row for each verified batched cell that can be described; by kernel why others not."""
+        """Return a row for each verified batched cell, and by kernel the reason for no row."""
         rows = []
         why = {}
         wanted = (cells["status"] == Status.OK) & (cells["timing_mode"] == TIMING_MODES[0])
@@ -330,7 +340,7 @@ class Describer:
     def _row(self, row: Mapping[str, Any]) -> dict[str, Any] | str:
         workload = self.workloads.get(row["kernel"])
         if workload is None or isinstance(workload, HostFedWorkload) or not workload.device_code:
-            return "nothing of it is timed on the device alone"
+            return "its time includes the host"
         if pd.isna(row["resident_blocks"]):
             return "its device does not report how many blocks a multiprocessor holds"
         axes = [(n, int(row[n])) for n in sorted(workload.axes) if pd.notna(row.get(n))]
@@ -338,7 +348,7 @@ class Describer:
         cell = Cell(
             row["kernel"], row["dtype"], row["variant"], problem, tuple(axes), row["cache_state"]
         )
-        # Times without the overhead of their samples are those of endless samples.
+        # A time without the overhead of its sample is that of an infinitely long sample.
         is_net = pd.notna(row.get("overhead_s")) and row["overhead_s"] > 0.0
         in_a_sample = math.inf if is_net else float(row["launches_per_sample"])
         asked = self.launch(cell, int(row["resident_blocks"]), in_a_sample)
@@ -348,7 +358,11 @@ class Describer:
         return {**told, "measured_s": row["median_s"], **asked}
 
     def launch(self, cell: Cell, resident: int, in_a_sample: float) -> dict[str, float] | str:
-        """The columns of `Launches` for one cell, or why there are none."""
+        """Return the columns of `Launches` for one cell, or the reason as a clause.
+
+        `resident` is the number of blocks that fit on a multiprocessor, `in_a_sample` that of
+        launches.
+        """
         workload = self.workloads[cell.kernel]
         launch = workload.launch(cell).in_waves(self.device.multiprocessors * resident)
         path = self.codes.get((cell.kernel, cell.dtype, workload.version(cell).name, launch.entry))
@@ -369,7 +383,10 @@ class Describer:
         }
 
     def traffic(self, cell: Cell) -> BlockTraffic | None:
-        """What a turn of the cell's blocks asks for; None where the kernel does not say."""
+        """Return the traffic of one turn of the cell's blocks.
+
+        The result is None if the kernel does not declare it.
+        """
         known = Cell(cell.kernel, cell.dtype, cell.variant, cell.problem, cell.params)
         if known not in self._traffic:
             self._traffic[known] = block_traffic(self.workloads[cell.kernel], known, self._counted)
@@ -383,7 +400,7 @@ def _columns(
     itemsize = DTYPES[cell.dtype].itemsize
     turn = max(traffic.load.bytes, traffic.store.bytes)
     distinct = (traffic.store if traffic.store.bytes else traffic.load).distinct_bytes
-    # Of persistent blocks the one with the most pieces of work lasts longest.
+    # The persistent block with the most pieces of work lasts longest.
     persistent = workload.persistent_axis is not None or launch.waves > 0
     passes = (
         float(-(-launch.tiles // launch.blocks))
@@ -423,7 +440,7 @@ def _columns(
 
 
 def _instructions_a_pass(path: CodePath, traffic: BlockTraffic, threads: int) -> float:
-    """Access instructions with which a thread does one pass, by what its block takes in it."""
+    """Return the access instructions of a thread in one pass over the elements of its block."""
     busier = traffic.load if traffic.load.bytes >= traffic.store.bytes else traffic.store
     part = path.turn if path.turn.accesses else path.once
     width = part.load_width if busier is traffic.load else part.store_width
@@ -431,7 +448,7 @@ def _instructions_a_pass(path: CodePath, traffic: BlockTraffic, threads: int) ->
 
 
 def _steps(path: CodePath, accesses: float, passes: float) -> tuple[float, float, float, float]:
-    """Turns, waits, instructions and loads of a thread; unrolled loops do several passes a turn."""
+    """Return turns, waits, instructions and loads of a thread; unrolled turns have more passes."""
     once, turn = path.once, path.turn
     needed = max(1.0, round(accesses * passes))
     if not turn.accesses:
@@ -449,11 +466,11 @@ def _steps(path: CodePath, accesses: float, passes: float) -> tuple[float, float
     return turns, waits, instructions, needed if turn.loads else 0.0
 
 
-# Occupancy, where no device can be asked
+# Occupancy without a device
 
 
 class Multiprocessor(NamedTuple):
-    """What a multiprocessor of one compute capability holds: warps, blocks, shared memory."""
+    """Capacity of a multiprocessor of one compute capability: warps, blocks, shared memory."""
 
     warps: int
     blocks: int
@@ -462,7 +479,7 @@ class Multiprocessor(NamedTuple):
 
 # By architecture, as compilers name it. Limits and granularities are those of the CUDA C++
 # Programming Guide, "Technical Specifications per Compute Capability", and of NVIDIA's occupancy
-# calculator. Tests hold the result against what an H200's driver said of all recorded kernels.
+# calculator. Tests compare the result with the driver's on an H200, for all recorded kernels.
 MULTIPROCESSORS: Mapping[str, Multiprocessor] = {
     arch: Multiprocessor(warps, blocks, kib * 1024)
     for arch, warps, blocks, kib in (
@@ -477,12 +494,25 @@ MULTIPROCESSORS: Mapping[str, Multiprocessor] = {
 }
 REGISTERS, REGISTER_STEP = 65536, 256
 SHARED_STEP, SHARED_RESERVED = 128, 1024
-# Of a block, on all of them.
+# Threads of the largest block, on all of these architectures.
 MOST_THREADS = 1024
 
 
 def resident_blocks(arch: str, threads: int, registers: int, shared_bytes: int) -> int:
-    """Blocks that fit a multiprocessor. Raises KeyError for one not in MULTIPROCESSORS."""
+    """Return the number of blocks that fit on a multiprocessor.
+
+    Parameters
+    ----------
+    arch
+        Architecture, such as ``sm_90``.
+    threads, registers, shared_bytes
+        Threads of a block, registers of a thread, and bytes of shared memory of a block.
+
+    Raises
+    ------
+    KeyError
+        If MULTIPROCESSORS does not have `arch`.
+    """
     unit = MULTIPROCESSORS[arch]
     if threads > MOST_THREADS:
         return 0

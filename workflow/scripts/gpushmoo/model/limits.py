@@ -1,11 +1,11 @@
-"""What binds a launch, what would have to change for it to be faster, whether counters agree.
+"""Find the limit of a launch and the change that would make it faster, and check it by counters.
 
-The model's limits say what binds. How much there is to gain by removing it is another question: the
-next limit may be as near. So the parameters of the limit that binds are made better by one factor
-until the model predicts a time of 1/GAIN, or until no factor up to MOST does.
+The model's limits name the resource that limits a launch. They do not show the gain from removing
+that limit, because the next limit may be close. So this module improves all parameters of the limit
+by one factor, until the model predicts a time of 1/GAIN, or until no factor up to MOST does.
 
-No hardware counter says what binds a launch. But a unit that binds is about as busy as it can be,
-and where launches wait, or start too slowly, no unit is.
+No hardware counter names the limit of a launch. But a limiting unit is about as busy as it can be.
+If launches wait, or start too slowly, no unit is busy.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Json = dict[str, Any]
 
 GAIN = 1.1
 MOST = 4.0
-# The parameters by which a limit becomes cheaper. Of those of `service` are what the pipelines of a
-# multiprocessor take, of `waiting` latencies and what a block's own life takes besides.
+# Parameters that make a limit cheaper. For `service` these are the costs of a multiprocessor's
+# pipelines. For `waiting` they are latencies, and the other costs of a block's life.
 LEVERS: Mapping[str, tuple[str, ...]] = {
     "start": ("start", "sample"),
     "dispatch": ("dispatch", "warp_launch"),
@@ -35,14 +35,14 @@ LEVERS: Mapping[str, tuple[str, ...]] = {
     "L2": ("l2_rate", "l2_write_rate"),
     "DRAM": ("dram_rate",),
 }
-# These become better by growing.
+# These parameters improve by growing.
 RATES = frozenset({"l2_rate", "l2_write_rate", "dram_rate"})
-# Halvings of the range of factors: to better than a thousandth.
+# Bisections of the range of factors, which find it to better than a thousandth.
 HALVINGS = 14
 
 
 def improved(model: Model, limit: str, factor: float) -> Model:
-    """The model of a device on which a limit costs 1/`factor` of what it does."""
+    """Return the model of a device on which a limit costs 1/`factor` of its cost."""
     scaled = {
         name: model.values[name] * (factor if name in RATES else 1 / factor)
         for name in LEVERS[limit]
@@ -51,7 +51,10 @@ def improved(model: Model, limit: str, factor: float) -> Model:
 
 
 def factor_to_gain(model: Model, launch: Launches, limit: str) -> float | None:
-    """By what factor, up to MOST, a limit must become cheaper for a `launch` to gain GAIN."""
+    """Return the factor by which `limit` must get cheaper for `launch` to run GAIN times as fast.
+
+    The result is None if no factor up to MOST suffices.
+    """
     goal = float(model.seconds(launch)[0]) / GAIN
 
     def gains(factor: float) -> bool:
@@ -68,9 +71,11 @@ def factor_to_gain(model: Model, launch: Launches, limit: str) -> float | None:
 
 
 def fastest_cells(predicted: pd.DataFrame, controls: Mapping[str, Collection[str]]) -> pd.DataFrame:
-    """The fastest measured cell of each kernel and type: of its largest problem, warm if there is.
+    """Return the fastest measured cell of each kernel and type.
 
-    Variants in a kernel's `controls` are not to win. Rows keep their index.
+    Its problem is the largest, if possible warm.
+
+    Variants in a kernel's `controls` are excluded. Rows keep their index.
     """
     rows = []
     for (kernel, _), every in predicted.groupby(["kernel", "dtype"], observed=True):
@@ -90,11 +95,23 @@ def whys(
     points: pd.DataFrame,
     controls: Mapping[str, Collection[str]],
 ) -> list[Json]:
-    """For each kernel and type its fastest cell, what binds it, and what gains GAIN.
+    """Return for each kernel and type its fastest cell, the limit of that cell, and the gain.
 
-    `described` are cells as the model sees them, `predicted` what it says of them and `points`
-    their launch parameters, row by row the same cells. ``low_gbs`` and ``high_gbs`` are None where
-    there is no band, ``factor`` where none does; then ``then`` is the limit that binds next.
+    ``low_gbs`` and ``high_gbs`` are None without a band. ``factor`` is None if no factor yields
+    GAIN. In that case ``then`` is the next limit.
+
+    Parameters
+    ----------
+    model
+        The fitted model.
+    described
+        Cells as `Describer.table` returns them.
+    predicted
+        Columns of `Model.said`, with the same rows.
+    points
+        Launch parameters, with the same rows.
+    controls
+        Variants of each kernel that must not win.
     """
     found = []
     for at, row in fastest_cells(predicted, controls).iterrows():
@@ -128,7 +145,7 @@ def whys(
 
 
 def _in_the_way(model: Model, launch: Launches, limit: str) -> str:
-    """The limit that binds once `limit` has been improved MOST times."""
+    """Return the limit that remains after `limit` has been improved MOST times."""
     alone = improved(model, limit, MOST).limits(launch)
     return max((n for n in LIMITS if n != limit), key=lambda name: float(alone[name][0]))
 
@@ -137,18 +154,18 @@ def _in_the_way(model: Model, launch: Launches, limit: str) -> str:
 
 Busy = Mapping[str, float]
 
-# Percent of what a unit can do at most, by the unit; and the units of each limit.
+# Percent of a unit's maximum, by unit; and the units of each limit.
 UNITS: Mapping[str, tuple[str, ...]] = {"DRAM": ("dram",), "L2": ("l2",), "service": ("l1", "sm")}
-# A unit binds where it is at least so busy, as a share of the busiest that it was in any launch: a
-# bus that is turned between reads and writes never reaches all of its rate.
+# A unit limits a launch if it is at least this busy, as a share of its busiest launch. A bus that
+# turns between reads and writes never reaches its full rate, so 100 % is the wrong reference.
 BOUND = 0.8
-# Blocks that start too slowly leave more than this share of a multiprocessor's room for warps free.
+# Blocks that start too slowly leave more than this share of a multiprocessor's warp slots empty.
 FREE = 0.45
 
 
 @dataclass(frozen=True)
 class CountedLimit:
-    """Whether counters back a limit, and what they say of it."""
+    """Whether counters back a limit, and the counted values in words."""
 
     backed: bool
     words: str
@@ -156,20 +173,20 @@ class CountedLimit:
 
 @dataclass(frozen=True)
 class CountedCells:
-    """How busy the units of one device were, by cell; `most` is the busiest of each."""
+    """Utilization of the units of one device, by cell; `most` is the highest of each unit."""
 
     cells: Mapping[str, Busy]
     most: Busy
 
     @classmethod
     def of(cls, cells: Mapping[str, Busy]) -> CountedCells:
-        """From percentages of DRAM, L2, L1 and multiprocessors, and the warps that were there."""
+        """Return the cells with percentages of DRAM, L2, L1, multiprocessors and active warps."""
         units = [unit for mine in UNITS.values() for unit in mine]
         most = {u: max((cell[u] for cell in cells.values()), default=0.0) for u in units}
         return cls(cells, most)
 
     def of_limit(self, cell_key: str, limit: str) -> CountedLimit | None:
-        """What was counted of a cell for one of LIMITS; None where nothing was."""
+        """Compare the counts of a cell with one of LIMITS; return None if it was not counted."""
         busy = self.cells.get(cell_key)
         if busy is None or limit == "start":
             return None
@@ -183,14 +200,14 @@ class CountedCells:
         held = busy["active_warps"] / busy["room_for_warps"]
         free = held < 1 - FREE
         backed = free if limit == "dispatch" else not free
-        return CountedLimit(backed, f"no unit busy, {100 * held:.0f} % of warps there")
+        return CountedLimit(backed, f"no unit busy, {100 * held:.0f} % of warp slots used")
 
     def _binds(self, busy: Busy, unit: str) -> bool:
         return busy[unit] >= BOUND * self.most[unit]
 
 
 def read_counted(files: Iterable[Path]) -> dict[str, CountedCells]:
-    """What the study of counters wrote, by the device's name."""
+    """Read the counters that the study wrote, by the device's name."""
     found: dict[str, dict[str, Any]] = {}
     for file in files:
         told = read_json(file)

@@ -1,8 +1,8 @@
-"""A device's figures from the cells of micro-benchmarks: latencies, rates, what a start costs.
+"""Derive a device's figures from micro-benchmarks: latencies, rates, and the costs of a start.
 
 Kernels: `chase` (dependent loads), `dispatch` (empty blocks), `issue` (independent instructions),
-`global_load`, `global_store` and `global_copy`. config/machine.yaml sweeps them. Times are seconds
-of a launch, so that no clock has to be known.
+`global_load`, `global_store` and `global_copy`. config/machine.yaml sweeps them. All figures are
+derived from seconds of launches, so the clock need not be known.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..storage.wholefile import write_json
 from .launches import WARP
 
 KERNELS = ("chase", "dispatch", "issue", "global_load", "global_store", "global_copy")
-# The columns of verified cells that are read here, besides the axes.
+# Columns of verified cells that this module reads, besides the axes.
 COLUMNS = frozenset(
     {
         *("kernel", "height", "width", "cache_state", "device_name", "status", "multiprocessors"),
@@ -37,37 +37,38 @@ COLUMNS = frozenset(
         *("overhead_s", "overhead_error_s"),
     }
 )
-# In units of the last cache level. A latency is of the cache up to the first of these; up to the
-# second, caches that keep some lines twice still hold all.
+# In units of the last cache level. A latency up to the first counts as the cache's. Up to the
+# second, even a cache that keeps some lines twice contains all data.
 QUARTER, WITHIN = 0.25, 0.4
-# With at most this share of the multiprocessors at work no limit but their own ports is met.
+# If at most this share of the multiprocessors works, only their own ports limit them.
 FEW = 1 / 8
-# Fewer sizes have no slope that could be wrong.
+# With fewer sizes, a slope would fit by chance.
 FEWEST_SIZES = 3
-# Blocks of more warps must be so much slower to start than those of one for a warp's part to show.
+# Blocks of more warps must start slower than blocks of one by this factor, to show the part of a
+# warp.
 LEAST_RISE = 1.05
 UNROLLS = (1, 2, 4, 8)
 
 RATE = f"{DERIVED}rate"
-# As in the kernel `chase`: bytes of its array's elements, and of a place of its chain.
+# Constants of the kernel `chase`: bytes of an array element, and of a step of its chain.
 WORD, PLACE = 4, 128
 MEDIANS = ("median_s", "median_low_s", "median_high_s")
-# What `MachineCells` makes: seconds of a launch beyond its start, with their interval; bytes that a
-# chain spans, and that a launch goes through of them; seconds of a hop.
+# Columns that `MachineCells` adds: seconds of a launch beyond its start, with their interval; bytes
+# that a chain spans, and bytes that a launch visits; seconds of a hop.
 TIMES = tuple(f"{DERIVED}{name}" for name in ("net_s", "net_low_s", "net_high_s"))
 SPAN, SEEN, HOP_S = (f"{DERIVED}{name}" for name in ("span", "seen", "hop_s"))
 
 _Some = TypeVar("_Some", bound=Sized)
 Values = Sequence[float] | npt.NDArray[np.float64]
-# Value, low, high, unit, and how they were found.
+# Value, low, high, unit, and the method in words.
 Found = tuple[float, float, float, str, str]
 
 
 @dataclass(frozen=True)
 class MachineFact:
-    """One figure of a device: its value, the ends of its interval, its unit, how it was found.
+    """One figure of a device: its value, the ends of its interval, its unit, and its method.
 
-    `unit` is ``s``, ``bytes/s``, or ``1`` of a share. The interval covers the spread over cells or
+    `unit` is ``s``, ``bytes/s``, or ``1`` for a share. The interval covers the spread over cells or
     the 95 % intervals of the cells' medians.
     """
 
@@ -80,7 +81,7 @@ class MachineFact:
 
 
 def machine_facts(cells: pd.DataFrame) -> tuple[tuple[MachineFact, ...], dict[str, str]]:
-    """The figures that `cells` of one device determine, and by name why they do not the others."""
+    """Return the figures that `cells` of one device determine, and the reasons for missing ones."""
     measured = MachineCells(cells[cells["status"] == Status.OK])
     facts: list[MachineFact] = []
     missing: dict[str, str] = {}
@@ -105,7 +106,7 @@ def measure_machine(dataset: Path, out: Path) -> None:
 
 
 def _latency(measured: MachineCells, inside: bool) -> Found:
-    """Seconds of a hop of one chain inside of the cache, or far outside."""
+    """Return the seconds of a hop of one chain inside the cache, or far outside."""
     rows = measured.chains()
     cache = measured.cache
     rows = rows[rows["chains"] == 1]
@@ -114,7 +115,7 @@ def _latency(measured: MachineCells, inside: bool) -> Found:
         rows = rows[warm & (rows[SPAN] <= QUARTER * cache)]
         where = "at most a quarter of the cache"
     else:
-        # A launch that begins where the last one did finds what that has left.
+        # A launch that starts at the place of the last one finds the data which that one left.
         seen = rows[SEEN].where(warm, rows[SPAN])
         rows = rows[seen >= OUTSIDE * cache]
         where = f"at least {OUTSIDE:g} caches"
@@ -124,7 +125,7 @@ def _latency(measured: MachineCells, inside: bool) -> Found:
 
 
 def _dispatch_lines(measured: MachineCells) -> list[tuple[int, Line]]:
-    """Warps of a block, and seconds for each block of a multiprocessor, by width of a block."""
+    """Return warps per block, and seconds per block of a multiprocessor, by width of a block."""
     found = []
     for width, rows in measured.net("dispatch").groupby("block_x"):
         slope = _line(rows["blocks"] / rows["multiprocessors"], rows)
@@ -147,7 +148,10 @@ def _dispatch(measured: MachineCells) -> Found:
 
 
 def _warp_launch(measured: MachineCells) -> Found:
-    """From the two widths between which a warp costs most: below, the block's own cost hides it."""
+    """Return the cost of a warp between the two widths at which it is highest.
+
+    Below these widths the cost of the block hides it.
+    """
     lines = _dispatch_lines(measured)
     if len(lines) < 2 or lines[-1][1].slope < LEAST_RISE * lines[0][1].slope:
         raise UndeterminedError("Empty blocks of more warps take no longer to start.")
@@ -184,7 +188,7 @@ def _issue(measured: MachineCells) -> Found:
 
 
 def _far(measured: MachineCells, kernel: str) -> pd.DataFrame:
-    """The kernel's cells far outside of the cache, fastest first."""
+    """Return the kernel's cells far outside the cache, fastest first."""
     rows = measured.net(kernel)
     rows = rows[(rows[BYTES_TOUCHED] >= OUTSIDE * measured.cache) & (rows[TIMES[0]] > 0)]
     rows = _needed(rows, f"No cell of '{kernel}' touches at least {OUTSIDE:g} caches.")
@@ -203,14 +207,14 @@ def _bus(measured: MachineCells, kernel: str) -> Found:
 
 
 def _rate_of(slope: Line) -> tuple[float, float, float]:
-    """Of seconds for each byte. Raises UndeterminedError where more bytes take no longer."""
+    """Invert a slope in seconds per byte; raise UndeterminedError if more bytes take no longer."""
     if slope.low <= 0:
         raise UndeterminedError("The cells' intervals are too wide to show how the time grows.")
     return 1.0 / slope.slope, 1.0 / slope.high, 1.0 / slope.low
 
 
 def _cached(measured: MachineCells, kernel: str) -> Found:
-    """Slope over the sizes of the launch that is fastest at the largest."""
+    """Return the slope over the sizes of the launch that is fastest at the largest."""
     rows = measured.net(kernel, start_known=True)
     rows = rows[(rows["cache_state"] == "warm") & (rows[BYTES_TOUCHED] <= WITHIN * measured.cache)]
     found: list[tuple[float, float, int, pd.DataFrame]] = []
@@ -232,7 +236,7 @@ def _cached(measured: MachineCells, kernel: str) -> Found:
 
 
 def _port(measured: MachineCells, kernel: str) -> Found:
-    """Of the launches with few blocks the one whose blocks are fastest."""
+    """Return the rate of the fastest blocks among launches with few blocks."""
     rows = measured.net(kernel, start_known=True)
     few = rows["blocks"] <= (FEW * rows["multiprocessors"]).clip(lower=1)
     near = (rows["cache_state"] == "warm") & (rows[BYTES_TOUCHED] <= WITHIN * measured.cache)
@@ -251,7 +255,7 @@ def _port(measured: MachineCells, kernel: str) -> Found:
 
 
 def _turn(measured: MachineCells, unroll: int) -> Found:
-    """How much longer than reading and writing apart the fastest copy takes."""
+    """Return how much longer the fastest copy takes than reading and writing separately."""
     rows = _far(measured, "global_copy")
     why = f"No cell of 'global_copy' with unroll {unroll} touches at least {OUTSIDE:g} caches."
     cell = _needed(rows[rows["unroll"] == unroll], why).iloc[0]
@@ -273,7 +277,7 @@ def _turn(measured: MachineCells, unroll: int) -> Found:
 def _end(
     cache: int, sizes: pd.Series, values: pd.Series, levels: tuple[float, float], how: str
 ) -> Found:
-    """The place half way between the `levels` inside and outside, in units of the cache."""
+    """Return the size half way between `levels` inside and outside, in units of the cache."""
     found = half_way(sizes.to_numpy(), values.to_numpy(), *levels) or ()
     why = "The curve over the footprint does not cross its middle."
     value, low, high = (size / cache for size in _needed(found, why))
@@ -312,7 +316,7 @@ def _end_by_rate(measured: MachineCells) -> Found:
         raise UndeterminedError(
             f"'global_load' was not measured both up to {WITHIN:g} caches and from {OUTSIDE:g} on."
         )
-    # Short launches are slower for other reasons than the cache.
+    # Short launches are slower for reasons other than the cache.
     curve = best[best.index >= near.idxmax()]
     levels = float(near.max()), float(far.median())
     how = (
@@ -344,43 +348,43 @@ _DERIVED: Mapping[str, Callable[[MachineCells], Found]] = {
 }
 
 
-# Cells without what starting a launch takes
+# Cells without the cost of starting a launch
 
 
 class UndeterminedError(Exception):
-    """Why the cells do not determine a figure, as a sentence."""
+    """Reason why the cells do not determine a figure, as a sentence."""
 
 
 def _in_a_launch(rows: pd.DataFrame) -> pd.Series:
-    """How much of a sample's cost is in the time of a launch; 0 if it was subtracted.
+    """Return how much of a sample's cost is in the time of a launch; 0 if it was subtracted.
 
-    If the cache is flushed, every launch is timed by itself.
+    If the cache is flushed, every launch is timed separately.
     """
     held = 1.0 / rows["launches_per_sample"].where(rows["cache_state"] == "warm", 1)
     return held.where(rows["overhead_s"].isna(), 0.0)
 
 
 def _needed(found: _Some, why: str) -> _Some:
-    """What was `found`; raises UndeterminedError, which says `why`, where that is nothing."""
+    """Return `found`, or raise UndeterminedError with the sentence `why` if it is None."""
     if not len(found):
         raise UndeterminedError(why)
     return found
 
 
 class MachineCells:
-    """The verified cells, by kernel, with what a launch takes beyond its start."""
+    """The verified cells by kernel, and the time of a launch beyond its start."""
 
     def __init__(self, cells: pd.DataFrame) -> None:
         self._cells = cells.assign(**{BYTES_TOUCHED: bytes_touched(cells)})
 
     def of(self, kernel: str) -> pd.DataFrame:
-        """The kernel's cells. Raises UndeterminedError where there are none."""
+        """Return the kernel's cells; raise UndeterminedError if it has no verified cell."""
         rows = self._cells[self._cells["kernel"] == kernel]
         return _needed(rows, f"There is no verified cell of the kernel '{kernel}'.")
 
     @cached_property
     def cache(self) -> int:
-        """Bytes of the last cache level. Raises UndeterminedError if they are unknown."""
+        """Bytes of the last cache level; raises UndeterminedError if they are unknown."""
         cache = cache_bytes(self._cells)
         if cache is None:
             raise UndeterminedError("The device does not report the size of its cache.")
@@ -388,9 +392,9 @@ class MachineCells:
 
     @cached_property
     def sample(self) -> Found:
-        """The cost of a sample besides its launches.
+        """Seconds of a sample besides its launches.
 
-        It was measured, or follows from equal launches in shorter samples.
+        They were measured, or follow from equal launches in shorter samples.
         """
         rows = self.of("dispatch")
         if (known := rows[rows["overhead_s"].notna()]).size:
@@ -400,7 +404,7 @@ class MachineCells:
             return value, max(0.0, value - half), value + half, "s", how
         names = ["grid", "block_x"]
         x = 1.0 / rows["launches_per_sample"]
-        # A long launch determines a short time less well.
+        # A long launch determines a short time less precisely.
         weight = rows["median_s"] ** -2.0
         table = rows[names].assign(x=x, w=weight, wx=weight * x)
         sums = table.groupby(names)[["w", "wx"]].transform("sum")
@@ -417,7 +421,7 @@ class MachineCells:
 
     @cached_property
     def launch(self) -> Found:
-        """What a launch takes that does next to nothing."""
+        """Seconds of a launch that does almost nothing."""
         rows = self.of("dispatch").sort_values(
             ["grid", "block_x", "launches_per_sample"], ascending=[True, True, False]
         )
@@ -428,22 +432,23 @@ class MachineCells:
             raise UndeterminedError("The shortest launch takes no longer than a sample costs.")
         how = (
             f"A launch of {int(cell['blocks'])} x {int(cell['threads_per_block'])} threads among "
-            f"{int(cell['launches_per_sample'])}, without its part of what the sample costs."
+            f"{int(cell['launches_per_sample'])}, without its part of the sample's cost."
         )
         return value, low, high, "s", how
 
     def _known_s(self, figure: str) -> float:
-        """Seconds of ``sample`` or ``launch``; 0 if the cells do not determine them."""
+        """Return the seconds of ``sample`` or ``launch``; 0 if the cells do not determine them."""
         try:
             return float(getattr(self, figure)[0])
         except UndeterminedError:
             return 0.0
 
     def net(self, kernel: str, start_known: bool = False) -> pd.DataFrame:
-        """The kernel's cells with what a launch takes beyond its start, in columns TIMES.
+        """Return the kernel's cells with the time of a launch beyond its start, as columns TIMES.
 
-        If the cells do not determine the seconds of a start, it counts for nothing. Launches may be
-        so short that it would be part of a rate: with `start_known` that raises UndeterminedError.
+        If the cells do not determine the seconds of a start, 0 is used. Launches may be so short
+        that the start would affect a rate: with `start_known`, an unknown start raises
+        UndeterminedError.
         """
         launch_s = self.launch[0] if start_known else self._known_s("launch")
         rows = self.of(kernel)
@@ -452,7 +457,7 @@ class MachineCells:
         return rows.assign(**{net: rows[whole] - start for net, whole in named})
 
     def chains(self) -> pd.DataFrame:
-        """The cells of `chase`, with the bytes that its places span and seconds of a hop."""
+        """Return the cells of `chase`, with the bytes that a chain spans and seconds of a hop."""
         rows = self.net("chase")
         whole = rows["height"] * rows["width"] * WORD
         seen = (rows["chains"] * rows["hops"] * PLACE).clip(upper=whole)
@@ -460,11 +465,11 @@ class MachineCells:
         return rows.assign(**{SPAN: whole, SEEN: seen, HOP_S: hop})
 
 
-# Straight lines, and where a curve is between two levels
+# Straight lines, and the point at which a curve is between two levels
 
 
 class Line(NamedTuple):
-    """The slope of a line of least squares, and the ends of its interval."""
+    """Slope of a least-squares line, and the ends of its interval."""
 
     slope: float
     low: float
@@ -472,10 +477,17 @@ class Line(NamedTuple):
 
 
 def line(x: Values, y: Values, y_low: Values, y_high: Values) -> Line | None:
-    """The line through points of at least two different `x`, whose `y` have intervals.
+    """Fit a line through points with intervals in `y`; None if all `x` are equal.
 
-    Its interval holds what the ends of theirs make at most of the slope, and twice the standard
-    error that the points' distances from the line give. None where there is one `x` alone.
+    The interval of the slope contains the slopes that the ends of the intervals allow, and twice
+    the standard error from the points' distances to the line.
+
+    Parameters
+    ----------
+    x, y
+        Points, shape (points,).
+    y_low, y_high
+        Ends of the intervals of `y`.
     """
     xs, ys = np.asarray(x, np.float64), np.asarray(y, np.float64)
     ends = [np.asarray(end, np.float64) for end in (y_low, y_high)]
@@ -497,11 +509,11 @@ def line(x: Values, y: Values, y_low: Values, y_high: Values) -> Line | None:
 def half_way(
     x: Values, y: Values, inside: float, outside: float
 ) -> tuple[float, float, float] | None:
-    """Where `y` over increasing `x` is half way from `inside` to `outside`, and between which `x`.
+    """Return the `x` at which `y` is half way from `inside` to `outside`, and an interval of it.
 
-    On a straight line over the logarithm of `x`, between the last point of the inner half and the
-    one that follows. Where the curve crosses several times, the ends are before the first crossing
-    and after the last. None where it does not cross.
+    The curve is a straight line over the logarithm of `x`, between the last point of the inner half
+    and the next one. If the curve crosses several times, the interval is from before the first
+    crossing to after the last. The result is None if it does not cross. `x` increases.
     """
     share = (np.asarray(y, np.float64) - inside) / (outside - inside)
     inner = share < 0.5

@@ -1,4 +1,4 @@
-"""Measured cells in; a device's parameters, and what the model says of every cell, out."""
+"""Fit the model to each measured device, and predict every cell of it."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from .limits import whys
 
 Json = dict[str, Any]
 
-# Fewer cells do not say what 30 parameters are.
+# Fewer cells do not determine 30 parameters.
 FEWEST = 40
 
 
 class ModelledCell(Group):
-    """What the model says of a cell."""
+    """Prediction of the model for a cell."""
 
     cell_key: Text
     trained: Flag  # whether the model of the device was fitted to the cell
     measured_s: Number  # [s] median of a launch
-    predicted_s: Number  # [s] what the model says of it
-    low_s: Number | None  # [s] lower end of the model's band; null where there is none
-    high_s: Number | None  # [s] upper end of the model's band; null where there is none
+    predicted_s: Number  # [s] predicted median of a launch
+    low_s: Number | None  # [s] lower end of the model's band; null without a band
+    high_s: Number | None  # [s] upper end of the model's band; null without a band
     measured_gbs: Number  # [GB/s] bandwidth of the median
-    predicted_gbs: Number  # [GB/s] bandwidth that the model says
+    predicted_gbs: Number  # [GB/s] predicted bandwidth
     limit: Text  # which of the limits alone would take longest
     start_share: Number  # [0 to 1] time of the launch's start alone, over the largest limit
     dispatch_share: Number  # [0 to 1] time of starting the blocks alone, over the largest limit
@@ -55,7 +55,19 @@ DEVICE_MODEL_SCHEMA = ModelledCell.schema()
 def fit_devices(
     dataset: Path, folders: Mapping[str, str], code: Sequence[Path], fits: Path, table: Path
 ) -> None:
-    """Fit the model to every device; `code` are files of recorded code paths, one or none."""
+    """Fit the model to every device of a data set, and write the fits and the predictions.
+
+    Parameters
+    ----------
+    dataset
+        Data set to read.
+    folders
+        Folder of each kernel, by name.
+    code
+        Files of recorded code paths, one or none.
+    fits, table
+        Files to write: the fits as JSON, the predictions as Parquet.
+    """
     cells = read_medians(dataset, {"kernel": list(folders)})
     provenance = dataset_provenance(dataset)
     codes = code_paths(provenance, next(iter(code), None))
@@ -65,7 +77,7 @@ def fit_devices(
         shards = [shard for shard in provenance if shard["device"]["name"] == name]
         describer = Describer(workloads, codes, device_facts(shards))
         told, predicted = fit_cells(str(name), mine, describer)
-        # None where no machine code was looked at.
+        # None if no machine code was read.
         arches = (code["arch"] for shard in shards if (code := shard["machine_code"]))
         devices.append(told | {"arch": next(arches, None)})
         rows.append(predicted)
@@ -78,7 +90,7 @@ def fit_devices(
 
 
 def fit_cells(device: str, cells: pd.DataFrame, describer: Describer) -> tuple[Json, pd.DataFrame]:
-    """The model of one device, and its table; of too few cells a sentence ``why``, and no rows."""
+    """Fit one device; return its model and table, or the sentence ``why`` and no rows."""
     described, left_out = describer.table(cells)
     if len(described) < FEWEST:
         why = f"{len(described)} cells are too few for {len(PARAMETERS)} parameters"

@@ -1,1 +1,1 @@
-"""One function for each figure; figures read only Parquet and JSON."""
+"""Draw the figures, one function for each, from Parquet and JSON files alone."""

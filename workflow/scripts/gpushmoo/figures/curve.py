@@ -1,4 +1,4 @@
-"""Views of a kernel's cells over a launch parameter, over bytes touched, over work a byte."""
+"""Draw a kernel's cells over a launch parameter, over bytes touched, or over work per byte."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from .style import (
     subject,
 )
 
-# Panels side by side, and inches of a row of them.
+# Panels side by side, and the height of a row of them in inches.
 _MOST_COLUMNS, _HEIGHT = 3, 2.8
 _PEAK: dict[str, Any] = {"color": "#555555", "lw": 0.8, "ls": (0, (5, 3))}
 _MODEL: dict[str, Any] = {"lw": 1.1, "ls": (0, (1, 1.2))}
@@ -51,8 +51,8 @@ TRAINED, PREDICTED = (f"{DERIVED}{name}" for name in ("trained", "predicted_gbs"
 def draw_curve(view: Curve, data: FigureData, svg: Path) -> None:
     """Draw the view `Curve`: a panel for each variant, medians with intervals over an axis.
 
-    A thin dashed line is the measured peak of the type that moves most bytes, a dotted one the
-    prediction of the device's model.
+    A thin dashed line is the measured peak of the type that moves the most bytes. A dotted line is
+    the prediction of the device's model.
     """
     cells, x = data.cells, view.x
     predicted = _predicted(cells, data.device)
@@ -61,7 +61,7 @@ def draw_curve(view: Curve, data: FigureData, svg: Path) -> None:
     widest = cells.loc[bytes_touched(cells).idxmax()]
     limit = cell_peak_gbs(data.peak, widest)
     variants = sorted(cells["variant"].unique())
-    # Seaborn lays a grid out in a way of its own, which knows of no legend below it.
+    # Seaborn computes its own layout of a grid, which leaves no room for a legend below it.
     with plt.rc_context({"figure.constrained_layout.use": False}):
         grid = sns.FacetGrid(
             cells,
@@ -83,7 +83,7 @@ def draw_curve(view: Curve, data: FigureData, svg: Path) -> None:
         grid.refline(y=limit, **_PEAK)
         handles.append(Line2D([], [], label=f"measured peak ({widest['dtype']})", **_PEAK))
     grid.set(ylim=(0, None))
-    # Most of the distinct values crowd into the lowest quarter of their range.
+    # Most of the distinct values are in the lowest quarter of their range.
     distinct = cells[x].dropna().unique()
     if np.median(distinct) <= distinct.max() / 4:
         for ax in grid.axes.flat:
@@ -97,7 +97,7 @@ def draw_curve(view: Curve, data: FigureData, svg: Path) -> None:
 
 
 def _predicted(cells: pd.DataFrame, model: pd.DataFrame | None) -> pd.DataFrame:
-    """The cells that the model predicts, with the columns TRAINED and PREDICTED."""
+    """Return the cells that the model predicts, with the columns TRAINED and PREDICTED."""
     if model is None:
         return cells.iloc[:0]
     names = ["device_name", "cell_key"]
@@ -108,7 +108,7 @@ def _predicted(cells: pd.DataFrame, model: pd.DataFrame | None) -> pd.DataFrame:
 def _series(
     data: pd.DataFrame, *, x: str, merit: Merit, predicted: pd.DataFrame, color: str, label: str
 ) -> None:
-    """Medians with intervals of one variant and of the dtype `label`, and the model's line."""
+    """Draw medians with intervals of one variant and of the type `label`, and the model's line."""
     ok = data[data["status"] == Status.OK].sort_values(x)
     if ok.empty:
         return
@@ -139,7 +139,7 @@ def _curve_caption(
     dtypes: Sequence[str],
     peak: Sequence[PeakRow],
 ) -> str:
-    """The finding: where each type's curve peaks, and how well the model predicts."""
+    """Write the finding: the peak of each type's curve, and how well the model predicts."""
     ok = cells[cells["status"] == Status.OK]
     peaks = []
     for dtype in dtypes:
@@ -163,15 +163,15 @@ def _curve_caption(
     )
 
 
-# The axis reaches so many times beyond what is drawn.
+# The axis extends beyond the drawn points by this factor.
 _ROOM = 4.0
 
 
 def draw_roofline(view: Roofline, data: FigureData, svg: Path) -> None:
     """Draw the view `Roofline`: all cells as dots, each type's and variant's fastest marked.
 
-    Of each type a line is its roof: what loads and stores of its bytes allow, up to the measured
-    peak of its work.
+    The roof of a type is a line: the peak of loads and stores of its bytes, up to the measured peak
+    of its work.
     """
     apply_style()
     title = f"{subject(data.cells, data.named)}: roofline"
@@ -213,7 +213,7 @@ def _intensity(cells: pd.DataFrame) -> pd.Series:
 
 
 def _roof(data: FigureData, best: pd.DataFrame) -> tuple[float | None, float | None]:
-    """GB/s that the fastest cell's bytes allow, and the peak of its type's work, 10⁹ a second."""
+    """Return the GB/s that the fastest cell's bytes allow, and its type's peak of work in 10⁹/s."""
     cell = best.loc[best["median_s"].idxmin()]
     names = ("device_name", "dtype", "work_unit")
     tops = [p.rate for p in data.work_peaks if all(getattr(p, n) == cell[n] for n in names)]
@@ -223,7 +223,7 @@ def _roof(data: FigureData, best: pd.DataFrame) -> tuple[float | None, float | N
 def _roofline_caption(
     best: pd.DataFrame, roofs: dict[str, Any], merit: Merit, unit: str, data: FigureData
 ) -> str:
-    """The finding: what the fastest reach of their roofs, and which part of a roof is missing."""
+    """Write the finding: the share of the roof that the fastest reach, and missing roofs."""
     several = best["variant"].nunique() > 1
     told = []
     for cell in best.to_dict("records"):
@@ -249,16 +249,16 @@ def _roofline_caption(
     return f"{'; '.join(told)}.{gap}"
 
 
-# Lengths of dashes and gaps, in widths of the line; no gap is a solid line.
+# Lengths of dashes and gaps in widths of the line. A solid line has no gap.
 DASHES = {"warm": (1, 0), "flushed": (4, 2)}
 MOST_TICKS = 8
 
 
 def draw_working_set(view: WorkingSet, data: FigureData, svg: Path) -> None:
-    """Draw the view `WorkingSet`: a line for each dtype and cache state over the bytes touched.
+    """Draw the view `WorkingSet`: a line for each type and cache state over the bytes touched.
 
     Each point is the best verified cell over variants and launch parameters, with its interval. A
-    vertical line is at the nominal size of the last cache level.
+    vertical line marks the nominal size of the last cache level.
     """
     apply_style()
     cells = data.cells[bytes_touched(data.cells) > 0]
@@ -302,14 +302,14 @@ def draw_working_set(view: WorkingSet, data: FigureData, svg: Path) -> None:
     ax.set_ylim(bottom=0)
     if handles:
         figure.legend(handles=handles, loc="outside lower center", ncols=7, fontsize=7.5)
-    # A kernel is no share of the measured peak that it is itself.
+    # Kernels that define the measured peak do not get a share of it.
     others = [] if data.kernel in {r.kernel for r in data.peak} else data.peak
     title = f"{data.kernel}: bandwidth over the bytes touched"
     save(figure, svg, title, _working_set_caption(best, cache_ends(cells), word, others))
 
 
 def _intervals(ax: Axes, rows: pd.DataFrame) -> None:
-    """The points of one dtype and cache state, with their intervals."""
+    """Draw the points of one type and cache state, with their intervals."""
     if rows.empty:
         return
     dtype, state = rows["dtype"].iloc[0], rows["cache_state"].iloc[0]
@@ -334,12 +334,12 @@ def _intervals(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def _size_axis(ax: Axes, sizes: list[int]) -> None:
-    """A logarithmic axis in binary units, ticks at powers of two that are evenly spaced."""
+    """Draw a logarithmic axis in binary units, with ticks at evenly spaced powers of two."""
     ax.set_xscale("log", base=2)
     low, high = (min(sizes), max(sizes)) if sizes else (2**20, 2**30)
     first, last = int(np.floor(np.log2(low))), int(np.ceil(np.log2(high)))
     step = -(-max(1, last - first) // (MOST_TICKS - 1))
-    # Multiples of the step, so that the ticks of all figures of a run agree.
+    # Ticks are multiples of the step, so that they agree between all figures of a run.
     ticks = [2.0**e for e in range(first, last + 1) if e % step == 0]
     ax.set_xlim(low / 2**0.5, high * 2**0.5)
     ax.set_xticks(ticks, [_tick(t) for t in ticks])
@@ -347,7 +347,7 @@ def _size_axis(ax: Axes, sizes: list[int]) -> None:
 
 
 def _tick(value: float) -> str:
-    """A power of two in binary units: ``16 MiB``."""
+    """Write a power of two in binary units: ``16 MiB``."""
     for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
         if value >= 2**power:
             return f"{value / 2**power:g} {unit}"
@@ -357,7 +357,7 @@ def _tick(value: float) -> str:
 def _working_set_caption(
     best: pd.DataFrame, ends: Sequence[CacheEnd], word: str, peak: Sequence[PeakRow]
 ) -> str:
-    """The finding: the speed inside the cache and outside, and where it falls."""
+    """Write the finding: the speed inside and outside the cache, and the size at which it falls."""
     states = [state for state in DASHES if state in set(best["cache_state"])]
     if not states:
         return "No valid cell."
@@ -366,14 +366,14 @@ def _working_set_caption(
     regions = {f"inside the {word}": share <= INSIDE, "far outside": share >= OUTSIDE}
     places = {place: own[in_region] for place, in_region in regions.items() if in_region.any()}
     clauses = []
-    # Without a cache's size, or with sizes near it alone, there is one place.
+    # Without the size of the cache, or with sizes near it only, there is one place.
     for place, rows in (places or {"at most": own}).items():
         top = rows.loc[rows["bandwidth_gbs"].idxmax()]
         told = told_share(peak, top)
         of = "" if told is None else f", {told.words},"
         clauses.append(f"{gbs(top['bandwidth_gbs'])}{of} {place} ({top['dtype']})")
     text = f"{_capital(state_words(states[0], word))}: {joined(clauses)}."
-    # Dtypes whose cache ends at the same place share a clause.
+    # Types whose cache ends at the same size share a clause.
     falls: dict[str, list[str]] = {}
     for end in sorted(ends, key=lambda e: list(DTYPE_COLOURS).index(e.dtype)):
         falls.setdefault(_place(end, word), []).append(end.dtype)

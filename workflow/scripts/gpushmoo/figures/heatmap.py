@@ -1,4 +1,4 @@
-"""Shmoo: bandwidth over two launch parameters, and a map of what limits it."""
+"""Draw shmoo plots: bandwidth over two launch parameters, and a map of the limits."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ from .style import OKABE_ITO, PAGE_WIDTH, apply_style, save, sns, subject
 
 _LIMIT, _FAULT = "#d9d9d9", "#D55E00"
 _MAP = "viridis"
-# Shares of a panel's best between which its colours lie; what is below is as dark.
+# Range of the colors, as shares of a panel's best. Lower values get the darkest color.
 _SCALE = Normalize(0.5, 1.0)
-# Panels side by side, and inches of a row of them, of which all must leave room for the caption.
-# With the maps of limits rows are lower, so that a page has room for two figures.
+# Panels side by side, and the height of a row in inches, which leaves room for the caption. With
+# the maps of limits, rows are lower, so that two figures fit on a page.
 _MOST_COLUMNS = 4
 _ROW_HEIGHT, _LOW_ROW_HEIGHT, _MOST_HEIGHT = 2.2, 1.7, 7.6
-# More values on an axis than this are not all written.
+# An axis with more values than this labels only some of them.
 _MANY_TICKS = 6
-# Of more tied cells the outline is drawn, not a dot each.
+# With more tied cells than this, an outline replaces the dots.
 _MANY_TIED = 40
 # Entries of the legend side by side.
 _MOST_HANDLES = 5
-# A launch within this share of the best time counts as close to it.
+# A launch counts as close to the best if its time is within this share.
 CLOSE = 0.05
-# From this number of points on a caption gives the share, too.
+# From this number of points on, a caption also has the share in percent.
 _MANY_POINTS = 100
-# Limits of fewer launches than this are not named in a caption.
+# A caption leaves out limits of fewer launches than this.
 NAMED_SHARE = 0.05
-# The palette without its black, which would outweigh all others; one colour a limit.
+# The palette without black, which would dominate; one color per limit.
 LIMIT_COLOURS = dict(zip(MODEL_LIMITS, OKABE_ITO, strict=False))
-# The cells of each map, by its title.
+# The cells of each map, by the title of the map.
 Panels = Mapping[str, pd.DataFrame]
 
 
 def draw(view: HeatMap, data: FigureData, svg: Path) -> None:
     """Draw the view `HeatMap`: a map for each element type, of its fastest variant.
 
-    Each map is scaled to its own best. Variants in ``controls`` move other bytes than the rest and
-    are not ranked with it. With a model of the device, maps of what binds are below.
+    Each map is scaled to its own best. Variants in ``controls`` move other bytes than the rest, so
+    they are not ranked with it. If the device has a model, maps of the limits follow below.
     """
     apply_style()
     panels = fastest_variants(data.cells, data.dtypes, data.controls)
@@ -69,14 +69,14 @@ def draw(view: HeatMap, data: FigureData, svg: Path) -> None:
 
 
 def over_words(view: HeatMap) -> str:
-    """A name for the two axes of a view together."""
+    """Return one name for the two axes of a view together."""
     return "the block's shape" if view.is_block_shape() else f"{view.x} and {view.y}"
 
 
 def fastest_variants(
     cells: pd.DataFrame, dtypes: Sequence[str], controls: Collection[str] = ()
 ) -> Panels:
-    """The cells of each type's fastest variant; of one without a verified cell the first."""
+    """Return the cells of each type's fastest variant; without a verified cell, of its first."""
     panels = {}
     for dtype in dtypes:
         own = cells[cells["dtype"] == dtype].reset_index(drop=True)
@@ -93,7 +93,7 @@ def fastest_variants(
 
 
 def every_variant(cells: pd.DataFrame, dtypes: Sequence[str]) -> Panels:
-    """A panel for each variant and element type."""
+    """Return the cells of a panel for each variant and element type."""
     return {
         f"{dtype}, {variant}": part
         for variant in sorted(cells["variant"].unique())
@@ -107,13 +107,24 @@ def draw_panels(
 ) -> None:
     """Draw maps on an empty `figure`, without a title, in the current style.
 
-    Cells over a limit are grey, faults carry a cross, tied best cells a dot (or, where they are
-    many, an outline) and the fastest a ring. The usual blocks are marked where they were swept,
-    with what they cost. `limits` are cells with the column ``limit``: as many maps of that follow.
+    Cells over a limit are grey, and faults have a cross. Tied best cells have a dot (or, if there
+    are many, an outline), and the fastest has a ring. Common blocks that were swept are marked with
+    their cost.
+
+    Parameters
+    ----------
+    figure
+        Empty figure.
+    panels
+        Cells of each map, by its title.
+    view
+        The view, which names the axes.
+    limits
+        Cells with the column ``limit``. If given, a second map per panel shows them.
     """
     every = pd.concat(list(panels.values()))
     columns = min(_MOST_COLUMNS, len(panels))
-    # Five panels are three and two.
+    # Five panels become three and two.
     rows = -(-len(panels) // columns)
     columns = -(-len(panels) // rows)
     all_rows, inches = (rows, _ROW_HEIGHT) if limits is None else (2 * rows, _LOW_ROW_HEIGHT)
@@ -154,7 +165,7 @@ def draw_panels(
 
 
 def _panel(ax: Axes, cells: pd.DataFrame, x: str, y: str) -> None:
-    """Speed over `x` and `y` as a share of the best, with marks."""
+    """Draw the speed over `x` and `y` as a share of the best, with marks."""
     xs, ys = (np.sort(cells[axis].unique()) for axis in (x, y))
     ok = cells[cells["status"] == Status.OK]
     ok = ok.assign(share=share_of_best(ok))
@@ -166,7 +177,7 @@ def _panel(ax: Axes, cells: pd.DataFrame, x: str, y: str) -> None:
             grid = part.pivot_table(values="share", index=y, columns=x, aggfunc="max")
             _shade(ax, grid.reindex(index=ys, columns=xs), colours, _SCALE)
     ax.invert_yaxis()
-    # The middle of each value's row or column.
+    # Center of each value's row or column.
     column, row = ({v: k + 0.5 for k, v in enumerate(values)} for values in (xs, ys))
     bad = cells[cells["status"].isin([s.value for s in FAULTS])]
     ax.scatter([column[v] for v in bad[x]], [row[v] for v in bad[y]], marker="x", s=12, c=_FAULT)
@@ -187,7 +198,7 @@ def _panel(ax: Axes, cells: pd.DataFrame, x: str, y: str) -> None:
 
 
 def _title(title: str, cells: pd.DataFrame, view: HeatMap) -> str:
-    """A panel's title with the fastest launch, or any where all are tied, and its speed."""
+    """Write a panel's title: the fastest launch, or any if all are tied, and its speed."""
     lines = title.split(", ")
     tied = tied_best(cells)
     measured = int((cells["status"] == Status.OK).sum())
@@ -211,13 +222,13 @@ def _write(ax: Axes, words: str, place: tuple[float, float], columns: int) -> No
         fontsize=6.5,
         bbox={"facecolor": "white", "alpha": 0.8, "pad": 0.8, "linewidth": 0},
         zorder=4,
-        # Panels keep their widths.
+        # Text must not change the widths of panels.
         in_layout=False,
     )
 
 
 def _limits_panel(ax: Axes, cells: pd.DataFrame, limits: pd.DataFrame, x: str, y: str) -> None:
-    """The limit of each cell of a panel; grey where nothing was measured."""
+    """Draw the limit of each cell of a panel; cells without a measurement are grey."""
     xs, ys = (np.sort(cells[axis].unique()) for axis in (x, y))
     mine = limits[limits["cell_key"].isin(cells["cell_key"])]
     places = mine.assign(place=mine["limit"].map({n: k for k, n in enumerate(MODEL_LIMITS)}))
@@ -235,7 +246,7 @@ def _shade(ax: Axes, grid: pd.DataFrame, colours: str | list[str], norm: Normali
 
 
 def _usual(cells: pd.DataFrame, x: str, y: str) -> dict[str, tuple[int, int]]:
-    """The usual blocks that were swept over these axes, by name, as values of `x` and `y`."""
+    """Return the common blocks that were swept over these axes, by name, as `x` and `y`."""
     swept = set(zip(cells[x], cells[y], strict=True))
     sides = {n: b for n, b in DEFAULT_BLOCKS.items() if set(b) <= {x, y} <= set(BLOCK_AXES)}
     places = {name: (block.get(x, 1), block.get(y, 1)) for name, block in sides.items()}
@@ -243,7 +254,7 @@ def _usual(cells: pd.DataFrame, x: str, y: str) -> dict[str, tuple[int, int]]:
 
 
 def _mark_tied(ax: Axes, places: Sequence[tuple[float, float]], shape: tuple[int, int]) -> None:
-    """A dot on each tied cell, or an outline around them."""
+    """Draw a dot on each tied cell, or an outline around them."""
     if len(places) <= _MANY_TIED:
         _mark(ax, places, s=9, c="white")
         return
@@ -263,7 +274,7 @@ def _mark(ax: Axes, places: Sequence[tuple[float, float]], **marks: Any) -> None
 
 
 def _ticks(ax: Axes, xs: np.ndarray, ys: np.ndarray) -> None:
-    """Every value while they fit; else the first and the multiples of 16, or of 32, and so on."""
+    """Label every value if they fit, otherwise the first and the multiples of 16, 32, and so on."""
     for values, axis in ((xs, ax.xaxis), (ys, ax.yaxis)):
         shown = list(range(len(values)))
         step = 16
@@ -301,7 +312,7 @@ def _legend(
 
 
 def _caption(panels: Panels, view: HeatMap, limits: pd.DataFrame | None) -> str:
-    """The finding: how many come close to the fastest, what the slowest reach."""
+    """Write the finding: how many launches are close to the fastest, and the slowest speed."""
     close, slowest = [], []
     for cells in panels.values():
         ok = cells[cells["status"] == Status.OK]
@@ -330,9 +341,9 @@ def _caption(panels: Panels, view: HeatMap, limits: pd.DataFrame | None) -> str:
 
 
 def _counts(close: Sequence[tuple[int, int]], points: str) -> str:
-    """The least and the largest share, as counts: ``1 of 21 shapes``, or ``2 to 6 of 15 shapes``.
+    """Return the least and largest share as counts: ``1 of 21 shapes``, ``2 to 6 of 15 shapes``.
 
-    Of very many points the share in percent follows.
+    With very many points, the share in percent follows.
     """
     ends = min(close, key=_share), max(close, key=_share)
     (few, of_few), (many, of_many) = ends
@@ -352,7 +363,7 @@ def _share(counts: tuple[int, int]) -> float:
 
 
 def _limits_of(panels: Panels, device: pd.DataFrame | None) -> pd.DataFrame | None:
-    """The cells with the column ``limit`` of the device model's table; None where it has none."""
+    """Return the cells with column ``limit`` of the device's model; None without a model."""
     if device is None:
         return None
     names = ["device_name", "cell_key"]

@@ -1,4 +1,4 @@
-"""Figures of runs: bests over many, and between two; energy of launches."""
+"""Draw figures of several runs: their bests over time, and between two; and energy of launches."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from ..core.schema import GROUP
 from .style import OKABE_ITO, PAGE_WIDTH, apply_style, save, save_words
 
 _ACROSS = 3
-# What is below each other, each with a scale of its own, as a copy may be many times as fast:
-# column, name, colour, mark, height.
+# Quantities below each other, each with a separate scale, because a copy may be much faster:
+# column, name, color, mark, height.
 _LINES = ((BEST, "best", OKABE_ITO[0], "o", 2.0), (COPY, "copy", OKABE_ITO[1], "s", 1.0))
-# Panels that have room on a page, and characters a line that a panel's title has.
+# Panels that fit on a page, and characters per line of a panel's title.
 MOST_PANELS, TITLE_WIDTH = 12, 40
 CAPTION = (
     "Bandwidth of each group's best with its 95 % interval, and below it of the runtime's own "
@@ -47,14 +47,14 @@ def history_figure(tables: Sequence[Path], svg: Path) -> None:
 
 
 def _rows_of(chosen: Sequence[BestChange], rows: pd.DataFrame) -> pd.DataFrame:
-    """Those of the `rows` that are of the `chosen` groups."""
+    """Return the `rows` that belong to the `chosen` groups."""
     names = list(GROUP)
     keys = pd.MultiIndex.from_frame(pd.DataFrame([change.group for change in chosen])[names])
     return rows[pd.MultiIndex.from_frame(rows[names]).isin(keys)]
 
 
 def draw_timelines(rows: pd.DataFrame) -> Figure:
-    """A panel for each group: its bests (`rows`) over runs in the order of time."""
+    """Draw a panel for each group: its bests (`rows`) over runs in the order of time."""
     names = list(GROUP)
     groups = list(rows.groupby(names, observed=True))
     down = -(-len(groups) // _ACROSS)
@@ -86,7 +86,7 @@ def draw_timelines(rows: pd.DataFrame) -> Figure:
 
 
 def _line(ax: Axes, group: pd.DataFrame, columns: Sequence[str], colour: str, mark: str) -> None:
-    """One quantity over runs, with the columns of its interval where it has one."""
+    """Draw one quantity over runs, with its interval if it has one."""
     numbers = group["number"].to_numpy()
     values, *ends = (group[column].to_numpy(float) for column in columns)
     ax.plot(numbers, values, mark, ls="-", c=colour, ms=2.4, lw=0.7)
@@ -104,7 +104,7 @@ def _heading(rows: pd.DataFrame) -> str:
 
 
 def _named(rows: pd.DataFrame) -> list[str]:
-    """Columns that a panel's title names: type, size, and those by which panels differ."""
+    """Return the columns that a panel's title names: type, size, and those that differ."""
     asked = ("dtype", "height")
     return [n for n in GROUP if n in asked or (n != "width" and rows[n].nunique() > 1)]
 
@@ -116,7 +116,7 @@ def _title(row: pd.Series, named: Sequence[str]) -> str:
     return "\n".join(wrap(text, TITLE_WIDTH, break_long_words=False))
 
 
-# Groups that one picture shows, those that changed most.
+# Groups that one picture shows: those that changed most.
 MOST_GROUPS = 30
 _COLOURS = {"slower": OKABE_ITO[1], "faster": OKABE_ITO[2], "same": OKABE_ITO[0]}
 _MARKERS = {"slower": ">", "faster": "<", "same": "o"}
@@ -124,7 +124,10 @@ _OTHER = "#7a7a7a"
 
 
 def draw_changes(groups: pd.DataFrame, names: Sequence[str], delta: float) -> Figure:
-    """Each group's change in percent: raw filled, relative to memcpy hollow; ±`delta` shaded."""
+    """Draw each group's change in percent: raw filled, relative to memcpy hollow.
+
+    ±`delta` shaded.
+    """
     size = groups["change"].abs().to_numpy(float)
     shown = np.argsort(-size, kind="stable")[:MOST_GROUPS]
     shown = shown[np.argsort(groups["change"].to_numpy(float)[shown], kind="stable")]
@@ -147,7 +150,7 @@ def draw_changes(groups: pd.DataFrame, names: Sequence[str], delta: float) -> Fi
     return figure
 
 
-# Characters a line that the title of a panel of energy has.
+# Characters per line of the title of a panel of energy.
 _ENERGY_TITLE = 32
 _FRONT, _BEHIND = OKABE_ITO[1], OKABE_ITO[0]
 
@@ -172,7 +175,7 @@ def energy_figure(energy: Path, svg: Path) -> None:
         ax.set_axis_off()
     for ax in axes[:, 0]:
         ax.set_ylabel("energy (GB/J)")
-    # Below the lowest panel of each column.
+    # Label only the lowest panel of each column.
     for column in range(min(_ACROSS, len(shown))):
         axes[(len(shown) - 1 - column) // _ACROSS, column].set_xlabel("bandwidth (GB/s)")
     marks = (("fastest", ">"), ("cheapest", "^"), ("other", "o"))
@@ -186,7 +189,7 @@ def energy_figure(energy: Path, svg: Path) -> None:
 
 
 def _spread(group: EnergyGroup) -> float:
-    """Energy of the most expensive launch over that of the cheapest."""
+    """Return the energy of the most expensive launch divided by that of the cheapest."""
     energies = [row["joules_per_gb"] for row in group.rows]
     return float(max(energies) / min(energies))
 
@@ -218,7 +221,7 @@ def _panel(ax: Axes, group: EnergyGroup) -> None:
     wrapped = [part for line in lines for part in wrap(line, _ENERGY_TITLE)]
     ax.set_title("\n".join(wrapped), fontsize=6.5, loc="left")
     ax.margins(0.12)
-    # At least TIED_SPEED either way, so that a tie does not look large.
+    # Show at least TIED_SPEED on both sides, so that a tie does not look large.
     for (low, high), widen in ((ax.get_xlim(), ax.set_xlim), (ax.get_ylim(), ax.set_ylim)):
         middle, half = (low + high) / 2, (high - low) / 2
         if half < TIED_SPEED * middle:

@@ -1,4 +1,4 @@
-"""Stage figure: draws a view of a kernel's cells; an error in a view costs its own figure only."""
+"""Draw a view of a kernel's cells in one job; an error in a view affects only its own figure."""
 
 from __future__ import annotations
 
@@ -28,10 +28,20 @@ from .style import apply_style, save_words
 def draw_figure(
     spec: Mapping[str, Any], files: Mapping[str, Path], svg: Path, terminal: TextIO
 ) -> None:
-    """Draw what `spec` says (see flow.figure_params) from `files` to `svg`, its note beside it.
+    """Draw the view that `spec` describes (see flow.figure_params) to `svg`, with a note beside it.
 
-    `files` hold ``dataset`` and ``peak``, and ``device`` where the view needs it. A fault of the
-    view is said on `terminal` and in the figure's place.
+    If the view fails, the error appears on `terminal` and in place of the figure.
+
+    Parameters
+    ----------
+    spec
+        Kernel, view and cells to draw.
+    files
+        Paths of ``dataset`` and ``peak``, and of ``device`` if the view needs the model.
+    svg
+        Figure to write.
+    terminal
+        Stream for a line about an error.
     """
     folder = load_kernel(ROOT / spec["folder"])
     view = next(v for v in folder.workload.views if v.name == spec["view"])
@@ -48,7 +58,7 @@ def _figure_data(
     view: View, spec: Mapping[str, Any], files: Mapping[str, Path], persistent_axis: str | None
 ) -> FigureData:
     where = where_of(spec, files["dataset"])
-    # No kernel is called so: without a row, the columns are still those of the data set.
+    # No kernel can have this name. The query finds no row, but the columns of the data set.
     cells = read_medians(files["dataset"], where if "cells" in view.needs else {"kernel": ""})
     device = None
     if "device" in files:
@@ -69,9 +79,9 @@ def _figure_data(
 
 
 def where_of(spec: Mapping[str, Any], dataset: Path) -> dict[str, Any]:
-    """What is shown, by columns; of the measured sizes the one that is nearest to that looked for.
+    """Return the cells to show, as conditions on columns; the size is the nearest measured one.
 
-    So recorded cells are found as well that a device with another cache measured.
+    So the figure also finds recorded cells from a device with another cache.
     """
     where = dict(spec["where"])
     if "nearest" not in spec:
@@ -92,7 +102,7 @@ def where_of(spec: Mapping[str, Any], dataset: Path) -> dict[str, Any]:
 
 
 def _draw(folder: KernelFolder, view: View, data: FigureData, svg: Path) -> str | None:
-    """Draw the view; a sentence on what went wrong, or None."""
+    """Draw the view; return a sentence on the error, or None."""
     file = folder.path / "workload.py"
     apply_style()
     try:

@@ -1,4 +1,4 @@
-"""Shared by all figures: fonts, colours for colour-blind readers and print, saving."""
+"""Share fonts, saving, and colors for color-blind readers and print between all figures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..core.backends import cache_name
 from ..core.display import kind_words
 from ..storage.wholefile import write_json, write_whole
 
-# Okabe and Ito's palette, in the order in which dtypes get it.
+# Okabe and Ito's palette, in the order in which types get it.
 OKABE_ITO = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 DTYPE_COLOURS = {
     "float": OKABE_ITO[0],
@@ -30,7 +30,7 @@ DTYPE_COLOURS = {
     "unorm8": OKABE_ITO[5],
     "unorm8x4": OKABE_ITO[6],
 }
-# Darker ones for the types that seldom are in one figure with these.
+# Darker ones, for types that are rarely in one figure with these.
 _OTHERS = {
     "int8": ("#5B2C6F", "<"),
     "uint8": ("#117864", ">"),
@@ -62,7 +62,7 @@ PAGE_WIDTH = 6.7
 
 
 def dtype_handles(dtypes: Iterable[str]) -> list[Line2D]:
-    """For a legend: the mark of each element type."""
+    """Return the legend's mark of each element type."""
     return [
         Line2D([], [], marker=DTYPE_MARKERS[d], ls="", c=DTYPE_COLOURS[d], ms=4, label=d)
         for d in dtypes
@@ -76,13 +76,13 @@ def apply_style() -> None:
 
 
 def set_style() -> None:
-    """Seaborn's ticks style with settings that make the SVG's bytes repeat."""
+    """Set Seaborn's ticks style, with settings that make the bytes of the SVG repeatable."""
     sns.set_theme(style="ticks", context="paper", font="DejaVu Sans", font_scale=0.9)
     plt.rcParams.update(
         {
-            # Text stays text: it can be searched, read aloud and restyled.
+            # Text stays text, which readers can search, read aloud and restyle.
             "svg.fonttype": "none",
-            # Of what is drawn as pixels inside an SVG.
+            # Resolution of the parts of an SVG that are drawn as pixels.
             "savefig.dpi": 200,
             "svg.hashsalt": "gpushmoo",
             "axes.spines.top": False,
@@ -94,18 +94,18 @@ def set_style() -> None:
 
 
 def cache_word(cells: pd.DataFrame) -> str:
-    """Name of the last cache level; ``cache`` where the cells' backends differ in it."""
+    """Return the name of the last cache level; ``cache`` if the cells' backends differ in it."""
     names = {cache_name(backend) for backend in set(cells["backend"])}
     return names.pop() if len(names) == 1 else "cache"
 
 
 def state_words(state: str, cache: str) -> str:
-    """A cache state as a reader calls it; `cache` is the name of the last cache level."""
+    """Describe a cache state for a reader; `cache` is the name of the last cache level."""
     return f"{cache} flushed" if state == "flushed" else state
 
 
 def subject(cells: pd.DataFrame, named: Collection[str]) -> str:
-    """The begin of a title for cells of one kernel and problem, with the conditions in `named`."""
+    """Begin a title for cells of one kernel and problem, with the conditions in `named`."""
     cell = cells.iloc[0]
     met = {
         "cache_state": state_words(cell["cache_state"], cache_word(cells)),
@@ -116,7 +116,7 @@ def subject(cells: pd.DataFrame, named: Collection[str]) -> str:
 
 
 def save(figure: Figure, svg: Path, title: str, caption: str, **facts: Any) -> None:
-    """Write the SVG and, beside it, its title, caption and facts as JSON. No date in either."""
+    """Write the SVG and, beside it, its title, caption and facts as JSON, both without a date."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": "gpushmoo"})
     plt.close(figure)
@@ -134,8 +134,8 @@ def save_words(svg: Path, title: str, caption: str, word: str = "", **facts: Any
 
 
 def _seaborn() -> Any:
-    """Seaborn without scipy, whose import takes longer than a figure does."""
-    # None makes an import of that name an ImportError, with which seaborn does without it.
+    """Import Seaborn without scipy, whose import takes longer than drawing a figure."""
+    # None makes the import of that name fail with ImportError, and then seaborn works without it.
     withheld = {"scipy.stats", "scipy.cluster"} - sys.modules.keys()
     sys.modules.update(dict.fromkeys(withheld))  # type: ignore[arg-type]
     try:

@@ -1,1 +1,1 @@
-"""A run's cells as one page that a browser opens from a file: see `explore`."""
+"""Show a run's cells as one page that a browser opens from a file: see `explore`."""

@@ -1,4 +1,4 @@
-"""One page of all cells for a browser: from what a user names to one file without a network."""
+"""Write one page with all cells of a run, which a browser opens without a network."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ from ..storage.room import output
 from ..storage.store import BadParquetError, read_table
 from ..storage.wholefile import read_json, write_whole
 
-# A figure is shown with as many significant digits, and so it is kept: rounded once, as decimal.
+# Significant digits of a shown number. It is rounded once and stored as a decimal.
 DIGITS = 4
-# A sample is kept as the logarithm of its share of the cell's median, in steps of a ten-thousandth.
+# Samples are stored as logarithms of their share of the cell's median, in steps of this size.
 SAMPLE_STEP = 1e-4
 _NO_EXPONENT = -(2**15)
-# Level 9 takes twice as long and saves a hundredth.
+# Level 9 would take twice as long and save one percent.
 _LEVEL = 6
 
 
 class Block:
-    """Collects columns of equally many rows; `packed` is what the page gets."""
+    """Columns with the same number of rows; the page receives the result of `packed`."""
 
     def __init__(self) -> None:
         self._columns: list[dict[str, Any]] = []
         self._arrays: list[npt.NDArray[Any]] = []
 
     def add_codes(self, name: str, values: pd.Series) -> None:
-        """Texts or whole numbers, with nulls: each different one once, and which it is per row."""
+        """Add texts or whole numbers with nulls: the distinct values, and an index for each row."""
         codes, distinct = pd.factorize(values, sort=True)
         listed: list[Any] = [v if isinstance(v, str) else int(v) for v in distinct.tolist()]
         if (codes < 0).any():
@@ -62,19 +62,19 @@ class Block:
             self._keep(codes.astype(np.min_scalar_type(len(listed) - 1)))
 
     def add_decimals(self, name: str, values: npt.ArrayLike) -> None:
-        """Numbers rounded to DIGITS significant digits, each as mantissa and power of ten."""
+        """Add numbers rounded to DIGITS significant digits, as mantissas and powers of ten."""
         mantissas, exponents = decimals(np.asarray(values, dtype=np.float64))
         self._columns.append({"name": name, "kind": "decimal"})
         self._keep(mantissas)
         self._keep(exponents)
 
     def add_exact(self, name: str, values: npt.NDArray[Any]) -> None:
-        """Numbers in the type that they have, all bits of them."""
+        """Add numbers in their own type, with all bits."""
         self._columns.append({"name": name, "kind": "exact"})
         self._keep(values)
 
     def add_lengths(self, name: str, lists: pd.Series) -> None:
-        """How many of the next column's values belong to each row."""
+        """Add the number of values of the next column that belong to each row."""
         self._columns.append({"name": name, "kind": "lengths"})
         self._keep(narrowed(lists.map(len).to_numpy(np.int64)))
 
@@ -83,7 +83,7 @@ class Block:
         self._arrays.append(array)
 
     def packed(self, rows: int) -> bytes:
-        """The block, compressed; the same bytes for the same columns."""
+        """Return the block, compressed; the same columns make the same bytes."""
         header = json.dumps({"rows": rows, "columns": self._columns}, separators=(",", ":"))
         text = header.encode()
         parts = [len(text).to_bytes(4, "little"), text, *map(_byte_planes, self._arrays)]
@@ -93,9 +93,12 @@ class Block:
 def decimals(
     values: npt.NDArray[np.float64],
 ) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int16]]:
-    """Mantissas of DIGITS digits and powers of ten: 0.98766 is 9877 and -4; else _NO_EXPONENT."""
+    """Return mantissas of DIGITS digits and powers of ten: 0.98766 becomes 9877 and -4.
+
+    The power of ten of NaN and infinity is _NO_EXPONENT.
+    """
     known = np.isfinite(values) & (values != 0.0)
-    # Zero is 0 and 0.
+    # Zero becomes 0 and 0.
     exponents = np.where(np.isfinite(values), 0, _NO_EXPONENT)
     mantissas = np.zeros(len(values))
     sizes = np.abs(values[known])
@@ -104,7 +107,7 @@ def decimals(
         scaled = values[known] / 10.0**powers
         rounded = np.rint(scaled)
         away = np.abs(np.abs(scaled - np.trunc(scaled)) - 0.5)
-    # Where a product may be rounded the wrong way Python rounds the number that it is.
+    # The product may be rounded in the wrong direction. Python rounds the exact number.
     least = 10 ** (DIGITS - 1)
     most = 10**DIGITS
     doubtful = ~((away > 1e-6) & (np.abs(rounded) >= least) & (np.abs(rounded) < most))
@@ -119,7 +122,7 @@ def decimals(
 def sample_steps(
     samples: npt.NDArray[np.float64], medians: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.int16]:
-    """Each sample as SAMPLE_STEP's multiple that its logarithm is above that of its median."""
+    """Return the log of each sample's share of its median, in multiples of SAMPLE_STEP."""
     with np.errstate(divide="ignore", invalid="ignore"):
         steps = np.round(np.log(samples / medians) / SAMPLE_STEP)
     most = np.iinfo(np.int16).max
@@ -127,7 +130,7 @@ def sample_steps(
 
 
 def narrowed(values: npt.NDArray[np.int64]) -> npt.NDArray[np.unsignedinteger[Any]]:
-    """Counts in the smallest type that holds them."""
+    """Convert counts to the smallest type that can represent them."""
     return values.astype(np.min_scalar_type(int(values.max(initial=0))))
 
 
@@ -136,9 +139,9 @@ def _byte_planes(array: npt.NDArray[Any]) -> bytes:
     return little.view(np.uint8).reshape(-1, little.dtype.itemsize).T.tobytes()
 
 
-# What cells are compared by, all bits of it.
+# Columns by which cells are compared, stored with all bits.
 EXACT = ("median_s", "own_low_s", "own_high_s")
-# Shown, and compared with nothing.
+# Columns that are shown but never compared.
 DECIMAL = (
     *("bandwidth_low_gbs", "bandwidth_high_gbs", "median_low_s", "median_high_s", "coverage"),
     *("within_half_width", "between_spread", "memcpy_gbs", "vs_memcpy", "working_set_over_cache"),
@@ -149,13 +152,13 @@ CODED = (
     *("verified_words", "wrong_words", "device_uuid", "backend", "measured_at"),
 )
 MODEL = "#predicted_gbs"
-# The order of a group's cells that have the same median.
+# Order of the cells of a group that have the same median.
 ORDER = "#order"
 
 
 @dataclass(frozen=True)
 class Unfinished:
-    """How much of a run that still goes on is in; `cells` planned is an estimate if `about`."""
+    """Progress of a run that is not finished; the planned `cells` are an estimate if `about`."""
 
     shards: int
     planned_shards: int
@@ -165,9 +168,9 @@ class Unfinished:
 
 @dataclass(frozen=True)
 class Source:
-    """A data set, its name, the model's predictions, the history; `progress` if it goes on.
+    """A data set and its name, the predictions of its model, its history, and its progress.
 
-    `facts` is the JSON of the run's report: the page opens on the group that is first in it.
+    `facts` is the JSON of the run's report. The page opens on the first group of that report.
     """
 
     dataset: Path
@@ -187,7 +190,7 @@ class Payload:
 
 
 def payload(source: Source, prefix: str = "a") -> Payload:
-    """All that the page shows of a data set; the names of its blocks begin with `prefix`."""
+    """Return all that the page shows of a data set; names of its blocks begin with `prefix`."""
     made = Payload(
         {
             "name": source.name,
@@ -207,7 +210,8 @@ def payload(source: Source, prefix: str = "a") -> Payload:
     for number, where in enumerate(partitions(source.dataset)):
         cells = read_cells(source.dataset, where)
         axes = axes_of(cells)
-        # By group and then by launch parameters: gzip makes alike neighbours small.
+        # Sorted by group and then by launch parameters, neighbors are similar, which gzip
+        # compresses best.
         cells = cells.sort_values([*GROUP, *axes, "cell_key"], ignore_index=True)
         cells[MODEL] = _predicted(cells, predicted)
         blocks = {"figures": f"{prefix}{number}", "samples": f"{prefix}{number}s"}
@@ -221,7 +225,7 @@ def payload(source: Source, prefix: str = "a") -> Payload:
 
 
 def first_of(facts: Path) -> dict[str, Any] | None:
-    """The group with which a report begins, by the report's `facts`; None if it has none."""
+    """Return the first group of a report from its `facts`, or None if it does not have any."""
     first: dict[str, Any] | None = read_json(facts)["first_page"].get("first")
     return first
 
@@ -231,7 +235,7 @@ def _text(data: bytes) -> str:
 
 
 def _groups(cells: pd.DataFrame, axes: Sequence[str]) -> list[dict[str, Any]]:
-    """Where each group's rows begin and end, and its fastest cell."""
+    """Return the first and last row of each group, and its fastest cell."""
     found = []
     needed = ["status", "cell_key", *EXACT, *axes]
     for key, group in cells[[*GROUP, *needed]].groupby(list(GROUP[2:]), sort=True, observed=True):
@@ -263,7 +267,7 @@ def _figures(cells: pd.DataFrame, axes: Sequence[str]) -> Block:
             column = column.dt.strftime("%Y-%m-%d %H:%M:%S UTC")
         is_number = pd.api.types.is_numeric_dtype(column)
         block.add_codes(name, column.astype("Int64") if is_number else column)
-    # The place by key among cells of the group that have the same median.
+    # Rank by key among the cells of the group that have the same median.
     same = cells.groupby([*GROUP, "median_s"], observed=True)["cell_key"]
     block.add_codes(ORDER, same.rank("first").sub(1).fillna(0).astype("Int64"))
     for name in EXACT:
@@ -294,7 +298,7 @@ def _flat(lists: pd.Series) -> Any:
 
 
 def _predicted(cells: pd.DataFrame, model: pd.DataFrame | None) -> pd.Series:
-    """Bandwidth that the device's model predicts for each cell, GB/s; else not a number."""
+    """Return the bandwidth in GB/s that the model predicts for each cell; NaN if it does not."""
     if model is None or model.empty:
         return pd.Series(np.nan, index=cells.index)
     # A left join keeps the order of the cells.
@@ -303,10 +307,10 @@ def _predicted(cells: pd.DataFrame, model: pd.DataFrame | None) -> pd.Series:
 
 
 def version_facts(provenance: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Facts of each version, by ``kernel/dtype`` and the version's name (`core.space.Version`).
+    """Return facts of each version, by ``kernel/dtype`` and its name (`core.space.Version`).
 
-    ``facts`` are the different ones, each a list of lines; ``versions`` says which of them belongs
-    to which version. Where shards differ the first one counts: they are of one kernel and device.
+    ``facts`` are the distinct ones, each a list of lines, and ``versions`` maps a version to an
+    index of them. If shards differ, the first one counts: they are of one kernel and device.
     """
     found: dict[str, dict[str, Any]] = {}
     for shard in provenance:
@@ -344,7 +348,10 @@ def _entry_line(entry: Mapping[str, Any]) -> str:
 
 
 def over_runs(found: History) -> dict[str, Any]:
-    """Plain values: the runs by their number, and the groups by their names (see `group_key`)."""
+    """Return plain values: the runs by their number, and the groups by their names.
+
+    The names are those of `group_key`.
+    """
     runs = found.rows.drop_duplicates("number").sort_values("number")
     return {
         "why": found.why,
@@ -360,12 +367,12 @@ def over_runs(found: History) -> dict[str, Any]:
 
 
 def group_key(row: Mapping[str, Any]) -> str:
-    """The names of a group as one text; ``page/runs.js`` makes the same of what is chosen."""
+    """Return the names of a group as one text; ``page/runs.js`` makes the same text."""
     return "\n".join(str(row[name]) for name in GROUP)
 
 
 def _line(rows: pd.DataFrame) -> dict[str, Any]:
-    """A group's bests in the order of runs."""
+    """Return a group's bests in the order of runs."""
     group = rows.sort_values("number")
     quantity, (best, low, high) = bests_of(group)
     columns = {"best": best, "copy": COPY, "low": low, "high": high}
@@ -385,7 +392,7 @@ PAGE_NAME = "explorer.html"
 
 
 class ExplorerError(UserError, ValueError):
-    """What was asked cannot be explored; one sentence."""
+    """Request for a page that cannot be made, in one sentence."""
 
 
 def explore(
@@ -394,26 +401,27 @@ def explore(
     *,
     out: str | os.PathLike[str] | None = None,
 ) -> Path:
-    """Write one page on which the cells of a run can be explored in a browser, without a network.
+    """Write one page on which you can explore the cells of a run in a browser, without a network.
 
     Parameters
     ----------
     run, second : path
-        A run's folder, also of one that goes on (its finished shards are shown), a data set or a
-        folder of shards; and another, shown beside it.
+        A run's folder, a data set, or a folder of shards; and another one to show beside it. If a
+        run is not finished, the page shows its finished shards.
     out : path
-        The page; by default ``explorer.html`` in the folder of the run or saved sweep, or here
-        for recorded shards.
+        The page to write; by default ``explorer.html`` in the folder of the run or saved sweep, or
+        in the current folder for recorded shards.
 
     Returns
     -------
     Path
-        The page's.
+        Path of the page.
 
     Raises
     ------
     ExplorerError
-        A ValueError of one sentence.
+        If there is nothing to show, or `out` does not end in ``.html``. It is a ValueError with one
+        sentence.
     """
     places = [Path(place).expanduser() for place in (run, second) if place is not None]
     target = place_of_products(places[0]) / PAGE_NAME if out is None else Path(out).expanduser()
@@ -439,22 +447,22 @@ def write_page(sources: Sequence[Source], out: Path) -> None:
 def write_run_page(
     dataset: Path, device: Sequence[Path], history: Sequence[Path], facts: Path, run: str, out: Path
 ) -> None:
-    """Write the page of a finished run: its data set and report, its model and history if any."""
+    """Write the page of a finished run: its data set, report, model and history, if any."""
     earlier = history[0].parent if history else None
     source = Source(dataset, run, next(iter(device), None), earlier, facts=facts)
     write_page([source], out)
 
 
 def explore_compared(spec: Mapping[str, Any], out: Path) -> None:
-    """Write the page of the first runs of both sides of a comparison."""
+    """Write the page of the first run of each side of a comparison."""
     explore(spec["a"][0], spec["b"][0], out=out)
 
 
 @contextmanager
 def _opened(place: Path) -> Iterator[Source]:
-    """What `place` names, as `aggregate.opened` opens it. Raises OpenedError, one sentence."""
+    """Open `place` as `aggregate.opened` does; raise OpenedError with one sentence."""
     with opened(place) as found:
-        # Of a finished run also the device model's predictions and the history.
+        # A finished run also has the predictions of the device's model, and the history.
         device = place / "model" / "device.parquet"
         history = place / "history"
         facts = place / "report.json"
@@ -469,7 +477,7 @@ def _opened(place: Path) -> Iterator[Source]:
 
 
 def _progress(found: OpenedSet) -> Unfinished | None:
-    """How much is in: cells count once, whatever the repeats, as the page's cells do."""
+    """Count the cells so far; a cell counts once, as on the page, regardless of its repeats."""
     plan = found.plan
     if plan is None:
         return None
@@ -480,13 +488,13 @@ def _progress(found: OpenedSet) -> Unfinished | None:
 
 
 PAGE = Path(__file__).resolve().parent / "page"
-# Programs of others, as they were published: see VENDOR.toml there.
+# Programs of others, unchanged: see VENDOR.toml there.
 VENDOR = PAGE / "vendor"
 _SLOT = "<!-- {} -->"
 
 
 def page(payloads: Sequence[Payload], title: str) -> bytes:
-    """The page that shows one data set, or two side by side; the same bytes for the same data."""
+    """Return the page of one data set, or two side by side; the same data make the same bytes."""
     blocks = {name: text for made in payloads for name, text in made.blocks.items()}
     slots = {
         "title": escape(one_line(title)),
@@ -503,7 +511,7 @@ def page(payloads: Sequence[Payload], title: str) -> bytes:
 
 
 def modules() -> list[Path]:
-    """Paths of the page's JavaScript modules, sorted by name; vendored ones are not among them."""
+    """Return the paths of the page's JavaScript modules by name, without the vendored ones."""
     return sorted(PAGE.glob("*.js"))
 
 
@@ -512,7 +520,7 @@ def _source(name: str) -> str:
 
 
 def _import_map() -> str:
-    """The modules under their names: from a file a page may import what it itself holds alone."""
+    """Map module names to inline text, because a page from a file may import nothing else."""
     texts = {path.name: b64encode(path.read_bytes()).decode() for path in modules()}
     imports = {f"explorer/{n}": f"data:text/javascript;base64,{t}" for n, t in texts.items()}
     return f'<script type="importmap">{_json({"imports": imports})}</script>'
@@ -523,5 +531,5 @@ def _data(name: str, text: str, kind: str) -> str:
 
 
 def _json(value: object) -> str:
-    # So nothing in a text can end the script that holds it.
+    # No text can then end the script that contains it.
     return json.dumps(value, separators=(",", ":"), sort_keys=True).replace("<", "\\u003c")

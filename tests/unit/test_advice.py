@@ -215,8 +215,8 @@ def test_a_share_of_the_peak_that_is_none_is_a_dash_and_said_why() -> None:
     shown = {row["dtype"]: row["share"] for row in page["kernels"][0]["rows"]}
     assert shown == {"double": "50 %", "float": "100 %", "float3": "—", "float4": "—"}
     assert page["above_peak"] == (
-        "for 2 of 4: faster than loading and storing one after the other, which is no bound there "
-        "(a CPU's caches do both at once)."
+        "for 2 of 4: faster than loading and storing one after the other, which is not a limit "
+        "there (a CPU's caches do both at once)."
     )
     on_a_gpu = page_of(at(double=1.0, float=0.4), gbs, False)["above_peak"]
     assert "(a cache does both at once). In memory (1 of these)" in on_a_gpu

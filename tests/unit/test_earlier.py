@@ -259,7 +259,7 @@ def test_the_report_says_what_was_measured_earlier() -> None:
     at = [{"measured_at": f"2026-11-{d}T10:03:09.123+00:00", "cells": d} for d in (20, 21)]
     shard = {"params": {"repeat": 1}, "earlier": at}
     (said,) = earlier_finding([shard, {"params": {"repeat": 2}, "earlier": at}])
-    assert said.startswith("41 cells of this report were measured by an earlier start of the run ")
+    assert said.startswith("This report reuses 41 cells that an earlier start of the run measured ")
     assert "(2026-11-20 to 2026-11-21)" in said
     assert earlier_words([shard]) == (
         "; 20 cells of 2026-11-20 10:03; 21 cells of 2026-11-21 10:03"

@@ -1,1 +1,1 @@
-"""Facts for the report template, and its rendering."""
+"""Write the facts for the report's template, and render the report."""

@@ -1,6 +1,6 @@
-"""Renders the report: facts as JSON, and facts, figures and templates as one PDF.
+"""Render the report: write its facts as JSON, and facts, figures and templates as one PDF.
 
-The page on a comparison of runs has its verdicts, a picture of the changes, what else differs.
+The page on a comparison of runs has the verdicts, a picture of the changes, and other differences.
 """
 
 from __future__ import annotations
@@ -60,7 +60,17 @@ log = logging.getLogger(__name__)
 
 
 def build_report(files: Mapping[str, Any], spec: Mapping[str, Any], facts: Path, pdf: Path) -> None:
-    """Write the report's `facts` as JSON and the `pdf`; `files` are the rule's input by name."""
+    """Write the report's `facts` as JSON and the `pdf`.
+
+    Parameters
+    ----------
+    files
+        Input of the rule, by name.
+    spec
+        Parameters of the rule, see `Flow.report_params`.
+    facts, pdf
+        Files to write.
+    """
     cells, peak = read_medians(files["dataset"]), read_peak(files["peak"])
     provenance = dataset_provenance(files["dataset"])
     pages = {
@@ -97,9 +107,12 @@ def lay_out(root: Path, figures: Sequence[Path]) -> None:
 
 
 def compile_pages(root: Path, facts: Mapping[str, Any], template: str = "report.typ") -> bytes:
-    """The PDF that the `template` in the folder `root` makes of `facts`, its ``report.json``."""
+    """Compile the `template` in the folder `root` with `facts` as its ``report.json``.
+
+    Return PDF.
+    """
     write_json(root / "report.json", facts)
-    # The fonts in which matplotlib has set the figures' texts.
+    # The fonts in which matplotlib set the figures' texts.
     package = find_spec("matplotlib")
     if package is None or package.origin is None:
         raise ModuleNotFoundError("matplotlib, whose fonts the figures need, is not installed.")
@@ -109,13 +122,13 @@ def compile_pages(root: Path, facts: Mapping[str, Any], template: str = "report.
         font_paths=[str(Path(package.origin).parent / "mpl-data" / "fonts" / "ttf")],
         pdf_standards=["a-2a", "ua-1"],
     )
-    # False is the default. Poppler, up to the version of Debian 12, takes it for a fault.
+    # False is the default, but Poppler, up to the version of Debian 12, reports it as an error.
     word = b"/Suspects false"
     return rendered.replace(word, b" " * len(word))
 
 
 def _broken_layouts(root: Path, facts: Mapping[str, Any]) -> dict[str, Page]:
-    """Chapters that cannot be laid out even alone, by name."""
+    """Return chapters that fail to compile even alone, by name."""
     broken = {}
     for chapter in facts["chapters"]:
         try:
@@ -128,7 +141,7 @@ def _broken_layouts(root: Path, facts: Mapping[str, Any]) -> dict[str, Page]:
 
 
 def _note(figure: Path) -> Any:
-    """Title and caption of a figure."""
+    """Read title and caption of a figure."""
     return read_json(figure.with_suffix(".json"))
 
 
@@ -138,7 +151,10 @@ def _page(
     peak: Sequence[PeakRow],
     provenance: Sequence[Any],
 ) -> Page:
-    """The page of a chapter; `chapter` is one of those that `Flow.report_params` describes."""
+    """Return the page of a chapter.
+
+    `chapter` is one of those that `Flow.report_params` describes.
+    """
     return chapter_page(
         Measured(
             cells=of_one_kind(cells),
@@ -163,7 +179,7 @@ def report_facts(
     peak: Sequence[PeakRow],
     provenance: Sequence[Json],
 ) -> Json:
-    """Everything that the template shows, as JSON values; `pages` are the chapters'."""
+    """Return all content of the report as JSON values; `pages` are those of the chapters."""
     best = read_best(files["best"], [c for c in cells if is_axis(c)])
     devices, models = (
         [d for path in files[name] for d in read_json(path)["devices"]]
@@ -194,7 +210,7 @@ def report_facts(
         *findings.step_findings(own_cells, spec["persistent"], names),
         *(finding for table in energy for finding in energy_findings(table)),
         *(
-            # By default a view's finding is worth most; its author may state less.
+            # By default a view's finding ranks highest. Its author may set a lower worth.
             Finding(note["finding"], float(note.get("worth", 1.0)), name)
             for name, note in figures.items()
             if "finding" in note
@@ -281,7 +297,7 @@ def _without_model(
     persistent: Collection[str],
     to_use: Sequence[Advice],
 ) -> pd.DataFrame:
-    """Cells of `persistent` kernels in groups of the first page, on devices without a model."""
+    """Return cells of `persistent` kernels in groups of page one, on devices without a model."""
     modelled = {device["device"] for device in models if "parameters" in device}
     cells = cells[cells["kernel"].isin(persistent) & ~cells["device_name"].isin(modelled)]
     shown = {tuple(advised.group[n] for n in GROUP) for advised in to_use}
@@ -290,18 +306,18 @@ def _without_model(
 
 
 def _named(figures: Mapping[str, Json], names: Sequence[str]) -> list[Json]:
-    """File, title and caption of the figures of these names."""
+    """Return file, title and caption of the figures of these names."""
     return [{"file": n, **{w: figures[n][w] for w in ("title", "caption")}} for n in names]
 
 
 def _first_figure(kernel: str | None, spec: Mapping[str, Any]) -> str | None:
-    """The first figure of a kernel's views: maps and curves before those over its sizes."""
+    """Return the first figure of a kernel's views: maps and curves before those over its sizes."""
     shown = [n for title, names in spec["sections"].items() if title != CACHES for n in names]
     shown += spec["sections"].get(CACHES, [])
     return next((name for name in shown if spec["figure_kernels"].get(name) == kernel), None)
 
 
-# Rows and lines that fit on the page; the rest is in the tables.
+# Rows and lines that fit on the page. The tables have the rest.
 _MOST_ROWS, _MOST_LINES = 10, 8
 _FIGURE = "changes.svg"
 
@@ -342,7 +358,7 @@ def _caption(found: Comparison) -> str:
 
 
 def comparison_facts(found: Comparison) -> dict[str, Any]:
-    """The content of the page, as strings."""
+    """Return the content of the page, as strings."""
     left = len(found.differences) - _MOST_LINES
     more = [f"and {left} more"] if left > 0 else []
     return {

@@ -1,4 +1,4 @@
-"""Findings: sentences for the first page, ranked by what they are worth; what limits launches."""
+"""Rank findings, sentences for the first page, by the time they may save; and name limits."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from .tables import Json, Namer, launch_words
 _VERBS = {"bandwidth": "moves", "rate": "computes"}
 # Findings on the first page.
 MOST = 5
-# Costs and gains below this share make no finding.
+# Costs and gains below this share do not make a finding.
 WORTH_TELLING = 0.02
-# Below this share of the measured peak something else than memory limits a kernel.
+# Below this share of the measured peak, something other than memory limits a kernel.
 FAR_BELOW = 0.7
 _T = TypeVar("_T")
 
@@ -36,10 +36,16 @@ _T = TypeVar("_T")
 class Finding:
     """A sentence for the reader.
 
-    `worth` is the share of time that ignoring it may cost; it is infinite for faults, which make
-    figures doubtful, and halved for what a program can seldom change: its element type, or what it
-    keeps in the cache. `figure` is the file of the figure that shows it, by default the first
-    figure of `kernel`. Findings on data `in_cache` come after all others.
+    Attributes
+    ----------
+    worth
+        Share of time that ignoring it may cost. It is infinite for faults, which make figures
+        doubtful. It is halved for properties that a program can seldom change: its element type, or
+        the data that it keeps in the cache.
+    figure
+        File of the figure that shows it; by default the first figure of `kernel`.
+    in_cache
+        Whether it is about data in the cache; such findings come last.
     """
 
     sentence: str
@@ -50,25 +56,25 @@ class Finding:
 
 
 def ranked(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings for the first page: faults, then data in memory, then data in the cache.
+    """Sort findings for the first page: faults, then data in memory, then data in the cache.
 
-    Among these the one worth most comes first. None is worth nothing.
+    Within these, the one of highest worth is first. Findings of no worth are left out.
     """
     told = [f for f in findings if f.worth > 0]
     return sorted(told, key=lambda f: (not math.isinf(f.worth), f.in_cache, -f.worth))[:MOST]
 
 
 def advice_findings(advice: Sequence[Advice]) -> list[Finding]:
-    """What follows from the launches to use: at most one sentence of each kind."""
+    """Return the findings on the recommended launches: at most one sentence of each kind."""
     decided = [a for a in advice if not a.undecided]
-    # Of a block's cost data in memory say more than data that happen to fit the cache.
+    # For the cost of a block, data in memory count more than data that happen to fit the cache.
     decided = [a for a in decided if a.exceeds_cache] or decided
     kinds = (_in_cache, _types, _faster_in_cache, _far_below, _boundaries)
     return [*_defaults(decided), *(finding for kind in kinds for finding in kind(advice))]
 
 
 def _largest(shares: Iterable[tuple[float, _T]]) -> Iterator[tuple[float, _T]]:
-    """The largest share with its item, if it reaches WORTH_TELLING."""
+    """Yield the largest share with its item, if it reaches WORTH_TELLING."""
     most = max(shares, key=lambda each: each[0], default=None)
     if most is not None and most[0] >= WORTH_TELLING:
         yield most
@@ -79,17 +85,17 @@ def _who(a: Advice) -> str:
 
 
 def _in_memory(advice: Sequence[Advice]) -> list[Advice]:
-    """Advice for data that do not fit the cache, or may not."""
+    """Return advice for data that do not fit the cache, or may not."""
     return [a for a in advice if a.place in ("memory", "unknown")]
 
 
 def _defaults(advice: Sequence[Advice]) -> Iterator[Finding]:
-    """The usual blocks: the one that loses least at its worst, and the one that loses most."""
+    """Compare the common blocks: the safest one at its worst, and the one that loses most."""
     costs: dict[str, list[tuple[Cost, Advice]]] = {}
     for a in advice:
         for name, usual in a.defaults.items():
             costs.setdefault(name, []).append((usual, a))
-    # Blocks that few kernels were swept with look safe.
+    # A block that few kernels were swept with would look safe.
     swept = max(map(len, costs.values()), default=0)
     worst = [
         (*max(of_block, key=lambda each: each[0].supported), name)
@@ -110,7 +116,7 @@ def _defaults(advice: Sequence[Advice]) -> Iterator[Finding]:
 
 
 def _in_cache(advice: Sequence[Advice]) -> Iterator[Finding]:
-    """A launch chosen for memory that is a bad one inside the cache."""
+    """Find a launch chosen for memory that is slow inside the cache."""
     losing = (
         (cost.supported, (cost, a.in_cache.best, a))
         for a in advice
@@ -126,7 +132,7 @@ def _in_cache(advice: Sequence[Advice]) -> Iterator[Finding]:
 
 
 def _types(advice: Sequence[Advice]) -> Iterator[Finding]:
-    """The kernel whose bandwidth or rate depends most on the element type."""
+    """Find the kernel whose bandwidth or rate depends most on the element type."""
     by_problem: dict[tuple[object, ...], list[Advice]] = {}
     for a in _in_memory(advice):
         names = ("device_name", "kernel", "height", "width", "cache_state", "timing_mode")
@@ -148,7 +154,7 @@ def _types(advice: Sequence[Advice]) -> Iterator[Finding]:
 
 
 def _faster_in_cache(advice: Sequence[Advice]) -> Iterator[Finding]:
-    """What keeping data in the cache is worth at most."""
+    """Find the largest gain from keeping data in the cache."""
     gains = (
         ((gain := _gain(a.in_cache.best, a.cell)).supported, (gain, a.in_cache.best, a))
         for a in advice
@@ -164,7 +170,7 @@ def _faster_in_cache(advice: Sequence[Advice]) -> Iterator[Finding]:
 
 
 def _far_below(advice: Sequence[Advice]) -> Iterator[Finding]:
-    """The kernel whose best launch is farthest from what loading and storing allow."""
+    """Find the kernel whose best launch is farthest below the peak of loads and stores."""
     bound = [(a.of_peak.share, a) for a in _in_memory(advice) if a.of_peak is not None]
     lacking = ((1.0 - share, (share, a)) for share, a in bound if share is not None)
     for lost, (share, a) in _largest(lacking):
@@ -177,7 +183,7 @@ def _far_below(advice: Sequence[Advice]) -> Iterator[Finding]:
 
 
 def _boundaries(advice: Sequence[Advice]) -> Iterator[Finding]:
-    """Where a better launch may lie outside of what was swept."""
+    """Find axes on which a better launch may be outside the swept range."""
     at_boundary = [a for a in advice if a.boundary and not a.undecided]
     if at_boundary:
         axes = sorted({part.split(" ")[0] for a in at_boundary for part in a.boundary.split(", ")})
@@ -189,25 +195,25 @@ def _boundaries(advice: Sequence[Advice]) -> Iterator[Finding]:
 
 
 def _gain(cell: Mapping[str, Any], over: Mapping[str, Any]) -> Cost:
-    """The share by which a cell's bandwidth or rate is higher."""
+    """Return the share by which a cell's bandwidth or rate is higher."""
     gain = ratio(cell, over)
     return Cost(gain.value - 1.0, gain.low - 1.0, gain.high - 1.0)
 
 
 def _bound(cost: Cost, known: str = "") -> str:
-    """Give the words before `Cost.supported`: ``at least`` if its size is unknown, else `known`."""
+    """Return the words before `Cost.supported`: ``at least`` if unknown, else `known`."""
     return known if cost.known else "at least "
 
 
 def _slower(cost: float) -> str:
-    """``6.8 % more time``, or ``2.4 times the time`` for what doubles it."""
+    """Return ``6.8 % more time``, or ``2.4 times the time`` from a factor of two on."""
     return (
         f"{percent(cost)} more time" if cost < 1 else f"{significant(1 + cost, 2)} times the time"
     )
 
 
 def fault_findings(cells: pd.DataFrame, notes: Sequence[Mapping[str, str]]) -> list[Finding]:
-    """Kernels that never ran, wrong results, and views that cannot be drawn; see `notes`."""
+    """Find kernels that never ran, wrong results, and views that cannot be drawn (`notes`)."""
     never_ran = {Status.BUILD_FAILED.value, Status.WORKLOAD_FAILED.value}
     sentences = [
         f"{f['where']}: {f['message']} ({f['status']}, cells: {f['cells']})."
@@ -222,7 +228,7 @@ def fault_findings(cells: pd.DataFrame, notes: Sequence[Mapping[str, str]]) -> l
 
 
 def step_findings(cells: pd.DataFrame, persistent: Sequence[str], names: Namer) -> list[Finding]:
-    """What one block too many costs `persistent` kernels, on the largest problem of each."""
+    """Find the cost of one block too many for `persistent` kernels, each on its largest problem."""
     found = []
     for kernel in persistent:
         series = _series(cells, kernel)
@@ -238,7 +244,7 @@ def _lost(step: Step) -> Cost:
 
 
 def _series(cells: pd.DataFrame, kernel: str) -> pd.DataFrame:
-    """The cells of the first variant of `kernel`."""
+    """Return the cells of the first variant of `kernel`."""
     own = of_one_kind(cells[cells["kernel"] == kernel])
     if own.empty:
         return own
@@ -251,7 +257,7 @@ def _series(cells: pd.DataFrame, kernel: str) -> pd.DataFrame:
 
 
 def _steps_sentence(cells: pd.DataFrame, losses: Sequence[Step], names: Namer) -> str:
-    """Types that lose at the same number of blocks share a clause."""
+    """Join types that lose at the same number of blocks in one clause."""
     costs: dict[tuple[int, int, int], list[str]] = {}
     for s in losses:
         lost = _lost(s)
@@ -273,7 +279,7 @@ _ALIKE = ("device_name", "kernel", "dtype", "height", "width", "cache_state")
 
 
 def of_first_kind(advice: Sequence[Advice]) -> list[Advice]:
-    """The advice for each kernel and type in its first timing mode (in TIMING_MODES)."""
+    """Return the advice for each kernel and type in its first timing mode (in TIMING_MODES)."""
     first: dict[tuple[object, ...], Advice] = {}
     for a in sorted(advice, key=lambda a: TIMING_MODES.index(a.group["timing_mode"])):
         first.setdefault(tuple(a.group[n] for n in _ALIKE[:3]), a)
@@ -282,7 +288,7 @@ def of_first_kind(advice: Sequence[Advice]) -> list[Advice]:
 
 
 def kind_findings(advice: Sequence[Advice], cells: pd.DataFrame) -> list[Finding]:
-    """Where the best launch of one timing mode loses most in another; `advice` has one for each."""
+    """Find the launch, best in one timing mode, that loses most in another; `advice` has both."""
     losing = [
         (cost.supported, (cost, usual, other))
         for usual in of_first_kind(advice)
@@ -305,14 +311,17 @@ def kind_findings(advice: Sequence[Advice], cells: pd.DataFrame) -> list[Finding
 
 
 def _cost(usual: Advice, other: Advice, cells: pd.DataFrame) -> Cost | None:
-    """Cost of the launch of `usual` in the mode of `other`; None if it was not measured there."""
+    """Return the cost of the launch of `usual` in the mode of `other`.
+
+    The result is None if not measured there.
+    """
     group = {n: usual.group[n] for n in GROUP} | {"timing_mode": other.group["timing_mode"]}
     launch = {axis: usual.cell[axis] for axis in usual.axes}
     there = matching(matching(cells, group | {"status": Status.OK}), launch)
     return None if there.empty else cost_of(there.iloc[0], other.cell)
 
 
-# How a limit reads, and what would gain where it binds, `{}` times.
+# Name of each limit, and the change that would help if it limits a launch, `{}` times.
 LIMIT_WORDS: Mapping[str, tuple[str, str]] = {
     "start": ("start of the launch", "a start {} times as fast, or more work in a launch"),
     "dispatch": ("dispatch of blocks", "dispatch {} times as fast, or blocks with more work each"),
@@ -331,7 +340,7 @@ NO_MODEL = (
 def why_parts(
     devices: Sequence[Json], names: Namer, counted: Mapping[str, CountedCells]
 ) -> list[Json]:
-    """For each device its sentences and rows; `counted` has hardware counters by device."""
+    """Return for each device its sentences and rows; `counted` has hardware counters by device."""
     if not devices:
         return [{"sentences": [NO_MODEL], "rows": [], "gaps": []}]
     return [_part(device, names, counted.get(device["device"])) for device in devices]
@@ -356,7 +365,7 @@ def _part(device: Json, names: Namer, counted: CountedCells | None) -> Json:
 
 
 def _backing(limits: Sequence[CountedLimit | None]) -> str:
-    """How many of the limits hardware counters of the same launches back."""
+    """Count how many of the limits hardware counters of the same launches confirm."""
     counted = [limit for limit in limits if limit is not None]
     if not counted:
         return "Every limit is inferred by the model: no hardware counter backs one."
@@ -395,7 +404,7 @@ def _row(why: Json, device: str, names: Namer, counted: CountedLimit | None) -> 
 
 
 def _judged(device: Json) -> str:
-    """How far the model is off on cells that it was not fitted to, and of a kernel not seen."""
+    """Describe the model's error on cells that were not fitted, and on kernels not seen."""
     kernels = "; ".join(
         f"{kernel} {percent(e['median'])}, {percent(e['p95'])}"
         for kernel, e in sorted(device["errors"].items())
@@ -414,12 +423,12 @@ def _judged(device: Json) -> str:
 
 
 def parameter_tables(devices: Sequence[Json]) -> list[Json]:
-    """Of each fitted device the parameters that are determined; the others in one sentence."""
+    """Return the determined parameters of each fitted device; one sentence names the others."""
     tables = []
     for device in devices:
         if "parameters" not in device:
             continue
-        # Those of one part of the device together.
+        # Keep the parameters of one part of the device together.
         found = [device["parameters"].get(name) for name in PARAMETERS]
         rows = [
             {
@@ -436,7 +445,7 @@ def parameter_tables(devices: Sequence[Json]) -> list[Json]:
     return tables
 
 
-# Parameters of the formula of persistent blocks, as the table names them, and how each is written.
+# Parameters of the formula of persistent blocks: their names in the table, and their format.
 _PARTITION = {
     "start_s": ("start", seconds),
     "tile_s": ("a tile", seconds),
@@ -446,7 +455,7 @@ _PARTITION = {
 
 
 def partition_rows(cells: pd.DataFrame, names: Namer) -> list[Json]:
-    """A line for each series of persistent blocks, with the parameters that are determined."""
+    """Return a line for each series of persistent blocks, with the determined parameters."""
     rows = []
     for fit, _ in fit_partitions(cells):
         row = {"series": names.series(fit), "why": fit.get("why")}

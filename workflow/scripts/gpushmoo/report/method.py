@@ -1,4 +1,4 @@
-"""How a run was measured, on what, how sure its figures are; devices, faults and provenance."""
+"""Describe how a run was measured and how reliable its figures are; list devices and faults."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .tables import Json
 
 
 def _between_words(ok: pd.DataFrame) -> str | None:
-    """Spread within and between repeats of the typical cell; None of a single repeat."""
+    """Describe the spread within and between repeats of the typical cell; None with one repeat."""
     between = ok["between_spread"].dropna()
     if between.empty:
         return None
@@ -37,13 +37,13 @@ def _between_words(ok: pd.DataFrame) -> str | None:
 
 
 def _unmet_words(ok: pd.DataFrame, provenance: Sequence[Json]) -> str:
-    """How many verified cells stopped with wider intervals of their samples than asked, and why."""
+    """Count verified cells that stopped with wider intervals than requested, with the reasons."""
     params = [p["params"] for p in provenance]
     asked = {
         (Path(p["folder"]).name, p["dtype"]): p["measure"]["relative_half_width"] for p in params
     }
     widths = [asked[key] for key in zip(ok["kernel"], ok["dtype"], strict=True)]
-    # What a cell stops at is narrower by rounding alone.
+    # A cell that stopped at this width may be wider by rounding only.
     wide = int((ok["within_half_width"] > [w * (1 + 1e-9) for w in widths]).sum())
     if not wide:
         return ""
@@ -57,7 +57,7 @@ def _unmet_words(ok: pd.DataFrame, provenance: Sequence[Json]) -> str:
 
 
 def steadiness_finding(run: Steadiness) -> str:
-    """Whether the machine was steady, judged by the memcpy baselines."""
+    """State whether the machine was steady, judged by the memcpy baselines."""
     if run.repeats == 1:
         word = "Measured once (repeats: 1): intervals cover this run only, not another one."
     else:
@@ -68,7 +68,7 @@ def steadiness_finding(run: Steadiness) -> str:
     if run.once:
         word += f" Measured once, intervals of that run only: {', '.join(run.once)}."
     device, host = (_changes_words(of) for of in (run.device, run.host))
-    # A run of host-fed kernels alone is judged by their copies.
+    # A run of host-fed kernels alone is judged by their copies from the host.
     seen = run.device if device else run.host
     if not (device or host):
         return word
@@ -81,7 +81,7 @@ def steadiness_finding(run: Steadiness) -> str:
 
 
 def unsteady_words(run: Steadiness) -> str:
-    """What may still be concluded on a machine that was not steady; "" where it was."""
+    """State which conclusions hold on a machine that was not steady; "" if it was steady."""
     seen = run.device if run.device.copies else run.host
     if seen.steady:
         return ""
@@ -93,7 +93,7 @@ def unsteady_words(run: Steadiness) -> str:
 
 
 def _changes_words(of: CopyChanges) -> str:
-    """By how much copies changed; empty where that is unknown."""
+    """State by how much copies changed; empty if that is unknown."""
     return " and ".join(
         f"by {percent(pair[0])} (at most {percent(pair[1])}) {when}"
         for pair, when in ((of.between, "between the repeats"), (of.within, "within one"))
@@ -102,7 +102,7 @@ def _changes_words(of: CopyChanges) -> str:
 
 
 def sureness_rows(cells: pd.DataFrame) -> list[Json]:
-    """For each kernel how its cells ended, and how wide their intervals are, as shares."""
+    """Return for each kernel how its cells ended, and the widths of their intervals, as shares."""
     rows = []
     for kernel, own in cells.groupby("kernel", sort=True, observed=True):
         ok = own[own["status"] == Status.OK]
@@ -123,13 +123,13 @@ def sureness_rows(cells: pd.DataFrame) -> list[Json]:
 
 
 def _half_widths(ok: pd.DataFrame) -> pd.Series:
-    """Half of each cell's interval as a share of its median."""
+    """Return half of each cell's interval as a share of its median, shape (cells,)."""
     half: pd.Series = (ok["median_high_s"] - ok["median_low_s"]) / (2 * ok["median_s"])
     return half
 
 
 def status_words(cells: pd.DataFrame) -> str:
-    """How the cells that were not measured ended, and how many."""
+    """Count the cells that were not measured, by their status."""
     counts = cells["status"].value_counts()
     named = [s for s in Status if s is not Status.OK and s.value in counts.index]
     return "; ".join(f"{counts[s.value]} {s.value}: {MEANING[s]}" for s in named)
@@ -142,7 +142,7 @@ def _share(share: float) -> str:
 def method_facts(
     cells: pd.DataFrame, provenance: Sequence[Json], host_fed: Collection[str]
 ) -> Json:
-    """Numbers of the method section; the data of `host_fed` kernels are on the host."""
+    """Return the numbers of the method section; the data of `host_fed` kernels are on the host."""
     copies = cells.loc[~cells["kernel"].isin(host_fed), "memcpy_gbs"].dropna()
     ok = cells[cells["status"] == Status.OK]
     half = _half_widths(ok)
@@ -170,7 +170,7 @@ def method_facts(
 
 
 def stopping_words(provenance: Iterable[Json]) -> str:
-    """When a cell has samples enough: a sentence for each setting, with its kernels if several."""
+    """Describe when a cell has enough samples: a sentence for each setting, with its kernels."""
     kernels: dict[tuple[Any, ...], dict[str, None]] = {}
     for p in provenance:
         params, m = p["params"], p["params"]["measure"]
@@ -192,7 +192,7 @@ def stopping_words(provenance: Iterable[Json]) -> str:
 
 
 def seed_words(provenance: Iterable[Json]) -> str:
-    """``seed 1``, or ``seeds 1 and 2``."""
+    """Return ``seed 1``, or ``seeds 1 and 2``."""
     seeds = sorted({p["params"]["seed"] for p in provenance})
     return f"seed{'s' * (len(seeds) > 1)} {joined(map(str, seeds))}"
 
@@ -206,7 +206,7 @@ _KINDS = {
 
 
 def _cache_words(cells: pd.DataFrame) -> str:
-    """What the run's cache states mean, and its timing modes where it has several."""
+    """Explain the run's cache states, and its timing modes if it has several."""
     words = {
         "warm": "Warm launches follow each other on the same buffers",
         "flushed": "before each flushed launch the last cache level is filled with other data",
@@ -220,7 +220,7 @@ def _cache_words(cells: pd.DataFrame) -> str:
 
 
 def waited_words(provenance: Iterable[Json]) -> str:
-    """A sentence on shards whose process lacked its cores; "" of none."""
+    """Return a sentence on shards whose process waited for cores; "" if none waited."""
     shares = [p.get("waited_share", 0.0) for p in provenance]
     lacking = [share for share in shares if share > LACKING]
     if not lacking:
@@ -233,9 +233,9 @@ def waited_words(provenance: Iterable[Json]) -> str:
 
 
 def overhead_words(cells: pd.DataFrame) -> str:
-    """Sentences on the overhead of samples: subtracted, or still in the times.
+    """Return sentences on the overhead of samples: subtracted, or still in the times.
 
-    None of a backend whose clock shows the begin and end of a launch.
+    A backend whose clock shows the begin and end of a launch gets no sentence.
     """
     by_events = cells["backend"].map(lambda name: name in BACKENDS and BACKENDS[name].claims_gpu)
     timed = cells[(cells["status"] == Status.OK) & by_events.astype(bool)]
@@ -262,12 +262,12 @@ def overhead_words(cells: pd.DataFrame) -> str:
 
 
 def _grouped(number: int) -> str:
-    """``214 304``, with blanks that do not break."""
+    """Return ``214 304``, with blanks that do not break."""
     return f"{number:,}".replace(",", "\u202f")
 
 
 def _spent(provenance: Sequence[Json]) -> int:
-    """The number of jobs that used up their share of the run's budget."""
+    """Return the number of jobs that used up their share of the run's budget."""
     jobs = [p.get("measuring", {}) for p in provenance]
     return sum(job["seconds"] >= job["budget"] for job in jobs if job.get("budget") is not None)
 
@@ -275,11 +275,19 @@ def _spent(provenance: Sequence[Json]) -> int:
 def budget_finding(
     provenance: Sequence[Json], best: pd.DataFrame, host_fed: Collection[str] = ()
 ) -> list[str]:
-    """What the budget of seconds bought, and what more would; nothing without a budget.
+    """State the precision that the budget of seconds reached, and that of a larger budget.
 
-    `best` are the tied cells of all groups. Those of `host_fed` kernels are left out where there
-    are others: they are as noisy as the host. Of independent repeats, n times as many narrow an
-    interval by the root of n.
+    The result is empty without a budget. n times as many independent repeats narrow an interval by
+    √n.
+
+    Parameters
+    ----------
+    provenance
+        Provenance of all shards.
+    best
+        Tied cells of all groups.
+    host_fed
+        Kernels that are left out if there are others, because they are as noisy as the host.
     """
     jobs = [m for p in provenance if (m := p.get("measuring", {})).get("budget") is not None]
     if not jobs:
@@ -302,22 +310,21 @@ def budget_finding(
 
 
 def earlier_finding(provenance: Sequence[Json]) -> list[str]:
-    """One sentence where cells of the run's first repeat were measured earlier; else none."""
+    """Return a sentence if cells of the first repeat were measured earlier, otherwise nothing."""
     moments = _earlier_cells(provenance)
     if not moments:
         return []
     cells = moments.total()
     days = sorted({at[:10] for at in moments})
     return [
-        f"{cells} cell{'s' * (cells > 1)} of this report were measured by an earlier start of the "
-        f"run ({_first_to_last(days)}), under the same conditions, and taken over; the provenance "
-        "says which. Where a group mixes both, its cells are compared with the interval of another "
-        "run."
+        f"This report reuses {cells} cell{'s' * (cells > 1)} that an earlier start of the run "
+        f"measured under the same conditions ({_first_to_last(days)}); the provenance lists them. "
+        "If a group mixes both, its cells are compared with the interval of another run."
     ]
 
 
 def earlier_words(provenance: Sequence[Json]) -> str:
-    """Cells taken over from earlier starts, by minute: ``; 12 cells of 2026-11-23 01:52``."""
+    """Count cells reused from earlier starts, by minute: ``; 12 cells of 2026-11-23 01:52``."""
     minutes: Counter[str] = Counter()
     for at, cells in _earlier_cells(provenance).items():
         minutes[at[:16].replace("T", " ")] += cells
@@ -325,7 +332,7 @@ def earlier_words(provenance: Sequence[Json]) -> str:
 
 
 def _earlier_cells(provenance: Sequence[Json]) -> Counter[str]:
-    """Cells of first repeats that were taken over, by the moment (ISO) of their measurement."""
+    """Count reused cells of first repeats, by the moment (ISO) of their measurement."""
     moments: Counter[str] = Counter()
     for p in provenance:
         for taken in p.get("earlier", ()) if p["params"]["repeat"] == 1 else ():
@@ -338,7 +345,7 @@ def _first_to_last(days: Sequence[str]) -> str:
 
 
 def searched_findings(provenance: Sequence[Json]) -> list[str]:
-    """One sentence on a run's searches that left cells out; none where there is none."""
+    """Return a sentence on the searches that left cells out; nothing if no search did."""
     searches = [
         search
         for shard in provenance
@@ -370,7 +377,7 @@ def searched_findings(provenance: Sequence[Json]) -> list[str]:
     return [f"{text}."]
 
 
-# Clocks that change by less, from the highest to the lowest reading, are held steady.
+# Clocks count as steady if the highest reading exceeds the lowest by less than this.
 STEADY_CLOCK = 0.01
 _REASONS = {
     "applications_clocks": "a clock that was set",
@@ -384,7 +391,7 @@ _REASONS = {
 
 
 def clock_warning(provenance: Sequence[Mapping[str, Any]]) -> str:
-    """A sentence for each name of a device whose clocks moved without being locked; "" for none."""
+    """Return a sentence for each device whose clocks moved without being locked; "" if none did."""
     devices: dict[str, list[Mapping[str, Any]]] = {}
     for shard in provenance:
         if not shard.get("clocks", {}).get("locked"):
@@ -418,7 +425,7 @@ def _of_device(name: str, shards: Sequence[Mapping[str, Any]]) -> str:
 
 
 def locked_clause(provenance: Sequence[Mapping[str, Any]]) -> list[str]:
-    """How the clocks were locked, or why not, where a run asked for it."""
+    """Describe how the clocks were locked, or why not, if a run requested it."""
     asked = [shard["clocks"] for shard in provenance if "clocks" in shard]
     held = sorted({str(clocks["core"]) for clocks in asked if clocks["locked"]})
     whys = dict.fromkeys(clocks["why"] for clocks in asked if not clocks["locked"])
@@ -435,29 +442,29 @@ def locked_clause(provenance: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def title_device(provenance: Sequence[Json]) -> str:
-    """The devices' names, each once, as in ``NVIDIA H200``."""
+    """Return the devices' names, each once, as in ``NVIDIA H200``."""
     return ", ".join(dict.fromkeys(p["device"]["name"] for p in provenance))
 
 
 def measured_date(provenance: Sequence[Json]) -> list[int]:
-    """Year, month and day on which the last shard was written: the report's date."""
+    """Return year, month and day on which the last shard was written: the report's date."""
     return [int(part) for part in max(p["written_at"] for p in provenance)[:10].split("-")]
 
 
 def measured_words(provenance: Sequence[Json]) -> str:
-    """Which days the run measured on, and with which driver."""
+    """Return the days on which the run measured, and the driver."""
     days = sorted({p["written_at"][:10] for p in provenance})
     drivers = ", ".join(dict.fromkeys(f"{p['device']['driver']}" for p in provenance))
     return f"measured {_first_to_last(days)}, driver {drivers}"
 
 
 def only_cpus(provenance: Iterable[Json]) -> bool:
-    """Whether no shard was measured on a GPU."""
+    """Return whether no shard was measured on a GPU."""
     return all(p["device"]["kind"] == "cpu" for p in provenance)
 
 
 def device_card(provenance: Sequence[Json]) -> list[list[str]]:
-    """Label and value of each line; devices of one name share a card that counts them."""
+    """Return label and value of each line; devices of one name share a card that counts them."""
     numbers = device_numbers(provenance)
     devices = {p["device"]["uuid"]: p["device"] for p in provenance}
     lines: list[list[str]] = []
@@ -483,7 +490,7 @@ def _device_lines(d: Json, number: int | None) -> list[tuple[str, str]]:
         ("Runtime", f"{d['runtime']}, driver {d['driver']}"),
         ("Compute units", f"{d['multiprocessors']}{clock}"),
         ("Memory", size_bytes(d["global_memory"])),
-        ("Last-level cache", size_bytes(d["cache"]) if d["cache"] else "not told"),
+        ("Last-level cache", size_bytes(d["cache"]) if d["cache"] else "not reported"),
         ("Largest block of the device", f"{d['max_threads_per_block']} threads"),
         *((_LABELS.get(k, k), str(v)) for k, v in sorted(d["extra"].items())),
         ("Identity", ("" if number is None else f"{number}: ") + d["uuid"]),
@@ -499,12 +506,12 @@ _LABELS = {
 }
 
 
-# Cells of a row of faults whose launch parameters are named.
+# Number of cells in a row of faults whose launch parameters are listed.
 _NAMED = 3
 
 
 def fault_rows(cells: pd.DataFrame) -> list[Json]:
-    """Faults grouped by message, so that a broken build is one line; ``at`` names launches."""
+    """Group faults by message, so that a broken build is one line; ``at`` names launches."""
     bad = faults(cells).fillna({"message": ""})
     groups = bad.groupby(["kernel", "dtype", "variant", "status", "message"], observed=True)
     return [
@@ -520,7 +527,7 @@ def fault_rows(cells: pd.DataFrame) -> list[Json]:
 
 
 def _launches_words(cells: pd.DataFrame) -> str:
-    """The launches of some cells: all combinations of values as such, others one by one."""
+    """List the launches of some cells: full combinations of values as such, others one by one."""
     axes = axes_of(cells)
     values = {axis: sorted(map(str, cells[axis].dropna().unique()), key=int) for axis in axes}
     launches = cells[axes].drop_duplicates()
@@ -531,7 +538,7 @@ def _launches_words(cells: pd.DataFrame) -> str:
 
 
 def device_numbers(provenance: Sequence[Json]) -> dict[str, int]:
-    """Number of each device by its UUID, in the order of the report's card; empty for only one."""
+    """Return the number of each device by UUID, in the card's order; empty for only one."""
     names = {p["device"]["uuid"]: p["device"]["name"] for p in provenance}
     cards = list(dict.fromkeys(names.values()))
     uuids = sorted(names, key=lambda uuid: cards.index(names[uuid]))
@@ -539,7 +546,7 @@ def device_numbers(provenance: Sequence[Json]) -> dict[str, int]:
 
 
 def provenance_rows(provenance: Sequence[Json]) -> list[Json]:
-    """One line for each kernel and digest of its code."""
+    """Return one line for each kernel and digest of its code."""
     numbers = device_numbers(provenance)
     kernels: dict[tuple[str, str], list[Json]] = {}
     for p in provenance:
@@ -558,7 +565,7 @@ def provenance_rows(provenance: Sequence[Json]) -> list[Json]:
     ]
 
 
-# Figures of a device, by the names of `model.machine`, in words.
+# Names of the figures of `model.machine`, in words.
 _FIGURES = {
     "latency_l2_s": "a load from the cache",
     "latency_dram_s": "a load from memory",
@@ -590,7 +597,7 @@ _UNITS: Mapping[str, Callable[[float], str]] = {
 
 
 def machine_tables(devices: Sequence[Json]) -> list[Json]:
-    """Each device's own figures with their intervals, and a sentence for each that is missing."""
+    """Return each device's figures with their intervals, and a sentence for each missing one."""
     return [
         {
             "device": device["device"],
@@ -616,15 +623,15 @@ def _figure_row(fact: Json) -> Json:
 
 
 def _runs(numbers: Iterable[int]) -> str:
-    """``1, 3 to 5`` for 1, 3, 4 and 5."""
-    # Within a run a number and its place grow alike.
+    """Return ``1, 3 to 5`` for 1, 3, 4 and 5."""
+    # Within a run, the number and its index grow in step.
     runs = groupby(enumerate(sorted(numbers)), key=lambda place: place[1] - place[0])
     members = [[number for _, number in run] for _, run in runs]
     return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]} to {r[-1]}" for r in members)
 
 
 def _written_words(times: Iterable[str]) -> str:
-    """The first and the last of ISO times, to the minute; a common day is named once."""
+    """Return the first and the last of ISO times, to the minute; a common day is named once."""
     minutes = sorted(time[:16].replace("T", " ") for time in times)
     first, last = minutes[0], minutes[-1]
     if first == last:

@@ -1,4 +1,4 @@
-"""The report's pages of chapters, of energy and of history."""
+"""Write the report's pages of chapters, of energy and of history."""
 
 from __future__ import annotations
 
@@ -35,12 +35,22 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Measured:
-    """The input of a chapter's page.
+    """Input of a chapter's page.
 
-    `cells` are all of the run in its first timing mode, from `read_medians`; `peak` is the peak
-    load and store; `provenance` has an entry for each shard. `reads` are the chapter's own files by
-    their content, `folder` is the chapter's, `params` are those of its plan. `figures` has title,
-    caption and finding (if any) of its figures by file name, in the order of the plan.
+    Attributes
+    ----------
+    cells
+        All cells of the run in its first timing mode, from `read_medians`.
+    peak
+        Measured peaks of loads and stores.
+    provenance
+        An entry for each shard.
+    reads
+        Content of the chapter's own files.
+    folder, params
+        The chapter's folder, and its parameters from the plan.
+    figures
+        Title, caption and finding (if any) of its figures by file name, in the plan's order.
     """
 
     cells: pd.DataFrame
@@ -54,11 +64,11 @@ class Measured:
 
 @dataclass(frozen=True)
 class Page:
-    """A chapter's appendix (`facts`; None without) and its findings in short, or its `fault`.
+    """A chapter's appendix (`facts`, or None) and its findings in short, or its `fault`.
 
-    `title` is the appendix's heading, by default the chapter's name. `introduction`
-    has a sentence each on which document this is (author, year, device), which question it asks,
-    and what the appendix compares. Appendices are in the order of `place`, then by name.
+    `title` is the appendix's heading, by default the chapter's name. `introduction` has one
+    sentence each on the document (author, year, device), on its question, and on the comparison.
+    Appendices are sorted by `place`, then by name.
     """
 
     facts: Json | None
@@ -70,13 +80,13 @@ class Page:
 
 
 def broken_page(chapter: str, fault: str) -> Page:
-    """The page of a chapter that cannot be made: the `fault`, also as a finding."""
+    """Return the page of a chapter that cannot be made: the `fault`, also as a finding."""
     finding = f"The page of the chapter '{chapter}' could not be made ({fault})."
     return Page(None, [finding], fault)
 
 
 def chapter_page(measured: Measured) -> Page:
-    """The page that the chapter's ``pages.py`` makes, or a broken page."""
+    """Return the page that the chapter's ``pages.py`` makes, or a broken page."""
     file = measured.folder / "pages.py"
     try:
         page = import_module(f"{package(measured.folder)}.pages").page(measured)
@@ -91,7 +101,7 @@ def chapter_page(measured: Measured) -> Page:
 
 
 def figures_of(measured: Measured, *kinds: str) -> list[Json]:
-    """File, title and caption of the chapter's figures whose names begin with one of `kinds`."""
+    """Return the chapter's figures whose names begin with one of `kinds`: file, title, caption."""
     return [
         {"file": name, "title": note["title"], "caption": note["caption"]}
         for kind in kinds
@@ -101,12 +111,12 @@ def figures_of(measured: Measured, *kinds: str) -> list[Json]:
 
 
 ENERGY_FIGURE, HISTORY_FIGURE = "energy.svg", "history.svg"
-# Groups that the page of a history names.
+# Number of groups that the page of a history names.
 _MOST_ROWS = 15
 
 
 def energy_page(table: EnergyTable) -> Json:
-    """Sentences and the rows of a table, as display strings."""
+    """Return sentences and the rows of a table, as display strings."""
     if table.why is not None:
         return {"sentences": [table.why], "rows": [], "device": table.device}
     groups = energy_groups(table.rows)
@@ -122,12 +132,12 @@ def energy_page(table: EnergyTable) -> Json:
 
 
 def energy_findings(table: EnergyTable) -> list[Finding]:
-    """For the first page: the launch that saves most energy over the fastest of its group."""
+    """Return for the first page the launch that saves most energy over the fastest of its group."""
     saved = _savings(energy_groups(table.rows))
     if not saved or saved[0][0] < WORTH_TELLING:
         return []
     share, group = saved[0]
-    # A program's energy is seldom what it is tuned for.
+    # Few programs are tuned for energy.
     return [Finding(_saving_words(share, group), share / 2, ENERGY_FIGURE)]
 
 
@@ -141,7 +151,7 @@ def _idle(table: EnergyTable) -> str:
 
 
 def _ties(groups: Sequence[EnergyGroup]) -> str:
-    """Whether launches of about the same speed differ in energy."""
+    """State whether launches of about the same speed differ in energy."""
     several = [group.tied for group in groups if len(group.tied) > 1]
     if not several:
         return (
@@ -165,7 +175,7 @@ def _ties(groups: Sequence[EnergyGroup]) -> str:
 
 
 def _savings(groups: Sequence[EnergyGroup]) -> list[tuple[float, EnergyGroup]]:
-    """The share of energy that the cheapest saves over the fastest, where that is certain."""
+    """Return the significant savings of energy of the cheapest launches over the fastest."""
     found = []
     for group in groups:
         if group.cheapest is not group.fastest:
@@ -230,7 +240,7 @@ def _row(row: Row, group: EnergyGroup) -> Json:
 
 
 def history_page(found: History) -> Json:
-    """Sentences and the rows of a table, as display strings."""
+    """Return sentences and the rows of a table, as display strings."""
     if found.why is not None:
         sentences = [found.why, *found.left_out]
         return {"title": "History", "sentences": sentences, "method": "", "heads": [], "rows": []}

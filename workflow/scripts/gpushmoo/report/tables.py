@@ -1,4 +1,4 @@
-"""The report's first page, and its tables of launches and measured peaks, as display strings."""
+"""Write the first page, and the tables of launches and measured peaks, as display strings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ..storage.wholefile import read_json
 
 Json = dict[str, Any]
 
-# Tied cells named in the table of best sets; the whole set is in summary/best.parquet.
+# Tied cells named in the table of best sets. The file summary/best.parquet has all.
 NAMED_TIES = 3
 ARROWS = {"up": "↑", "down": "↓"}
 
@@ -40,7 +40,7 @@ class Namer:
     """Names a group's size, and its device, cache state and timing mode if a run has several."""
 
     def __init__(self, cells: pd.DataFrame) -> None:
-        """`cells` are all of the run."""
+        """Look at `cells`, all of the run, for columns with several values."""
         self._named = [
             name
             for name in ("cache_state", "timing_mode", "device_name")
@@ -48,22 +48,22 @@ class Namer:
         ]
 
     def size(self, group: Mapping[str, Any]) -> str:
-        """Size of the problem, and in what else the group differs from others of its kernel."""
+        """Return the size of the problem, and all else by which the group differs."""
         words = {name: str(group[name]) for name in self._named}
         if "timing_mode" in words:
             words["timing_mode"] = kind_words(words["timing_mode"])
         return ", ".join([size_words(int(group["height"]), int(group["width"])), *words.values()])
 
     def series(self, group: Mapping[str, Any]) -> str:
-        """Kernel, dtype and variant of a group, and its size as `size` writes it."""
+        """Return kernel, type and variant of a group, and its size as `size` writes it."""
         return f"{group['kernel']}, {group['dtype']}, {group['variant']}, {self.size(group)}"
 
 
 def best_rows(advice: Sequence[Advice], best: pd.DataFrame, names: Namer) -> list[Json]:
-    """One line for each kernel and type: the fastest launches of the advice's group.
+    """Return one line for each kernel and type: the fastest launches of the advice's group.
 
     `best` are the tied cells of all groups. ``variants`` is the speed of other variants' best
-    launches at the same problem, as a share of the fastest.
+    launches on the same problem, as a share of the fastest.
     """
     heading = heading_of(a.cell for a in advice)
     problem = [name for name in GROUP if name != "variant"]
@@ -94,7 +94,7 @@ def best_rows(advice: Sequence[Advice], best: pd.DataFrame, names: Namer) -> lis
 
 
 def peak_table(rows: Sequence[PeakRow]) -> list[Json]:
-    """The highest load and store of each device and condition, inside the cache and outside."""
+    """Return the highest load and store of each device and condition, in the cache and outside."""
     regions = (("inside the cache", 0.0, INSIDE), ("far outside", OUTSIDE, float("inf")))
     devices = sorted({r.device_name for r in rows})
     several = len({r.timing_mode for r in rows}) > 1
@@ -125,18 +125,18 @@ def _peak(rows: Sequence[PeakRow]) -> str:
 
 # A line over fewer values shows nothing.
 _FEWEST_POINTS = 3
-# Steps of a small map's colours.
+# Number of color steps of a small map.
 _SHADES = 255
 
 
 def axes_words(axes: Sequence[str]) -> str:
-    """Names of the values of `launch_words`: ``block_x × block_y, unroll``."""
+    """Return the names of the values of `launch_words`: ``block_x × block_y, unroll``."""
     sides = [axis for axis in BLOCK_AXES if axis in axes]
     return ", ".join([" × ".join(sides)] * bool(sides) + [a for a in axes if a not in sides])
 
 
 def launch_words(cell: Mapping[str, Any], axes: Sequence[str], named: bool = True) -> str:
-    """``64 × 4`` for a block, ``256, unroll 4`` if others are `named`, a dash without any."""
+    """Return ``64 × 4`` for a block, ``256, unroll 4`` with others if `named`, or a dash."""
     sides = [axis for axis in BLOCK_AXES if axis in axes]
     words = [" × ".join(str(int(cell[axis])) for axis in sides)] if sides else []
     words += [f"{a} {int(cell[a])}" if named else f"{cell[a]:.0f}" for a in axes if a not in sides]
@@ -144,11 +144,11 @@ def launch_words(cell: Mapping[str, Any], axes: Sequence[str], named: bool = Tru
 
 
 def thumbnail(a: Advice, cells: pd.DataFrame) -> dict[str, Any] | None:
-    """A small picture of the speed over the launch parameters of the advice's group.
+    """Draw a small picture of the speed over the launch parameters of the advice's group.
 
-    A ``map`` over two axes has rows of shades from 0 to 255, the fastest launch's, and None where
-    nothing was measured; a ``line`` over one has points from 0 to 1. Other axes' fastest cell
-    stands for them. `cells` are those of the group.
+    A ``map`` over two axes has rows of shades from 0 to 255, 255 for the fastest launch, and None
+    without a measurement. A ``line`` over one axis has points from 0 to 1. Each point is the
+    fastest cell over the other axes. `cells` are those of the group.
     """
     ok = cells[cells["status"] == Status.OK]
     counts = {axis: ok[axis].nunique() for axis in a.axes}
@@ -172,21 +172,22 @@ def thumbnail(a: Advice, cells: pd.DataFrame) -> dict[str, Any] | None:
 
 # The first page
 
-# A cost below this is no reason to choose another launch.
+# A cost below this does not justify another launch.
 GOOD_ENOUGH = 0.02
 # Rows of the first page that are first and large.
 MOST_LARGE = 5
-# A bandwidth that another run may miss by a larger share is not shown large.
+# A bandwidth is not shown large if the uncertainty for another run exceeds this share.
 _WIDEST = 0.5
 _PLACES = {"cache": "cache", "memory": "memory", "between": "partly cache", "unknown": "—"}
 
 
 def first_page(advice: Sequence[Advice], cells: pd.DataFrame, is_cpu: bool) -> Json:
-    """The launches to use, a block of rows for each kernel, as display strings.
+    """Return the recommended launches, a block of rows for each kernel, as display strings.
 
     The first MOST_LARGE rows of `in_page_order` have a ``rank``, their order, and are shown large.
-    ``first`` is the group of the first one. Blocks with data in memory come before those in cache.
-    `is_cpu` says what the device is. The template leaves out columns of which no row has a value.
+    ``first`` is the group of the first one. Blocks with data in memory precede those in cache.
+    `is_cpu` is True if the device is a CPU. The template leaves out columns that are empty in all
+    rows.
     """
     blocks: dict[str, Json] = {}
     ordered = in_page_order(advice)
@@ -220,14 +221,14 @@ def _plain_group(group: Mapping[str, Any]) -> Json:
 
 
 def above_peak(advice: Sequence[Advice], is_cpu: bool) -> str:
-    """Why some launches of a GPU have no share of a known measured peak; "" where all have."""
+    """Explain why some launches of a GPU have no share of a known peak; "" if all have one."""
     above = [a for a in advice if a.of_peak is not None and a.of_peak.share is None]
     if not above:
         return ""
     why = "a CPU's caches do" if is_cpu else "a cache does"
     sentence = (
         f"for {len(above)} of {len(advice)}: faster than loading and storing one after the other, "
-        f"which is no bound there ({why} both at once)."
+        f"which is not a limit there ({why} both at once)."
     )
     doubtful = 0 if is_cpu else sum(a.place == "memory" for a in above)
     if doubtful:
@@ -244,14 +245,14 @@ def verdict(
     out: Path,
     terminal: TextIO,
 ) -> None:
-    """Name the launches to use and, also in `out`, the cells that failed (`write_verdict`)."""
+    """Print the recommended launches and, also to `out`, the failed cells (`write_verdict`)."""
     lines = closing_lines(read_json(facts), str(report))
     print(*lines, sep="\n", file=terminal, flush=True)
     write_verdict(read_cells(dataset, columns=COLUMNS), out, strict, sweeps, terminal, lines)
 
 
 def closing_lines(facts: Json, report: str) -> list[str]:
-    """The last lines of a run on a terminal: where the `report` is, and its launches to use."""
+    """Return the last lines of a run in a terminal: the path of the `report`, and its launches."""
     page = facts["first_page"]
     unit = "" if page["heading"] == SEVERAL else f" {page['heading']}"
     rows = [
@@ -308,7 +309,7 @@ def _row(a: Advice, heading: str) -> Json:
 
 
 def cost_cell(cost: Cost | None) -> Json:
-    """`Cost.text` and ``± 0.2 %``; a dash if the launch was not swept.
+    """Return `Cost.text` and ``± 0.2 %``; a dash if the launch was not swept.
 
     A cost is ``bad``, a reason to choose another launch, only if its size is known.
     """

@@ -13,7 +13,7 @@ from gpushmoo.devices.base import Device
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring.buffers import Verdict, open_space
 from gpushmoo.measuring.builds import programs_for
-from gpushmoo.measuring.events import CellRun, Ended, Event
+from gpushmoo.measuring.events import CellRun, Event
 from gpushmoo.measuring.job import ShardTask, run_shard
 from gpushmoo.measuring.progress import live_path
 from gpushmoo.measuring.rounds import ShardRun
@@ -21,7 +21,7 @@ from gpushmoo.measuring.sampling import StoppingRule
 from gpushmoo.measuring.verify import CellSteps
 from gpushmoo.storage.store import read_shard
 from gpushmoo.workloads.loader import KernelFolder, load_kernel
-from jobs import sampling_of
+from jobs import ended_runs, sampling_of
 
 # For a fixture's `params`.
 BACKENDS = ["opencl", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -113,7 +113,7 @@ def ended(
     device: Device, folder: KernelFolder, cells: Sequence[Cell], limit: int | None = 1024
 ) -> list[CellRun]:
     """How measuring says that the cells end."""
-    runs = [e.run for e in told(device, folder, cells, limit) if isinstance(e, Ended)]
+    runs = ended_runs(told(device, folder, cells, limit))
     assert len(runs) == len(cells)
     return runs
 

@@ -47,7 +47,7 @@ from gpushmoo.measuring.events import (
     Measure,
     Message,
     ShardResult,
-    Worked,
+    Working,
 )
 from gpushmoo.measuring.process import WorkerGoneError, WorkerKilledError, WorkerSilentError
 from gpushmoo.measuring.rounds import ShardRun
@@ -570,4 +570,4 @@ def work(
 
 def shares(outcome: Outcome) -> list[float]:
     """How far the work was, as the process told."""
-    return [e.fraction for e in outcome.events if isinstance(e, Worked)]
+    return [e.share for e in outcome.events if isinstance(e, Working)]

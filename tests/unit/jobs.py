@@ -1,12 +1,13 @@
 """Measuring jobs for tests that do not plan a run."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gpushmoo.core.settings import Measure, Search
 from gpushmoo.core.shard_job import ShardJob
-from gpushmoo.measuring.events import Assignment
+from gpushmoo.measuring.events import Assignment, ShardResult
 from gpushmoo.measuring.sampling import EVERY_CELL, Sampling, StoppingRule
 from gpushmoo.search.planner import SearchSettings
 
@@ -45,9 +46,21 @@ def sampling_of(
     warmup: int = 1,
     cell_timeout_s: float = 10.0,
     repeats: int = 1,
+    launches_factor: float = 1.0,
     **changes: Any,
 ) -> Sampling:
     """How a job with these values samples by a rule of its own."""
     job = job_of(repeats, **changes)
-    measure = replace(job.measure, warmup=warmup, cell_timeout_s=cell_timeout_s)
+    measure = replace(
+        job.measure,
+        warmup=warmup,
+        cell_timeout_s=cell_timeout_s,
+        launches_factor=launches_factor,
+    )
     return Sampling(replace(job, measure=measure), rule, search)
+
+
+def ended_runs(messages: Iterable[object]) -> list[Any]:
+    """The cells or pairs that have ended by these messages, in order."""
+    results = [message for message in messages if isinstance(message, ShardResult)]
+    return [run for result in results for run in result.runs.values()]

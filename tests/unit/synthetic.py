@@ -14,7 +14,7 @@ from gpushmoo.core.schema import Status
 from gpushmoo.core.settings import Measure, Search
 from gpushmoo.core.space import Cell, Problem, conditions, enumerate_cells
 from gpushmoo.devices.base import DeviceInfo
-from gpushmoo.measuring.events import CellRun, Copied, ShardResult
+from gpushmoo.measuring.events import CellRun, CopySample, ShardResult
 from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.model.fit import seconds
 from gpushmoo.model.launches import block_traffic
@@ -80,7 +80,7 @@ def write_shard(  # noqa: PLR0913 - keyword-only properties of a made-up shard
         _end(run, workload, info)
         runs[cell.key] = run
     copies = {
-        (problem, met): [Copied(problem, met, 1e-3, float(i)) for i in range(3)]
+        (problem, met): [CopySample(1e-3, float(i)) for i in range(3)]
         for problem in problems
         for met in conditions(states, kinds)
     }

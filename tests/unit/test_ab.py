@@ -33,14 +33,14 @@ from gpushmoo.interactive.checkouts import Checkouts
 from gpushmoo.interactive.shell import main
 from gpushmoo.measuring.events import (
     Assignment,
-    Began,
-    Ended,
+    CellsStarted,
     Finished,
     Measure,
     Message,
     PairRun,
     PairsOpened,
     pair_of,
+    result_of,
 )
 from gpushmoo.measuring.job import MeasuredPairs
 from gpushmoo.measuring.paired import PairedRun, _same_data, matched
@@ -51,7 +51,7 @@ from gpushmoo.measuring.supervise import FaultLimits, Supervisor
 from gpushmoo.measuring.verify import CellSteps
 from gpushmoo.workloads.limits import Limit
 from gpushmoo.workloads.loader import KernelFolder
-from jobs import sampling_of
+from jobs import ended_runs, sampling_of
 
 BLOCKS = 4
 SAMPLING = sampling_of(StoppingRule(6, 9, 0.01, 1e9), warmup=0)
@@ -95,7 +95,7 @@ def measured(
         for folder in (FOLDER, second)
     )
     PairedRun((a, b), BLOCKS).measure(pairs)
-    ended = {m.run.cell.key: m.run for m in told if isinstance(m, Ended)}
+    ended = {run.cell.key: run for run in ended_runs(told)}
     return told, [ended[a.key] for a, _ in pairs]
 
 
@@ -263,14 +263,14 @@ def process(do: Measure, bad: dict[int, BaseException]) -> FakeWorker:
     left = [place for place, key in enumerate(KEYS) if do.keys is None or key in do.keys]
     while left:
         some, left = left[: do.together], left[do.together :]
-        told.append(Began(tuple(KEYS[i] for i in some), "B"))
+        told.append(CellsStarted(tuple(KEYS[i] for i in some), "B"))
         fallen = [bad[i] for i in some if i in bad]
         if fallen:
             return FakeWorker(told, fallen[0])
         for i in some:
             pair = pair_of(*PAIRS[i])
             pair.end(Status.OK)
-            told.append(Ended(pair))
+            told.append(result_of(pair))
     return FakeWorker([*told, Finished()])
 
 

@@ -24,7 +24,7 @@ from gpushmoo.core.run_plan import RunPlan, SweepPlan
 from gpushmoo.core.schema import SAMPLE_COUNT, Status
 from gpushmoo.core.shard_job import ShardJob
 from gpushmoo.core.space import USUAL, Cell, Problem, shard_name
-from gpushmoo.measuring.events import CellRun, Copied, ShardResult
+from gpushmoo.measuring.events import CellRun, CopySample, ShardResult
 from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.storage.dataset import PROVENANCE, matching, partitions, read_cells, read_medians
 from gpushmoo.storage.store import BadParquetError, read_shard, write_parquet
@@ -61,7 +61,7 @@ def write(  # noqa: PLR0913 - keyword-only properties of a made-up shard
         run.verified_words, run.wrong_words = 32, 0
         runs[cell.key] = run
     info = replace(INFO, uuid=uuid, name=model)
-    result = ShardResult(runs, {(PROBLEM, USUAL): [Copied(PROBLEM, USUAL, copy_s, 0.0)]})
+    result = ShardResult(runs, {(PROBLEM, USUAL): [CopySample(copy_s, 0.0)]})
     table = cell_table(result, FOLDER.workload, info, [axis])
     sweep = {"axes": {axis: list(times_s)}, "sizes": [[4, 8]], "variants": ["v"]}
     params = shard_params(f"kernels/{kernel}", dtype, sweep | {"cache_states": ["warm"]}, info)

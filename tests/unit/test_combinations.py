@@ -20,7 +20,7 @@ from gpushmoo.core.space import Cell, Problem, ShardSpace
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive.arguments import checked, loaded, read_request
 from gpushmoo.measuring import process
-from gpushmoo.measuring.events import Candidates, Doing, Opened
+from gpushmoo.measuring.events import Candidates, Opened, Working
 from gpushmoo.planning.config import default_config, load_config
 from gpushmoo.planning.plan import plan_shards, run_plan
 from gpushmoo.planning.sweeps import MOST_COMBINATIONS, SweepConfig, size_sentence
@@ -300,7 +300,7 @@ class Clock:
 def test_what_a_process_does_before_the_first_cell_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    messages = [Candidates(((0, "a"),)), Doing("k: compiling, 340 of 2,376 versions done"), None]
+    messages = [Candidates(((0, "a"),)), Working("k: compiling, 340 of 2,376 versions done"), None]
 
     class Worker:
         def hear(self, _: float) -> Any:

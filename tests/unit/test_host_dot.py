@@ -12,8 +12,9 @@ from dot_products.host_dot import BLOCK, SHARED, host_dot, host_dot_depth
 from gpushmoo.core.space import Problem, enumerate_cells
 from gpushmoo.devices.base import Device
 from gpushmoo.measuring import rounds
-from gpushmoo.measuring.events import Began, Ended
+from gpushmoo.measuring.events import CellsStarted
 from gpushmoo.workloads.loader import load_kernel
+from jobs import ended_runs
 
 CORES = len(os.sched_getaffinity(0))
 AROUND = {size + step for size in (BLOCK, 2 * BLOCK, SHARED, 2 * SHARED) for step in (-1, 0, 1)}
@@ -77,10 +78,10 @@ def test_the_host_takes_no_turns(opencl_device: Device, monkeypatch: pytest.Monk
     variants = folder.workload.variants
     cells = enumerate_cells(folder.name, "double", variants, [Problem(1, 0), Problem(1, 1003)], {})
     events = told(opencl_device, folder, cells, None)
-    ended = [e.run for e in events if isinstance(e, Ended)]
+    ended = ended_runs(events)
     assert {(r.cell.key, r.status, len(r.samples_s)) for r in ended} == {
         (c.key, "ok", 6) for c in cells
     }
-    begun = [key for e in events if isinstance(e, Began) for key in e.keys]
+    begun = [key for e in events if isinstance(e, CellsStarted) for key in e.keys]
     in_turn = [key for key, _ in itertools.groupby(begun)]
     assert sorted(in_turn) == sorted(c.key for c in cells)

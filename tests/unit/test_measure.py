@@ -33,15 +33,12 @@ from gpushmoo.core.space import USUAL, Cell, Problem, ShardSpace
 from gpushmoo.devices.capabilities import Reading
 from gpushmoo.measuring.builds import axis_values, plan_cells
 from gpushmoo.measuring.events import (
-    Began,
-    Copied,
-    Ended,
+    CellsStarted,
     Finished,
-    Grouped,
     Measure,
-    Read,
-    Timed,
+    ShardResult,
     WorkerCrashedError,
+    result_of,
 )
 from gpushmoo.measuring.outputs import hint_of
 from gpushmoo.measuring.sampling import StoppingRule
@@ -49,7 +46,7 @@ from gpushmoo.workloads.contract import Launch
 from gpushmoo.workloads.loader import versions_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from jobs import sampling_of
+from jobs import ended_runs, sampling_of
 
 CELLS = make_cells(heights=(4, 8))
 FIRST, *OTHERS = make_cells()
@@ -78,8 +75,8 @@ def test_cells_of_a_sound_device_are_all_ok_and_verified() -> None:
         assert run.verified_words == run.cell.problem.height * 8
         assert run.samples_s == [1e-3] * 6
         assert (run.resident_blocks, run.registers, run.launches) == (3, 16, 1)
-    copies = [e for e in outcome.events if isinstance(e, Copied)]
-    assert {e.seconds for e in copies} == {1e-3}
+    copies = [copy for each in outcome.result.copies.values() for copy in each]
+    assert {copy.seconds for copy in copies} == {1e-3}
     assert {k: len(v) for k, v in outcome.result.copies.items()} == {
         (Problem(4, 8), USUAL): 6,
         (Problem(8, 8), USUAL): 6,
@@ -95,9 +92,7 @@ def test_cells_of_a_sound_device_are_all_ok_and_verified() -> None:
 def test_the_first_launch_of_every_cell_is_reported_with_its_seconds(launch_s: float) -> None:
     """Also of one that is timed while it is verified, which saves a launch."""
     outcome = measure_cells(FakeDevice(launch_s=launch_s), CELLS)
-    told = {e.key: e.seconds for e in outcome.events if isinstance(e, Timed)}
-    assert told == {cell.key: pytest.approx(launch_s) for cell in CELLS}
-    assert outcome.result.timed_s == told
+    assert outcome.result.timed_s == {cell.key: pytest.approx(launch_s) for cell in CELLS}
     assert [run.launch_s for run in outcome.runs] == pytest.approx([launch_s] * len(CELLS))
 
 
@@ -223,7 +218,7 @@ def test_samples_before_a_fault_are_kept_slow_cells_apart_and_problems_alone() -
     assert len(measure_cells(device, [FIRST])[FIRST].samples_s) == 3
     outcome = measure_cells(FakeDevice(launch_s=0.06), CELLS)
     # But for what is prepared of each of the two problems.
-    assert sum(len(e.keys) > 1 for e in outcome.events if isinstance(e, Began)) == 2
+    assert sum(len(e.keys) > 1 for e in outcome.events if isinstance(e, CellsStarted)) == 2
     outcome = measure_cells(FakeDevice(oversized=frozenset([4])), CELLS)
     for run in outcome.runs:
         fits = run.cell.problem.height == 8
@@ -301,7 +296,7 @@ def test_what_processes_leave_open_has_a_status() -> None:
     assert {r.status for r in runs} == {Status.LOST_DEVICE}
     ended = measure_cells(FakeDevice(), [FIRST])[FIRST]
     crashed = WorkerCrashedError("ZeroDivisionError: division by zero")
-    runs = supervised(FakeWorker([Ended(ended)], crashed), unused, [FIRST, *OTHERS])
+    runs = supervised(FakeWorker([result_of(ended)], crashed), unused, [FIRST, *OTHERS])
     assert {r.status for r in runs} == {Status.OK, Status.LAUNCH_FAILED}
     with pytest.raises(WorkerCrashedError):
         supervised(FakeWorker([], crashed), unused, [FIRST, *OTHERS])
@@ -309,7 +304,7 @@ def test_what_processes_leave_open_has_a_status() -> None:
     def broken(do: Measure) -> FakeWorker:
         raise WorkerCrashedError("CUDARuntimeError: cudaErrorDevicesUnavailable")
 
-    worker = FakeWorker([Ended(ended), Began((OTHERS[0].key,))], DeviceLostError("gone"))
+    worker = FakeWorker([result_of(ended), CellsStarted((OTHERS[0].key,))], DeviceLostError("gone"))
     runs = supervised(worker, broken, [FIRST, *OTHERS])
     statuses = Counter(r.status for r in runs)
     # The one that ran was not taken again alone, so it is not to blame.
@@ -319,7 +314,7 @@ def test_what_processes_leave_open_has_a_status() -> None:
 @pytest.mark.parametrize("warmup", [0, 3])
 def test_every_launch_is_announced_so_that_a_hanging_one_has_a_name(warmup: int) -> None:
     outcome = measure_cells(FakeDevice(), CELLS, warmup=warmup)
-    launches = [e for e in outcome.events if isinstance(e, Began) and e.launches]
+    launches = [e for e in outcome.events if isinstance(e, CellsStarted) and e.launches]
     began = Counter(key for e in launches for key in e.keys)
     # Two verifications, those to warm up but one, and six that count. A
     # verification alone is announced twice; a cell that was verified alone has a sample first.
@@ -343,7 +338,7 @@ def test_flushed_cells_are_sampled_after_a_flush_and_apart_from_warm_ones() -> N
     flushed = [c for c in cells if c.cache_state == "flushed"]
     assert sum(e[0] == "flush" for e in device.log) == 8 * len(flushed)
     states = {c.key: c.cache_state for c in cells}
-    began = [states[k] for e in outcome.events if isinstance(e, Began) for k in e.keys]
+    began = [states[k] for e in outcome.events if isinstance(e, CellsStarted) for k in e.keys]
     # Two to warm up and six that count, of all of one state after the other.
     last_warm = len(began) - began[::-1].index("warm")
     assert len(began) - last_warm >= 8 * len(flushed)
@@ -372,7 +367,7 @@ def test_rounds_visit_unfinished_cells_in_an_order_of_the_seed_and_repeat() -> N
     for repeat in (1, 2):
         sampling = sampling_of(RULE, repeat=repeat)
         told = work(FakeDevice(), CELLS, sampling, lambda event: None, Measure(None, 9, {})).told
-        orders.append([e.keys for e in told if isinstance(e, Began)])
+        orders.append([e.keys for e in told if isinstance(e, CellsStarted)])
     assert orders[0] != orders[1]
 
 
@@ -417,8 +412,10 @@ def test_each_group_has_its_own_number_of_launches_also_after_a_fault() -> None:
     do = Measure(None, 1, {cells[0].group: 8})
     sampling = sampling_of(RULE)
     told = work(ColdDevice(), cells, sampling, lambda event: None, do).told
-    assert {e.run.launches for e in told if isinstance(e, Ended)} == {8}
-    assert [e.launches for e in told if isinstance(e, Grouped)] == [8]
+    assert {run.launches for run in ended_runs(told)} == {8}
+    assert [e.launches for e in told if isinstance(e, ShardResult) and e.launches] == [
+        {cells[0].group: 8}
+    ]
     died = measure_cells(ColdDevice(faults=[Fault(cell_tag(cells[0]), "sample", 4, "dead")]), cells)
     assert died[cells[1]].launches == died.result.launches[cells[0].group] == 2
 
@@ -438,13 +435,13 @@ def test_each_repeat_verifies_its_cells(repeat: int, repeats: int, times: int) -
     sampling = sampling_of(RULE, repeat=repeat, repeats=repeats)
     device = FakeDevice()
     told = work(device, CELLS, sampling, lambda event: None, Measure(None, 9, {})).told
-    ended = [e.run for e in told if isinstance(e, Ended)]
+    ended = ended_runs(told)
     assert {(r.status, r.verified_words is None) for r in ended} == {(Status.OK, False)}
     assert sum(entry[0] == "compare" for entry in device.log) == times * len(CELLS)
     # A result that has gone wrong is found.
     wrong = FakeDevice(faults=[Fault(cell_tag(FIRST), "run", 0, "wrong")])
     told = work(wrong, [FIRST], sampling, lambda event: None, Measure(None, 9, {})).told
-    assert [e.run.status for e in told if isinstance(e, Ended)] == [Status.WRONG_RESULT]
+    assert [run.status for run in ended_runs(told)] == [Status.WRONG_RESULT]
 
 
 def test_input_data_depends_on_the_problem_not_on_the_shard() -> None:
@@ -530,7 +527,7 @@ def test_only_heat_is_held_against_cells(state: Reading, status: str, samples: i
     outcome = measure_cells(FakeDevice(states=[state]), make_cells())
     assert {(str(r.status), len(r.samples_s)) for r in outcome.runs} == {(status, samples)}
     assert {reading for _, reading in outcome.result.readings} == {state}
-    assert {e.reading for e in outcome.events if isinstance(e, Read)} == {state}
+    assert {reading for _, reading in outcome.result.readings} == {state}
     check_progress(outcome)
 
 

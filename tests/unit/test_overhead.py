@@ -10,7 +10,7 @@ import pytest
 from fakes import FakeDevice, make_cells
 from gpushmoo.core.errors import LaunchFailedError, TypedError
 from gpushmoo.core.schema import Status
-from gpushmoo.measuring.events import Copied
+from gpushmoo.measuring.events import CopySample
 from gpushmoo.measuring.launches import launches_of_group
 from gpushmoo.measuring.overhead import CELLS, NOTHING, overhead_of, overhead_of_samples
 from gpushmoo.measuring.rounds import PLACES
@@ -146,7 +146,7 @@ def test_a_copy_that_no_graph_takes_in_is_timed_alone() -> None:
     assert {run.status for run in result.runs.values()} == {Status.OK}
     copies = [copied for some in result.copies.values() for copied in some]
     assert {(c.launches, c.overhead) for c in copies} == {(1, None)}
-    assert isinstance(copies[0], Copied)
+    assert isinstance(copies[0], CopySample)
 
 
 @pytest.mark.parametrize(("share", "places"), [(0.2, 1), (0.3, PLACES), (0.9, PLACES), (1.5, 1)])

@@ -23,7 +23,7 @@ from gpushmoo.core.errors import DeviceError
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring import client, locks, process, starting
 from gpushmoo.measuring.client import ADDRESS
-from gpushmoo.measuring.events import Began, Finished, Message, Prepare
+from gpushmoo.measuring.events import CellsStarted, Finished, Message, Prepare
 from gpushmoo.measuring.process import (
     POLL_INTERVAL_S,
     WorkerGoneError,
@@ -357,7 +357,7 @@ def test_strikes_and_pauses_cost_no_cell(
 
     def hear_and_strike(worker: WorkerProcess, limit_s: float) -> Message:
         message, pid = hear(worker, limit_s), worker._process.pid
-        if isinstance(message, Began) and pid not in struck:
+        if isinstance(message, CellsStarted) and pid not in struck:
             launches[pid] += 1
             if strikes:
                 struck.add(pid)

@@ -19,7 +19,7 @@ from fakes import FOLDER, INFO, FakeDevice, Fault, cell_tag, make_cells, measure
 from gpushmoo.analysis.aggregate import OpenedError, aggregate, opened
 from gpushmoo.core.schema import METADATA_KEY, SCHEMA_VERSION, Status, cell_schema
 from gpushmoo.core.space import Condition
-from gpushmoo.measuring.events import CellRun, Copied, ShardResult
+from gpushmoo.measuring.events import CellRun, CopySample, ShardResult
 from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.storage import store
 from gpushmoo.storage.joblog import job_log
@@ -117,7 +117,7 @@ def row_of(run: CellRun) -> dict[str, Any]:
     problem = run.cell.problem
     conditions = Condition("warm"), Condition("flushed"), Condition("warm", "isolated")
     copies = {
-        (problem, met): [Copied(problem, met, 1e-3 * place, 0.0)]
+        (problem, met): [CopySample(1e-3 * place, 0.0)]
         for place, met in enumerate(conditions, start=1)
     }
     result = ShardResult({run.cell.key: run}, copies)

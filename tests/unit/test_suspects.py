@@ -20,14 +20,14 @@ from gpushmoo.core.errors import DeviceLostError
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Cell
 from gpushmoo.measuring.events import (
-    Began,
     CellRun,
-    Ended,
+    CellsStarted,
     Finished,
     Measure,
     Message,
     NoLaunch,
     Preparing,
+    result_of,
 )
 from gpushmoo.measuring.process import (
     MAX_UNATTRIBUTED_CRASHES,
@@ -274,17 +274,17 @@ def test_first_strikes_and_faults_of_nobody_measure_all_again() -> None:
         keys = do.keys or frozenset()
         asked.append((len(keys), do.together))
         if len(asked) < STRIKES_FORGIVEN:
-            return FakeWorker([Began((FIRST.key,))], killed)
+            return FakeWorker([CellsStarted((FIRST.key,))], killed)
         outcome = measure_cells(FakeDevice(), [c for c in CELLS if c.key in keys])
-        return FakeWorker([*map(Ended, outcome.runs), Finished()])
+        return FakeWorker([*map(result_of, outcome.runs), Finished()])
 
-    runs = supervised(FakeWorker([Began((FIRST.key,))], killed), start, CELLS)
+    runs = supervised(FakeWorker([CellsStarted((FIRST.key,))], killed), start, CELLS)
     assert {r.status for r in runs} == {Status.OK}
     assert asked == [(len(CELLS), TOGETHER)] * STRIKES_FORGIVEN
     ended = measure_cells(FakeDevice(), CELLS).runs
 
     def start(do: Measure) -> FakeWorker:
-        return FakeWorker([*map(Ended, ended), Finished()])
+        return FakeWorker([*map(result_of, ended), Finished()])
 
     for err in (WorkerGoneError("ended with status 1"), WorkerKilledError("ended by SIGHUP")):
         assert {r.status for r in supervised(FakeWorker([], err), start, CELLS)} == {Status.OK}
@@ -387,10 +387,10 @@ def test_ends_while_data_are_made_cost_the_cells_of_these_data(end: Exception, t
 
 def test_ends_and_silence_in_a_cell_cost_that_cell() -> None:
     key = CELLS[3].key
-    runs, asked = outcome([DATA, Began((key,))], GONE)
+    runs, asked = outcome([DATA, CellsStarted((key,))], GONE)
     assert Status.WORKLOAD_FAILED not in {r.status for r in runs}
     assert [(do.keys, do.first) for do in asked] == [({c.key for c in CELLS}, key)]
-    told = [DATA, Began((FIRST.key,))]
+    told = [DATA, CellsStarted((FIRST.key,))]
     workers = [FakeWorker([*told], WorkerSilentError(SAID)) for _ in range(2)]
     [run] = supervised(workers.pop(), lambda do: workers.pop(), CELLS[:1])
     assert (run.status, run.message) == (
@@ -400,7 +400,7 @@ def test_ends_and_silence_in_a_cell_cost_that_cell() -> None:
 
 
 @pytest.mark.parametrize(
-    "told", [[], [DATA, Ended(CellRun(FIRST, NoLaunch()))], [Preparing(DATA.problem)]]
+    "told", [[], [DATA, result_of(CellRun(FIRST, NoLaunch()))], [Preparing(DATA.problem)]]
 )
 @pytest.mark.parametrize("end", [GONE, DeviceLostError("gone")])
 def test_ends_in_neither_data_nor_cell(told: list[Message], end: Exception) -> None:

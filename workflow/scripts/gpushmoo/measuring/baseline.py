@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ..core.errors import DeviceLostError, TypedError
 from ..core.space import Condition, Problem
 from ..devices.base import PreparedLaunch, Sample, TimedInterval
-from .events import Copied, Overhead, Preparing
+from .events import CopySample, Overhead, Preparing
 from .launches import launches_of_group
 from .overhead import overhead_of_copy
 from .verify import CellSteps
@@ -37,7 +37,7 @@ class Baseline:
         if self.sample is not None:
             self.sample = replace(self.sample, bound=copy)
 
-    def time(self) -> Copied:
+    def time(self) -> CopySample:
         """Take a sample. Raises what the copy raises."""
         self.steps.emit(Preparing(self.problem))
         if self.sample is None:
@@ -46,7 +46,7 @@ class Baseline:
         launches = self.sample.launches
         if self.overhead is not None:
             seconds -= self.overhead.seconds / launches
-        return Copied(self.problem, self.met, seconds, at_s, launches, self.overhead)
+        return CopySample(seconds, at_s, launches, self.overhead)
 
     def _chosen(self) -> Sample:
         """The samples to take. A copy that no graph takes in is timed alone."""

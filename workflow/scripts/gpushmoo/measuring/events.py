@@ -329,10 +329,11 @@ class PairsOpened:
 
 
 @dataclass(frozen=True)
-class Doing:
-    """A clause on the work before Opened or PairsOpened, and how far it is."""
+class Working:
+    """How far the process is: a clause on its work, if it has no cells yet, else a share (0..1)."""
 
-    what: str
+    clause: str | None = None
+    share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -344,7 +345,7 @@ class Preparing:
 
 
 @dataclass(frozen=True)
-class Began:
+class CellsStarted:
     """The cells with these keys run next; `who` names those of a pair: ``A``, ``A and B``.
 
     If not `launches`, only the host works on their results, for which no limit of a launch counts.
@@ -356,30 +357,18 @@ class Began:
 
 
 @dataclass(frozen=True)
-class Ended:
-    """A cell or a pair with its status."""
-
-    run: CellRun | PairRun
+class Finished:
+    """All requested cells have ended."""
 
 
 @dataclass(frozen=True)
-class Grouped:
-    """The number of launches in each sample of a group."""
-
-    group: CellGroup
-    launches: int
-
-
-@dataclass(frozen=True)
-class Copied:
+class CopySample:
     """A sample of the runtime's copy: its seconds, and its begin in seconds since the shard's.
 
     The seconds are those of one copy of `launches` in a row, without the `overhead`, if it is
     known.
     """
 
-    problem: Problem
-    met: Condition
     seconds: float
     at_s: float
     launches: int = 1
@@ -387,65 +376,12 @@ class Copied:
 
 
 @dataclass(frozen=True)
-class Read:
-    """The device's state, `at_s` seconds after the shard began."""
-
-    at_s: float
-    reading: Reading
-
-
-@dataclass(frozen=True)
-class Shared:
-    """Seconds that threads computed samples on a CPU, and that they waited for a core meanwhile."""
-
-    computed_s: float
-    waited_s: float
-
-
-@dataclass(frozen=True)
-class Timed:
-    """The seconds of a cell's first launch."""
-
-    key: str
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Tried:
-    """The cell with this key was on trial."""
-
-    key: str
-
-
-@dataclass(frozen=True)
-class Searched:
-    """The search of a group has ended."""
+class GroupSearch:
+    """A group and the verdict of its search."""
 
     group: CellGroup
     verdict: SearchVerdict
 
-
-@dataclass(frozen=True)
-class Worked:
-    """The share (0..1) of the requested work that is done."""
-
-    fraction: float
-
-
-@dataclass(frozen=True)
-class Finished:
-    """All requested cells have ended."""
-
-
-class WorkerCrashedError(RuntimeError):
-    """An error in a program inside the measuring process, not in the device."""
-
-
-Event = (
-    Preparing | Began | Ended | Grouped | Copied | Read | Shared | Timed | Tried | Searched | Worked
-)
-# An error is sent as itself: DeviceLostError, another DeviceError, or WorkerCrashedError.
-Message = Event | Doing | Candidates | Ready | Opened | PairsOpened | Finished
 
 # A cell, or a pair of cells.
 Run = TypeVar("Run", CellRun, PairRun)
@@ -453,25 +389,70 @@ Run = TypeVar("Run", CellRun, PairRun)
 
 @dataclass
 class ShardResult(Generic[Run]):
-    """All cells of a shard, or pairs, and the readings of its device.
+    """The results of a shard's cells, or of pairs of cells, and of its device.
 
-    `copies` has the samples of the runtime's copies by problem and condition.
-    `launches` has the launches in a sample by group, `timed_s` the seconds of first launches by
-    key. `searches` are complete only if no process was replaced. On a CPU threads `computed_s`
-    seconds and waited `waited_s` for a core while samples were taken.
+    A measuring process sends the results since its last message, and the job adds them up.
+
+    Parameters
+    ----------
+    runs
+        Cells or pairs by key, with a status once they have ended.
+    copies
+        Samples of the runtime's copy by problem and condition.
+    launches
+        The launches in each sample of a group.
+    readings
+        The device's state, and seconds since the shard began.
+    searches
+        Groups whose search has ended. They are complete only if no process was replaced.
+    timed_s
+        Seconds of the first launch by key.
+    tried
+        Keys of the cells that were on trial.
+    computed_s, waited_s
+        Seconds that threads computed samples on a CPU, and that they waited for a core meanwhile.
     """
 
-    runs: dict[str, Run]
-    copies: dict[tuple[Problem, Condition], list[Copied]] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict)
+    copies: dict[tuple[Problem, Condition], list[CopySample]] = field(default_factory=dict)
     launches: dict[CellGroup, int] = field(default_factory=dict)
     readings: list[tuple[float, Reading]] = field(default_factory=list)
-    searches: list[Searched] = field(default_factory=list)
+    searches: list[GroupSearch] = field(default_factory=list)
     timed_s: dict[str, float] = field(default_factory=dict)
+    tried: set[str] = field(default_factory=set)
     computed_s: float = 0.0
     waited_s: float = 0.0
+
+    def add(self, found: ShardResult[Run]) -> None:
+        """Add the results of a message."""
+        self.runs.update(found.runs)
+        for key, samples in found.copies.items():
+            self.copies.setdefault(key, []).extend(samples)
+        self.launches.update(found.launches)
+        self.readings.extend(found.readings)
+        self.searches.extend(found.searches)
+        self.timed_s.update(found.timed_s)
+        self.tried |= found.tried
+        self.computed_s += found.computed_s
+        self.waited_s += found.waited_s
 
     @property
     def waited_share(self) -> float:
         """The share (0 to 1) of the threads' time in which they waited for a core."""
         whole_s = self.computed_s + self.waited_s
         return self.waited_s / whole_s if whole_s else 0.0
+
+
+def result_of(run: Run) -> ShardResult[Run]:
+    """The result of one cell or pair."""
+    return ShardResult({run.cell.key: run})
+
+
+class WorkerCrashedError(RuntimeError):
+    """An error in a program inside the measuring process, not in the device."""
+
+
+# What a process reports while it measures.
+Event = Preparing | CellsStarted | Working | ShardResult[Any]
+# An error is sent as itself: DeviceLostError, another DeviceError, or WorkerCrashedError.
+Message = Event | Candidates | Ready | Opened | PairsOpened | Finished

@@ -18,15 +18,14 @@ from ..workloads.host_fed import HostFedWorkload
 from .buffers import Space, Workspace, open_space
 from .events import (
     NAMES,
-    Began,
-    Ended,
+    CellsStarted,
     Event,
-    Grouped,
     PairRun,
     Preparing,
-    Timed,
-    Worked,
+    ShardResult,
+    Working,
     planned,
+    result_of,
     status_of,
 )
 from .host_data import HostData
@@ -96,14 +95,16 @@ class PairedRun:
 
     def _pass_on(self, who: str, event: Event) -> None:
         """Report the begin of cells, and the first launch of both, as those of their pairs."""
-        if isinstance(event, Began):
+        if isinstance(event, CellsStarted):
             keys = dict.fromkeys(self._key[key] for key in event.keys)
             self._emit(replace(event, keys=tuple(keys), who=who))
-        elif isinstance(event, Timed) and who == NAMES[1]:  # A's cell was launched before it
-            self._emit(replace(event, key=self._key[event.key]))
+        elif isinstance(event, ShardResult) and event.timed_s and who == NAMES[1]:
+            # A's cell was launched before it.
+            timed_s = {self._key[key]: seconds for key, seconds in event.timed_s.items()}
+            self._emit(ShardResult(timed_s=timed_s))
 
     def measure(self, pairs: Sequence[tuple[Cell, Cell]]) -> None:
-        """Report one Ended for each pair. Raises DeviceLostError."""
+        """Report the result of each pair. Raises DeviceLostError."""
         a, b = (steps.folder.workload for steps in self._steps)
         runs = [PairRun(planned(a, one), planned(b, other)) for one, other in pairs]
         self._key = {run.cell.key: pair.cell.key for pair in runs for run in pair.runs}
@@ -139,7 +140,7 @@ class PairedRun:
 
     def _end(self, pair: PairRun, status: Status, message: str | None = None) -> None:
         pair.end(status, message)
-        self._emit(Ended(pair))
+        self._emit(result_of(pair))
 
     def _end_open(self, pairs: Sequence[PairRun], status: Status, message: str | None) -> None:
         for pair in pairs:
@@ -173,7 +174,7 @@ class PairedRun:
         for group, some in groups.items():
             both = [run for pair in some for run in pair.runs]
             launches = choose_launches(self._both, group, both)
-            self._emit(Grouped(group, launches))
+            self._emit(ShardResult(launches={group: launches}))
             for pair in some:
                 own = launches_of_cell(launches, max(map(first_s, pair.runs)))
                 pair.a.launches = own
@@ -218,7 +219,7 @@ class PairedRun:
                 return False
             block += 1
             self._done += len(some)
-            self._emit(Worked(self._done / self._total))
+            self._emit(Working(share=self._done / self._total))
             return True
 
         take_rounds(active, take, self._end_open)

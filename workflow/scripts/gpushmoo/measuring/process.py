@@ -28,7 +28,6 @@ from .core_waits import core_waits_s, longest_wait_s
 from .events import (
     Assignment,
     Candidates,
-    Doing,
     Locked,
     Measure,
     Message,
@@ -37,6 +36,7 @@ from .events import (
     PairsOpened,
     Prepare,
     Ready,
+    Working,
 )
 from .locks import DeviceLock, HeldClocks, lock_one
 from .starting import StartedProgram, early, start
@@ -408,8 +408,8 @@ class Session:
                 with heartbeat(self._terminal, text, _OPENING_S):
                     message = process.hear(IDLE_LIMIT_S)
                 news = News(self._terminal, in_place=False)
-                while isinstance(message, Doing):
-                    news.show(message.what)
+                while isinstance(message, Working):
+                    news.show(message.clause or "")
                     message = process.hear(IDLE_LIMIT_S)
                 return process, message
             except WorkerGoneError as err:

@@ -26,13 +26,13 @@ from .baseline import Baseline
 from .buffers import Space, open_space
 from .events import (
     CellRun,
-    Copied,
-    Ended,
-    Grouped,
+    CopySample,
+    GroupSearch,
     Overhead,
     Preparing,
-    Searched,
+    ShardResult,
     planned,
+    result_of,
     status_of,
 )
 from .host_data import HostData
@@ -102,7 +102,7 @@ def search_groups(
             if rule.done(run.samples_s, run.spent_s):
                 planner.enough(ask.place)
     for group, planner in planners.items():
-        steps.emit(Searched(group, planner.verdict()))
+        steps.emit(ShardResult(searches=[GroupSearch(group, planner.verdict())]))
         for run in groups[group]:
             if run.status is None and not run.samples_s:
                 steps.end(run, Status.UNPROPOSED, LEFT_OUT)
@@ -185,7 +185,7 @@ class ShardRun:
             if run.status is None:
                 steps.check_statically(run)
             if run.status is not None:
-                steps.emit(Ended(run))
+                steps.emit(result_of(run))
         open_runs = [r for r in runs if r.status is None]
         steps.begin(open_runs)
         groups: dict[tuple[Problem, str], list[CellRun]] = {}
@@ -293,7 +293,7 @@ class ShardRun:
             groups.setdefault(run.cell.group, []).append(run)
         for group, members in groups.items():
             launches = choose_launches(self._steps, group, members)
-            self._steps.emit(Grouped(group, launches))
+            self._steps.emit(ShardResult(launches={group: launches}))
             set_launches(self._steps, members, launches)
             cold += [run for run in members if run.launches == launches]
             if group not in self._overheads:
@@ -394,7 +394,7 @@ class ShardRun:
         )
         if baseline.copy is not space.copy:
             baseline.move(space.copy)
-        copies: list[Copied] = []
+        copies: list[CopySample] = []
 
         def sample() -> None:
             for some in self._chunks(active):
@@ -408,7 +408,7 @@ class ShardRun:
         if not steps.unslowed(take):
             self._discard_round(active)
             return False
-        steps.emit(copies[0])
+        steps.emit(ShardResult(copies={(baseline.problem, baseline.met): copies[:1]}))
         return True
 
     @staticmethod

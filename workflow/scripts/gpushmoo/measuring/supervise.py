@@ -16,22 +16,14 @@ from typing import Any, Generic
 from ..core.errors import DeviceError, DeviceLostError
 from ..core.schema import Status
 from .events import (
-    Began,
-    Copied,
-    Ended,
+    CellsStarted,
     Finished,
-    Grouped,
     Measure,
     Preparing,
-    Read,
     Run,
-    Searched,
     ShardResult,
-    Shared,
-    Timed,
-    Tried,
-    Worked,
     WorkerCrashedError,
+    Working,
 )
 from .process import (
     IDLE_LIMIT_S,
@@ -129,7 +121,6 @@ class Supervisor(Generic[Run]):
         self._suspects = Suspects()
         self._first_launches = FirstLaunches(limits.first_launch_s)
         self._has_put_off = False
-        self._tried: frozenset[str] = frozenset()
         # Failures on trial, by a signal from outside or not, and the key.
         self._trials: Counter[tuple[bool, str]] = Counter()
         # An earlier job may have left traces in the first process.
@@ -196,7 +187,7 @@ class Supervisor(Generic[Run]):
             unlaunched=turn.keys - launched if turn.is_careful else frozenset(),
             launches=self.result.launches,
             ended=ended,
-            tried=self._tried,
+            tried=frozenset(self.result.tried),
         )
 
     def _left(self) -> frozenset[str]:
@@ -214,7 +205,7 @@ class Supervisor(Generic[Run]):
 
         Raises DeviceError and WorkerCrashedError, for which no cell is to blame.
         """
-        doing: Began | Preparing | None = None
+        doing: CellsStarted | Preparing | None = None
         while True:
             began_s = monotonic()
             limit_s = self._limit_s(doing)
@@ -222,17 +213,19 @@ class Supervisor(Generic[Run]):
                 message = worker.hear(limit_s)
             except (WorkerSilentError, WorkerGoneError, DeviceLostError) as err:
                 return self._failure(doing, err, limit_s)
-            if isinstance(doing, Began) and doing.launches:
+            if isinstance(doing, CellsStarted) and doing.launches:
                 self._first_launches.ended(monotonic() - began_s)
             if isinstance(message, Finished):
                 return None
-            if isinstance(message, Began | Preparing | Ended):
-                doing = None if isinstance(message, Ended) else message
+            if isinstance(message, CellsStarted | Preparing):
+                doing = message
+            elif isinstance(message, ShardResult) and message.runs:
+                doing = None
             self._collect(message)
 
-    def _limit_s(self, doing: Began | Preparing | None) -> float:
+    def _limit_s(self, doing: CellsStarted | Preparing | None) -> float:
         """The seconds within which the process must send its next message."""
-        if not isinstance(doing, Began) or not doing.launches:
+        if not isinstance(doing, CellsStarted) or not doing.launches:
             return IDLE_LIMIT_S
         whole_s = self._limits.cell_timeout_s + LAUNCH_GRACE_S
         if self._attempt.turn.is_patient or all(map(self._is_launched, doing.keys)):
@@ -244,13 +237,13 @@ class Supervisor(Generic[Run]):
         return key in self.result.timed_s or self.result.runs[key].status is not None
 
     def _failure(
-        self, doing: Began | Preparing | None, err: Exception, limit_s: float
+        self, doing: CellsStarted | Preparing | None, err: Exception, limit_s: float
     ) -> WorkerFailure:
         """The meaning of the end of a process that was `doing` something."""
         text = str(err)
         is_killed = isinstance(err, WorkerKilledError)
         status = Status.LAUNCH_FAILED
-        if isinstance(doing, Began):
+        if isinstance(doing, CellsStarted):
             if isinstance(err, WorkerSilentError):
                 status = Status.TIMEOUT
                 waited_s = min(limit_s, self._limits.cell_timeout_s)
@@ -277,36 +270,22 @@ class Supervisor(Generic[Run]):
     def _collect(self, message: Any) -> None:
         result = self.result
         match message:
-            case Began(keys):
+            case CellsStarted(keys):
                 self._attempt.ran.update(keys)
-            case Ended():
-                self._collect_end(message.run)
-            case Copied(problem, met):
-                result.copies.setdefault((problem, met), []).append(message)
-            case Grouped(group, launches):
-                result.launches[group] = launches
-            case Read(at_s, reading):
-                result.readings.append((at_s, reading))
-            case Shared(computed_s, waited_s):
-                result.computed_s += computed_s
-                result.waited_s += waited_s
-            case Searched():
-                result.searches.append(message)
-            case Tried(key):
-                self._tried |= {key}
-            case Timed(key, seconds):
-                result.timed_s[key] = seconds
-                self._right.add(self._versions[key])
-            case Worked(fraction):
+            case ShardResult():
+                result.add(message)
+                self._right.update(self._versions[key] for key in message.timed_s)
+                for run in message.runs.values():
+                    self._note_end(run)
+            case Working(share=float(share)):
                 asked = len(self._attempt.turn.keys)
-                share = self._before + fraction * asked / len(result.runs)
-                self._report(max(self._share, min(1.0, share)))
+                of_all = self._before + share * asked / len(result.runs)
+                self._report(max(self._share, min(1.0, of_all)))
 
-    def _collect_end(self, run: Any) -> None:
-        key = run.cell.key
-        self.result.runs[key] = run
+    def _note_end(self, run: Any) -> None:
+        """Note that a version has a right cell, or that the process may be damaged."""
         if run.status is Status.OK:
-            self._right.add(self._versions[key])
+            self._right.add(self._versions[run.cell.key])
         elif run.status in HARMFUL:
             self._attempt.is_clean = False
 
@@ -318,7 +297,7 @@ class Supervisor(Generic[Run]):
             log.error("%s: %s, on trial", key, failure.text)
             self._trials[failure.from_outside, key] += 1
             if self._trials[failure.from_outside, key] >= TRIAL_FAULTS:
-                self._tried |= {key}
+                self.result.tried.add(key)
                 if not failure.from_outside:
                     self._end_version(key, failure.status, f"on other inputs: {failure.text}")
         return bool(tried)

@@ -19,7 +19,7 @@ from ..core.space import CellGroup, Problem
 from ..devices.base import PreparedLaunch
 from ..workloads.host_fed import HostFedWorkload
 from .buffers import Space, open_space
-from .events import Began, CellRun, Preparing, Tried, status_of
+from .events import CellRun, CellsStarted, Preparing, ShardResult, status_of
 from .host_data import HostData
 from .verify import CellSteps
 
@@ -129,7 +129,7 @@ class Trial:
                 raise
             except TypedError as err:
                 self._overrule(alike, run, status_of(err), str(err))
-            self._steps.emit(Tried(run.cell.key))
+            self._steps.emit(ShardResult(tried={run.cell.key}))
         return found
 
     def _open(self, run: CellRun) -> Space:
@@ -148,7 +148,7 @@ class Trial:
         )
 
     def _bound(self, run: CellRun, space: Space) -> PreparedLaunch:
-        self._steps.emit(Began((run.cell.key,)))
+        self._steps.emit(CellsStarted((run.cell.key,)))
         bound = space.bind(self._steps.program(run.cell), run.cell)
         # Reads all memory: so each of two launches finds what was read before.
         space.damage()

@@ -27,7 +27,7 @@ from ..workloads.loader import KernelFolder
 from .buffers import Space, Verdict
 from .builds import Builds
 from .core_waits import all_waits_s, core_waits_s
-from .events import Began, CellRun, Ended, Event, Read, Shared, Timed, Worked, status_of
+from .events import CellRun, CellsStarted, Event, ShardResult, Working, result_of, status_of
 from .sampling import TOGETHER, TOGETHER_S, Sampling
 
 T = TypeVar("T")
@@ -130,12 +130,12 @@ class CellSteps:
     def _work(self, run: CellRun, steps: int) -> None:
         self._done += steps - run.steps
         run.steps = steps
-        self.emit(Worked(self._done / self._steps))
+        self.emit(Working(share=self._done / self._steps))
 
     def end(self, run: CellRun, status: Status, message: str | None = None) -> None:
         """End the cell and report it; steps that it did not need count as done."""
         run.end(status, message)
-        self.emit(Ended(run))
+        self.emit(result_of(run))
         self._work(run, self._each)
 
     def end_open(self, runs: Sequence[CellRun], status: Status, message: str | None) -> None:
@@ -169,7 +169,7 @@ class CellSteps:
         Each launch is announced, since the job's time limit is that of one launch.
         """
         if runs:
-            self.emit(Began(tuple(r.cell.key for r in runs)))
+            self.emit(CellsStarted(tuple(r.cell.key for r in runs)))
         return self.now_s(), take()
 
     def unslowed(self, take: Callable[[], object]) -> bool:
@@ -184,7 +184,7 @@ class CellSteps:
         reading = None if power is None else power.read()
         if reading is None:
             return False
-        self.emit(Read(self.now_s(), reading))
+        self.emit(ShardResult(readings=[(self.now_s(), reading)]))
         return reading.slowed
 
     def sampled(self, runs: Sequence[CellRun], launches: int | None = None) -> Sampled:
@@ -226,7 +226,8 @@ class CellSteps:
         computed_s = time.process_time()
         take()
         computed_s = time.process_time() - computed_s
-        self.emit(Shared(computed_s, all_waits_s(waits_s, core_waits_s(os.getpid()))))
+        waited_s = all_waits_s(waits_s, core_waits_s(os.getpid()))
+        self.emit(ShardResult(computed_s=computed_s, waited_s=waited_s))
 
     def outcomes(
         self, runs: Sequence[CellRun], launches: int | None = None
@@ -271,7 +272,7 @@ class CellSteps:
         for begin in range(0, len(runs), self.together):
             some = runs[begin : begin + self.together]
             # A bind may compile on the host, which has no time limit of a launch.
-            self.emit(Began(tuple(run.cell.key for run in some), launches=False))
+            self.emit(CellsStarted(tuple(run.cell.key for run in some), launches=False))
             for run in some:
                 self.guarded(run, partial(self.bind, run, space))
         for some in self._growing([run for run in runs if run.status is None]):
@@ -327,10 +328,10 @@ class CellSteps:
                     is_timed = run.proof is run.bound and run.status is None
                     if is_timed and COLD_LAUNCH_S <= outcome[0] <= LONG_LAUNCH_S:
                         run.launch_s = outcome[0]
-                        self.emit(Timed(run.cell.key, outcome[0]))
+                        self.emit(ShardResult(timed_s={run.cell.key: outcome[0]}))
             runs = runs[len(outcomes) :]
         for run in runs:
-            self.emit(Began((run.cell.key,)))
+            self.emit(CellsStarted((run.cell.key,)))
             self.guarded(run, partial(alone, run))
 
     def _judge(
@@ -340,7 +341,7 @@ class CellSteps:
         run.wrong_words, run.worst_error = verdict.wrong_words, verdict.worst
         if verdict.message is not None or seconds > self.sampling.job.measure.cell_timeout_s:
             # Alone, to find the place, or a pause.
-            self.emit(Began((run.cell.key,)))
+            self.emit(CellsStarted((run.cell.key,)))
             self.guarded(run, alone)
         if verdict.message is not None and run.status is None:
             # One wrong result is enough.
@@ -355,7 +356,7 @@ class CellSteps:
         _, took = self.announced([run], launch)
         if took > slowest_s:
             _, took = self.announced([run], launch)
-        self.emit(Began((run.cell.key,), launches=False))
+        self.emit(CellsStarted((run.cell.key,), launches=False))
         verdict = space.verdict(run.cell, proof)
         run.verified_words, run.wrong_words = space.words, verdict.wrong_words
         run.worst_error = verdict.worst
@@ -374,7 +375,7 @@ class CellSteps:
     def _watch_alone(self, space: Space, run: CellRun) -> None:
         """Check the timed launch alone for writes outside of the output."""
         self.announced([run], _timed(run).run)
-        self.emit(Began((run.cell.key,), launches=False))
+        self.emit(CellsStarted((run.cell.key,), launches=False))
         verdict = space.damage()
         if verdict.message is not None:
             run.wrong_words = verdict.wrong_words
@@ -390,7 +391,7 @@ class CellSteps:
             seconds = self.seconds_of(run, outcome)
             if seconds is not None:
                 run.launch_s = seconds
-                self.emit(Timed(run.cell.key, seconds))
+                self.emit(ShardResult(timed_s={run.cell.key: seconds}))
 
 
 def _proof(run: CellRun) -> PreparedLaunch:

@@ -52,7 +52,6 @@ from .events import (
     Assignment,
     Candidates,
     CompilerSlowError,
-    Doing,
     Finished,
     Locked,
     Measure,
@@ -62,8 +61,8 @@ from .events import (
     PairsOpened,
     Prepare,
     Ready,
-    Worked,
     WorkerCrashedError,
+    Working,
     planned,
 )
 from .host_data import HostData
@@ -124,8 +123,8 @@ class Caller:
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection
         self._lock: int | None = None
-        # By the kind of a message. The first one is sent at once.
-        self._told_s: dict[type, float] = {}
+        # When a clause, and when a share was sent. The first one is sent at once.
+        self._sent_s: dict[bool, float] = {}
 
     def receive(self) -> Any:
         """A message; with a locked device also its lock, which this process then holds."""
@@ -135,13 +134,13 @@ class Caller:
         return message
 
     def send(self, message: Message | CompilerSlowError) -> None:
-        """Send a message; progress and news only every half second."""
-        if isinstance(message, Worked | Doing):
-            kind = type(message)
+        """Send a message. Of how far the work is, send only one every half second."""
+        if isinstance(message, Working):
+            is_clause = message.clause is not None
             now = time.monotonic()
-            if now - self._told_s.get(kind, -math.inf) < _TELL_EVERY_S:
+            if now - self._sent_s.get(is_clause, -math.inf) < _TELL_EVERY_S:
                 return
-            self._told_s[kind] = now
+            self._sent_s[is_clause] = now
         self._connection.send(message)
 
     def lock_one(self, devices: Sequence[tuple[int, str]]) -> int:
@@ -445,7 +444,7 @@ class _Kernel:
         return plan_cells(self.folder, self.space, values, self.found, self._tell)
 
     def _tell(self, what: str) -> None:
-        self.caller.send(Doing(what))
+        self.caller.send(Working(what))
 
 
 if __name__ == "__main__":

@@ -267,7 +267,7 @@ class FakeDevice:
         bound.fault("bind")
         return bound
 
-    def timed_interval(self, bound: PreparedLaunch, met: Condition) -> TimedInterval:
+    def timed_interval(self, met: Condition) -> TimedInterval:
         return TimedInterval.LAUNCH
 
     def sample_all(self, samples: Sequence[Sample]) -> list[float | TypedError]:
@@ -334,6 +334,9 @@ class FakeCopy:
         self.sample(1)
         self.target[:] = self.source
 
+    def interval(self, met: Condition) -> TimedInterval:
+        return self.device.timed_interval(met)
+
     def sample(self, launches: int, met: Condition = USUAL) -> float:
         self.device.log.append(("copy",))
         self.device.alive()
@@ -393,6 +396,9 @@ class FakeLaunch:
             self.dst.base[ZONE - 1] = 7
         if kind == "input":
             self.src[5] ^= 1
+
+    def interval(self, met: Condition) -> TimedInterval:
+        return self.device.timed_interval(met)
 
     def sample(self, launches: int, met: Condition = USUAL) -> float:
         if met.flushed:

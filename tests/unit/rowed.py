@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from fakes import FOLDER, INFO, FakeCopy, FakeDevice, Tag, make_cells, work
 from gpushmoo.core.space import USUAL, Cell, CellGroup, Condition
-from gpushmoo.devices.base import DeviceInfo, PreparedLaunch, TimedInterval
+from gpushmoo.devices.base import DeviceInfo, TimedInterval
 from gpushmoo.measuring.events import CellRun, Measure, ShardResult
 from gpushmoo.measuring.sampling import TOGETHER, StoppingRule
 from gpushmoo.measuring.shard_file import cell_table
@@ -61,7 +61,7 @@ class RowDevice(FakeDevice):
             self.places.append(placed * float(draws.standard_normal()))
         return super().upload(array)
 
-    def timed_interval(self, bound: PreparedLaunch, met: Condition) -> TimedInterval:
+    def timed_interval(self, met: Condition) -> TimedInterval:
         row = not met.flushed and met.timing_mode != "isolated"
         return TimedInterval.ROW if row else TimedInterval.EACH
 

@@ -9,7 +9,7 @@ import pytest
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import BuildError
 from gpushmoo.core.space import Version
-from gpushmoo.devices.base import Device
+from gpushmoo.devices.base import Device, set_constants
 from gpushmoo.devices.builds import EntryFacts
 from gpushmoo.devices.cuda.backend import CudaProgram
 from gpushmoo.devices.machine_code import cubins
@@ -137,7 +137,7 @@ def test_opencl_says_what_it_has_not(opencl_device: Device, tmp_path: Path) -> N
     with pytest.raises(BuildError, match="no type 'float8_e4m3'; the backend cuda has"):
         opencl_device.build(tmp_path, DTYPES["float8_e4m3"], {})
     with pytest.raises(BuildError, match="no constant memory by the name of a symbol; pass 'taps'"):
-        opencl_device.set_constants(None, {"taps": np.zeros(1)})
+        set_constants(opencl_device, None, {"taps": np.zeros(1)})
     workload = SimpleNamespace(name_expressions=lambda _: ("sum<int>",))
     folder: Any = SimpleNamespace(workload=workload)
     request, target = opencl_device.request, opencl_device.target

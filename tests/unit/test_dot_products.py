@@ -20,7 +20,7 @@ from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import LaunchRefusedError
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Cell, Condition, Problem, Version, enumerate_cells
-from gpushmoo.devices.base import Device
+from gpushmoo.devices.base import Device, bind_library
 from gpushmoo.measuring import rounds
 from gpushmoo.measuring.buffers import FedSpace, ReducedSpace, Verdict
 from gpushmoo.measuring.builds import programs_for
@@ -378,9 +378,18 @@ def test_a_block_without_room_is_never_launched(device: Device, limit: int | Non
     assert "1025 threads a block" in statuses[1025][1]
 
 
+def test_without_streams_a_kernel_that_is_fed_costs_its_cells(
+    opencl_device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opencl_device, "streams", None)
+    runs = ended(opencl_device, STREAMED, few_cells((1, 500)))
+    assert {r.status for r in runs} == {Status.RESOURCES}
+    assert {r.message for r in runs} == {"The device has no streams, which feed it from the host."}
+
+
 def test_library_takes_samples_of_several_calls_and_refuses_others(device: Device) -> None:
     with pytest.raises(LaunchRefusedError, match="'sort'"):
-        device.bind_library(LibraryCall("sort", ("x", "y"), "dst", "float"), {})
+        bind_library(device, LibraryCall("sort", ("x", "y"), "dst", "float"), {})
     skip_without_library(device, "dot_cublas")
     folder, n = FOLDERS["dot_cublas"], 2**20
     here = space(

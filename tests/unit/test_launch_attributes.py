@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from gpushmoo.core.errors import LaunchRefusedError
 from gpushmoo.core.space import TIMING_MODES, Cell, Condition, Problem, Version
+from gpushmoo.devices.base import set_constants
 from gpushmoo.devices.builds import VersionBuild
 from gpushmoo.devices.cuda import timing
 from gpushmoo.devices.cuda.runtime import Translate
@@ -109,7 +110,7 @@ def test_a_device_runs_templates_in_clusters(cuda_device: Any, cooperative: bool
     unit = Unit(RANKS, "ranks", expressions=("fill<1>",))
     made = compile_cubin(unit, cuda_device.target)
     program = cuda_device.load(VersionBuild(code=made.code, facts=made.facts))
-    cuda_device.set_constants(program, {"taps": np.array([3, 5], np.float32)})
+    set_constants(cuda_device, program, {"taps": np.array([3, 5], np.float32)})
     has_clusters = int(cuda_device.target[3:]) >= 90
     launch = Launch("fill<1>", (4, 1, 1), (64, 1, 1), (BufferRef("d"), np.int32(256)), tiles=4)
     cluster = (2, 1, 1) if has_clusters else None

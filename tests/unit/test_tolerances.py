@@ -187,7 +187,7 @@ def test_bounds_are_those_of_an_outputs_shape(device: Device) -> None:
 @pytest.fixture
 def no_doubles(opencl_device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
     """A device whose comparisons of values are the host's, of 64 elements at a time."""
-    monkeypatch.setattr(opencl_device, "_has_doubles", False)
+    monkeypatch.setattr(opencl_device.limits, "has_doubles", False)
     monkeypatch.setattr("gpushmoo.devices.base.HOST_PART", 64)
     return opencl_device
 
@@ -196,7 +196,7 @@ def no_doubles(opencl_device: Device, monkeypatch: pytest.MonkeyPatch) -> Device
 def test_a_device_without_doubles_finds_the_same(
     scalar: Any, no_doubles: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(no_doubles, "_queue_limits", Mock(side_effect=AssertionError))
+    monkeypatch.setattr(no_doubles.limits, "queue", Mock(side_effect=AssertionError))
     found, expected = pairs(scalar, {"atol": 3})
     # No part begins where these begin again.
     atol = np.resize([1.0, 3.0, np.inf, 2.5, 7.0], found.size)
@@ -213,8 +213,8 @@ def test_without_doubles_the_worst_error_is_that_of_all_parts(no_doubles: Device
 def test_without_doubles_the_device_counts_ulp(no_doubles: Device) -> None:
     one = np.ones(300, np.float32)
     found = np.nextafter(one, np.float32(2))
-    assert not no_doubles.judges(Limit(rtol=0.1))
-    assert no_doubles.judges(Limit(ulp=1))
+    assert not no_doubles.limits.judges(Limit(rtol=0.1))
+    assert no_doubles.limits.judges(Limit(ulp=1))
     assert counted(no_doubles, found, one, Limit(ulp=1)) == Deviation(0, 1.0)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from gpushmoo.core.dtypes import DTYPES, DType
 from gpushmoo.core.errors import BuildError, LaunchRefusedError
 from gpushmoo.core.space import USUAL, Condition
-from gpushmoo.devices.base import DeviceInfo, check_limits, flush_bytes
+from gpushmoo.devices.base import DeviceInfo, TimedInterval, check_limits, flush_bytes
 from gpushmoo.devices.buffers import named
 from gpushmoo.devices.builds import BuildRequest, VersionBuild, compile_error, kernel_source
 from gpushmoo.workloads.contract import BufferRef, Launch
@@ -61,6 +61,10 @@ class MadeUpLaunch:
     def run(self) -> None:
         """Queue it once and wait."""
         self.sample(1)
+
+    def interval(self, met: Condition) -> TimedInterval:
+        """Return the interval between two marks, which hold nothing else."""
+        return TimedInterval.LAUNCH
 
     def sample(self, launches: int, met: Condition = USUAL) -> float:
         """All between two marks, or each between its own, behind a flush where one is asked for."""

@@ -21,7 +21,6 @@ from ..core.dtypes import DType
 from ..core.errors import BuildError, DeviceLostError, LaunchRefusedError, TypedError
 from ..core.space import USUAL, Condition, Problem, Version
 from ..workloads.contract import Launch, LibraryCall, NullRef, SharedMemory
-from ..workloads.limits import Limit
 from ..workloads.loader import KernelFolder
 from .buffers import (
     HOST_PART,
@@ -38,7 +37,7 @@ from .buffers import (
     deviation,
 )
 from .builds import BuildRequest, EntryFacts, VersionBuild
-from .capabilities import Clocks, Counters, Images, Power
+from .capabilities import Clocks, Constants, Counters, Images, Limits, Power
 from .streams import Streams
 
 
@@ -115,6 +114,9 @@ class PreparedLaunch(Protocol):
     def sample(self, launches: int, met: Condition = USUAL) -> float:
         """Seconds per launch by the device's clock, over `launches`. Raises LaunchRefusedError."""
 
+    def interval(self, met: Condition) -> TimedInterval:
+        """Return what the clock's interval of a sample is around."""
+
 
 class TimedInterval(StrEnum):
     """What a clock's interval is around.
@@ -141,6 +143,25 @@ class Sample:
         return self.bound.sample(self.launches, self.met)
 
 
+class Library(Protocol):
+    """The vendor's library of functions: `Device.library`."""
+
+    def bind(self, call: LibraryCall, buffers: Mapping[str, Any]) -> PreparedLaunch:
+        """Prepare a call. Raises LaunchRefusedError if the library has no such function."""
+
+
+class Batches(Protocol):
+    """Queues much at once, so that the device does not wait for the host: `Device.batches`."""
+
+    def sample(self, samples: Sequence[Sample]) -> Sequence[float | TypedError]:
+        """Seconds per launch or error of each, in this order. Raises DeviceLostError."""
+
+    def prove(
+        self, proofs: Sequence[PreparedLaunch], witnesses: Witnesses
+    ) -> Sequence[ProofResult | TypedError]:
+        """The result or error of each proof, run on poisoned output. Raises DeviceLostError."""
+
+
 class Device(ABC):
     """One open device. Buffers and images are opaque to the caller.
 
@@ -154,7 +175,11 @@ class Device(ABC):
     target: str
     # Asks the backend's compiler for that code.
     request: BuildRequest
+    batches: Batches | None = None
+    constants: Constants | None = None
     images: Images | None = None
+    library: Library | None = None
+    limits: Limits | None = None
     streams: Streams | None = None
     power: Power | None = None
     counters: Counters | None = None
@@ -174,14 +199,6 @@ class Device(ABC):
     @abstractmethod
     def load(self, build: VersionBuild) -> Program:
         """The program of machine code that was compiled before, for `target`. Raises BuildError."""
-
-    def set_constants(self, program: Any, constants: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Write constant memory of a loaded program. Raises BuildError."""
-        raise BuildError(
-            f"constants: {self.info.backend} sets no constant memory by the name of a symbol; pass "
-            f"'{next(iter(constants))}' as an argument.",
-            "",
-        )
 
     @abstractmethod
     def upload(self, array: npt.NDArray[Any]) -> Any:
@@ -208,19 +225,12 @@ class Device(ABC):
         if output.tolerance is None:
             self._queue_differing(words, output.expected, found)
         else:
-            self._queue_limits(words, output, output.tolerance, found)
+            assert self.limits is not None
+            self.limits.queue(words, output, output.tolerance, found)
 
     @abstractmethod
     def _queue_differing(self, buffer: Any, expected: Any, found: Any) -> None:
         """Queue a kernel that adds to the two words of `found` what `deviation` reads."""
-
-    def judges(self, limit: Limit) -> bool:
-        """Whether the device compares within such a limit; else `compare` does on the host."""
-        return False
-
-    def _queue_limits(self, words: Any, output: Output, within: Tolerance, found: Any) -> None:
-        """Queue the kernel of `buffers.LIMITS` on an output's words; it writes to two words."""
-        raise NotImplementedError
 
     @abstractmethod
     def queue_strays(self, buffer: Any, found: Any, stride: int = STRIDE) -> None:
@@ -254,10 +264,11 @@ class Device(ABC):
 
     def compare(self, output: Output) -> Deviation:
         """How an output differs from what it must be, counted on the device if it can."""
-        if output.tolerance is not None and not self.judges(output.tolerance.limit):
-            return self._compared_on_host(output, output.tolerance)
+        within = output.tolerance
+        if within is not None and (self.limits is None or not self.limits.judges(within.limit)):
+            return self._compared_on_host(output, within)
         found = self._found(
-            [self._linear(output.buffer)],
+            [self.linear(output.buffer)],
             lambda words, row: self.queue_comparison(words, output, row),
         )
         return deviation(output, found[0])
@@ -275,7 +286,7 @@ class Device(ABC):
 
     def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
         """`count` 32-bit words of `buffer` from the word `begin` on, on the host."""
-        return self._read(self._linear(buffer), begin, count)
+        return self._read(self.linear(buffer), begin, count)
 
     def poison(self, buffer: Any) -> None:
         """Overwrite `buffer` with all-ones words, which are NaN: no verified output holds it."""
@@ -312,8 +323,8 @@ class Device(ABC):
     def _finish(self) -> None:
         """Wait until all queued commands are done."""
 
-    def _linear(self, buffer: Any) -> Any:
-        """The buffer itself, or a buffer with the texels of an image."""
+    def linear(self, buffer: Any) -> Any:
+        """Return the buffer itself, or a buffer with the texels of an image."""
         if not isinstance(buffer, Image):
             return buffer
         with self.translated():
@@ -334,10 +345,6 @@ class Device(ABC):
         gives the buffers their content. Raises LaunchRefusedError when the block or grid is over a
         limit.
         """
-
-    def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> PreparedLaunch:
-        """Prepare a call of the vendor's library. Raises LaunchRefusedError where it has none."""
-        raise LaunchRefusedError(f"There is no library that computes '{call.name}'.")
 
     def bind_copy(self, source: Any, target: Any) -> PreparedLaunch:
         """The runtime's own device-to-device copy of a whole buffer: the peer of every kernel.
@@ -364,19 +371,19 @@ class Device(ABC):
             return 0
         return int(self.placement.integers(PLACES_OF_A_BUFFER)) * ALIGNMENT
 
-    def timed_interval(self, bound: PreparedLaunch, met: Condition) -> TimedInterval:
-        """Return what the clock's interval of a sample is around."""
-        return TimedInterval.LAUNCH
-
     def sample_all(self, samples: Sequence[Sample]) -> Sequence[float | TypedError]:
         """Seconds per launch or error of each, in this order, unwaited. Raises DeviceLostError."""
-        return each_or_error(Sample.take, samples)
+        if self.batches is None:
+            return each_or_error(Sample.take, samples)
+        return self.batches.sample(samples)
 
     def prove_all(
         self, proofs: Sequence[PreparedLaunch], witnesses: Witnesses
     ) -> Sequence[ProofResult | TypedError]:
         """The result or error of each proof, run on poisoned output. Raises DeviceLostError."""
-        return prove_each(self, proofs, witnesses)
+        if self.batches is None:
+            return prove_each(self, proofs, witnesses)
+        return self.batches.prove(proofs, witnesses)
 
     def close(self) -> None:
         """Wait for the last command. Memory is freed when the process ends."""
@@ -388,6 +395,26 @@ def image_refusal(device: Device, problem: Problem, dtype: DType) -> str | None:
     if device.images is None:
         return "the device has no images"
     return device.images.refusal(problem, dtype)
+
+
+def bind_library(device: Device, call: LibraryCall, buffers: Mapping[str, Any]) -> PreparedLaunch:
+    """Prepare a call of the vendor's library. Raises LaunchRefusedError if there is none."""
+    if device.library is None:
+        raise LaunchRefusedError(f"There is no library that computes '{call.name}'.")
+    return device.library.bind(call, buffers)
+
+
+def set_constants(
+    device: Device, program: Program, constants: Mapping[str, npt.NDArray[Any]]
+) -> None:
+    """Write constant memory of a loaded program. Raises BuildError."""
+    if device.constants is None:
+        raise BuildError(
+            f"constants: {device.info.backend} sets no constant memory by the name of a symbol; "
+            f"pass '{next(iter(constants))}' as an argument.",
+            "",
+        )
+    device.constants.write(program, constants)
 
 
 def images_of(device: Device) -> Images:
@@ -435,7 +462,7 @@ def prove_each(
     witnesses: Witnesses,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[ProofResult | TypedError]:
-    """`Device.prove_all` one by one, for a backend that cannot queue them."""
+    """`Device.prove_all` one by one, for a device without `Batches`."""
 
     def prove(proof: PreparedLaunch) -> ProofResult:
         for output in witnesses.outputs:

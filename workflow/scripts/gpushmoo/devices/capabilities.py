@@ -7,7 +7,7 @@ without it if there is none.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -18,6 +18,8 @@ import numpy.typing as npt
 from ..core.dtypes import DType
 from ..core.errors import LaunchRefusedError
 from ..core.space import Problem
+from ..workloads.limits import Limit
+from .buffers import Output, Tolerance
 
 # Makes a context manager that turns the backend's errors into `core.errors`.
 Translated = Callable[[], AbstractContextManager[None]]
@@ -98,6 +100,23 @@ class Images(ABC):
     @abstractmethod
     def _fill(self, image: Any, array: npt.NDArray[Any]) -> None:
         """Copy all of `array` into an image and wait."""
+
+
+class Constants(Protocol):
+    """Constant memory by the names of symbols: `Device.constants`."""
+
+    def write(self, program: Any, constants: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Write constant memory of a loaded program. Raises BuildError."""
+
+
+class Limits(Protocol):
+    """Compares within limits on the device, else the host does: `Device.limits`."""
+
+    def judges(self, limit: Limit) -> bool:
+        """Return whether the device compares within such a limit."""
+
+    def queue(self, words: Any, output: Output, within: Tolerance, found: Any) -> None:
+        """Queue the kernel of `buffers.LIMITS` on an output's words; it writes to two words."""
 
 
 class Counters(Protocol):

@@ -51,7 +51,7 @@ class Baseline:
     def _chosen(self) -> Sample:
         """The samples to take. A copy that no graph takes in is timed alone."""
         alone = Sample(self.copy, 1, self.met)
-        interval = self.steps.device.timed_interval(self.copy, self.met)
+        interval = self.copy.interval(self.met)
         has_overhead = interval == TimedInterval.ROW
         # The first one warms up.
         fastest_s = min(alone.take() for _ in range(2))

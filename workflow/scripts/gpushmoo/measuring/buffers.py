@@ -16,7 +16,15 @@ import numpy.typing as npt
 from ..core.dtypes import DTYPES
 from ..core.errors import OutOfDeviceMemoryError, TypedError, WorkloadError
 from ..core.space import Cell, Problem
-from ..devices.base import Device, PreparedLaunch, Program, fitted, images_of, streams_of
+from ..devices.base import (
+    Device,
+    PreparedLaunch,
+    Program,
+    bind_library,
+    fitted,
+    images_of,
+    streams_of,
+)
 from ..devices.buffers import POISON_BYTES, Deviation, OutOfBoundsWrites, ProofResult, Witnesses
 from ..workloads.contract import ReducingWorkload, Workload, ceil_div
 from ..workloads.host_fed import HostFedWorkload, Pipeline, StreamSetup, cuts
@@ -487,7 +495,7 @@ class ReducedSpace(Space):
         """The cell's launch, or the library's function, on these buffers."""
         call = self._workload.library(cell)
         if call is not None:
-            return self._device.bind_library(call, self.buffers)
+            return bind_library(self._device, call, self.buffers)
         return self._device.bind(program, self._workload.launch(cell), self.buffers)
 
     def forget(self) -> None:

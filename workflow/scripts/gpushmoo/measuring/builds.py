@@ -21,7 +21,7 @@ from ..core.errors import (
 )
 from ..core.shard_job import ShardJob
 from ..core.space import Cell, Residency, ShardSpace, Version, expand_axis
-from ..devices.base import Device, DeviceInfo, Program, completed, steady_room
+from ..devices.base import Device, DeviceInfo, Program, completed, set_constants, steady_room
 from ..devices.building import compile_here, compiling
 from ..devices.builds import EntryFacts, KernelBuild, VersionBuild
 from ..workloads.combinations import MOST_ROWS, Combinations, Tell, look_through
@@ -110,7 +110,7 @@ def programs_for(
                     program = device.build(folder.path, DTYPES[dtype], macros, more)
                 constants = workload.constants(version)
                 if constants:
-                    device.set_constants(program, constants)
+                    set_constants(device, program, constants)
                 builds.programs[name] = program
             except BuildError as err:
                 log.error("%s, %s, variant %s: %s\n%s", folder.name, dtype, name, err, err.log)

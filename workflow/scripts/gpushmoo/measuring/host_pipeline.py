@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ..core.errors import OutOfDeviceMemoryError
 from ..core.space import USUAL, Condition
-from ..devices.base import Device, Program, streams_of
+from ..devices.base import Device, Program, TimedInterval, streams_of
 from ..devices.streams import Stream
 from ..workloads.host_fed import FedInTurn, Pipeline, StreamSetup
 
@@ -134,6 +134,10 @@ class Feed:
     def sample(self, launches: int, met: Condition = USUAL) -> float:
         """Mean seconds of a run by the host's clock; the host's memory knows no condition."""
         return self._prepared(lambda: self._timed(launches))
+
+    def interval(self, met: Condition) -> TimedInterval:
+        """The host times each run."""
+        return TimedInterval.LAUNCH
 
     def _prepared(self, step: Callable[[], T]) -> T:
         """`step` with the pool made ready; if memory is short, once more with an empty pool."""

@@ -159,11 +159,7 @@ def set_launches(steps: CellSteps, runs: Sequence[CellRun], launches: int) -> No
 
 def interval_of(steps: CellSteps, runs: Iterable[CellRun]) -> TimedInterval:
     """Return what the intervals of these cells' samples are around; the cells are bound."""
-    kinds = {
-        steps.device.timed_interval(run.bound, run.cell.condition)
-        for run in runs
-        if run.bound is not None
-    }
+    kinds = {run.bound.interval(run.cell.condition) for run in runs if run.bound is not None}
     return kinds.pop() if len(kinds) == 1 else TimedInterval.EACH
 
 

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from functools import cache, cached_property
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,21 +15,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...core.dtypes import DTYPES, DType
+from ...core.dtypes import DType
 from ...core.errors import (
     BuildError,
     DeviceError,
     LaunchRefusedError,
     NoDeviceError,
-    TypedError,
 )
 from ...core.schema import Status
-from ...core.space import Condition, Version
+from ...core.space import Version
 from ...workloads.contract import (
     Argument,
     BufferRef,
     Launch,
-    LibraryCall,
     NullRef,
     SurfaceRef,
     TextureRef,
@@ -37,14 +35,11 @@ from ...workloads.contract import (
 from ...workloads.loader import KernelFolder
 from ..base import (
     Device,
-    PreparedLaunch,
-    Sample,
-    TimedInterval,
     check_limits,
-    each_or_error,
 )
-from ..buffers import OutOfBoundsWrites, ProofResult, Witnesses, check_sizes, deviation, named
+from ..buffers import check_sizes, named
 from ..builds import BuildRequest, CompiledCode, EntryFacts, VersionBuild, missing_entry
+from ..capabilities import Translated
 from ..machine_code.cubins import (
     Unit,
     built,
@@ -58,9 +53,10 @@ from ..machine_code.cubins import (
     unit_of,
 )
 from ..machine_code.sass import EntryCode, failed_check
+from .batches import CudaBatches
 from .buffers import SOURCE, CudaBuffers
 from .images import CudaImages
-from .library import Cublas, loaded_library
+from .library import CublasCalls
 from .runtime import (
     CudaCounters,
     NvmlClocks,
@@ -142,6 +138,19 @@ class CudaProgram:
         return int(self.function(entry).num_regs)
 
 
+class CudaConstants:
+    """Constant memory of modules; see `capabilities.Constants`."""
+
+    def __init__(self, translated: Translated) -> None:
+        self._translated = translated
+
+    def write(self, program: CudaProgram, constants: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Write the constants to the module's symbols of the same names. Raises BuildError."""
+        with self._translated():
+            for name, array in constants.items():
+                program.set_constant(name, array)
+
+
 def _argument(argument: Argument, buffers: Mapping[str, Any]) -> Any:
     """CuPy's argument for a launch: an array, a texture, a surface or a number."""
     match argument:
@@ -185,6 +194,9 @@ class CudaDevice(CudaBuffers):
         self.timer = EventTimer(
             cupy, own.get_function("spin"), self.stream, self.info, self.translated
         )
+        self.library = CublasCalls(cupy, self.stream, self.translated, self._bound)
+        self.batches = CudaBatches(self, self.timer)
+        self.constants = CudaConstants(self.translated)
         self.streams = CudaStreams(cupy, self.translated, self._prepare)
         assert self.info.max_image is not None
         self.images = CudaImages(cupy, self.stream, self.info.max_image, self.translated)
@@ -217,14 +229,6 @@ class CudaDevice(CudaBuffers):
         made = CompiledCode(build.code, build.log, build.facts)
         with self.translated():
             return CudaProgram(self.cupy, made, build.options, self._cache)
-
-    def set_constants(
-        self, program: CudaProgram, constants: Mapping[str, npt.NDArray[Any]]
-    ) -> None:
-        """Write the constants to the module's symbols of the same names."""
-        with self.translated():
-            for name, array in constants.items():
-                program.set_constant(name, array)
 
     def bind(
         self,
@@ -290,78 +294,6 @@ class CudaDevice(CudaBuffers):
             )
         if n_bytes > function.max_dynamic_shared_size_bytes:
             function.max_dynamic_shared_size_bytes = n_bytes
-
-    def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> CudaLaunch:
-        """cuBLAS's ``dot``; `cupy.dot` would store the products first. Else LaunchRefusedError."""
-        if call.name != "dot":
-            raise LaunchRefusedError(f"cuBLAS has no function '{call.name}'.")
-        scalar = DTYPES[call.dtype].scalar
-        with self.translated():
-            x, y = (buffers[name].view(scalar) for name in call.inputs)
-            out = buffers[call.output].view(scalar).reshape(())
-            return self._bound(self._cublas.dot(x, y, out))
-
-    @cached_property
-    def _cublas(self) -> Cublas:
-        self.cupy.cuda.device.get_cublas_handle()  # loads the library
-        return Cublas(loaded_library("libcublas"), int(self.stream.ptr))
-
-    def timed_interval(self, bound: PreparedLaunch, met: Condition) -> TimedInterval:
-        """By events around a row of launches, or around each; the host times its pipelines."""
-        if not isinstance(bound, CudaLaunch):
-            return TimedInterval.LAUNCH
-        return TimedInterval.ROW if bound.in_a_row(met) else TimedInterval.EACH
-
-    def sample_all(self, samples: Sequence[Sample]) -> Sequence[float | TypedError]:
-        """All behind one spin, except isolated ones."""
-        if any(sample.met.timing_mode == "isolated" for sample in samples):
-            return each_or_error(Sample.take, samples)
-        return self.timer.time_all(samples)
-
-    def prove_all(
-        self, proofs: Sequence[PreparedLaunch], witnesses: Witnesses
-    ) -> list[ProofResult | TypedError]:
-        """All are queued behind each other; the witnesses of all are fetched at once."""
-        outputs, guarded, inputs = witnesses.outputs, witnesses.guarded, witnesses.inputs
-        # A row for each proof: two words for each output and for each guarded buffer, one for each
-        # input.
-        zones_at = 2 * len(outputs)
-        sums_at = zones_at + 2 * len(guarded)
-        end = sums_at + len(inputs)
-
-        def queue(proof: Any, start: Any, stop: Any, row: Any) -> None:
-            with self.translated():
-                for output in outputs:
-                    self.queue_preparation(output, witnesses.poison)
-                start.record(self.stream)
-                proof.enqueue()
-                stop.record(self.stream)
-                for i, output in enumerate(outputs):
-                    self.queue_comparison(self._linear(output.buffer), output, row[2 * i :])
-                for i, buffer in enumerate(guarded):
-                    self.queue_strays(buffer, row[zones_at + 2 * i :])
-                for i, buffer in enumerate(inputs):
-                    self.queue_checksum(buffer, row[sums_at + i :])
-
-        def proven(start: Any, stop: Any, row: npt.NDArray[np.uint32]) -> ProofResult:
-            seconds = 1e-3 * float(self.cupy.cuda.get_elapsed_time(start, stop))
-            pairs = row[:sums_at].reshape(-1, 2)
-            n = len(outputs)
-            deviations = [deviation(o, pair) for o, pair in zip(outputs, pairs[:n], strict=True)]
-            strays = [OutOfBoundsWrites(*map(int, pair)) for pair in pairs[n:]]
-            return ProofResult(seconds, deviations, strays, row[sums_at:end].tolist())
-
-        with self.translated(), self.stream:
-            found = self.cupy.zeros((len(proofs), end + end % 2), dtype=np.uint32)
-            events = self.timer.event_pairs(len(proofs))
-            queued = [(p, *pair, row) for p, pair, row in zip(proofs, events, found, strict=True)]
-            failed = each_or_error(lambda item: queue(*item), queued)
-            rows = found.get(stream=self.stream)
-            self.stream.synchronize()
-            return [
-                proven(*pair, row) if error is None else error
-                for error, pair, row in zip(failed, events, rows, strict=True)
-            ]
 
 
 __all__ = ["clocks", "compile_version", "count_devices", "list_devices", "open_device", "targets"]

@@ -65,6 +65,31 @@ def _guard_word(buffer: Any) -> np.uint32:
     return np.uint32(guard_word(buffer.base.data.ptr))
 
 
+class CudaLimits:
+    """Compares on the device within every limit; see `capabilities.Limits`."""
+
+    def __init__(
+        self, own_module: Callable[[str], Any], launch: Callable[[Any, tuple[Any, ...]], None]
+    ) -> None:
+        """`own_module` compiles and loads a source, `launch` queues a kernel."""
+        self._own_module, self._launch = own_module, launch
+        self._kernels: dict[tuple[int, bool], Any] = {}
+
+    def judges(self, limit: Limit) -> bool:
+        """Return True."""
+        return True
+
+    def queue(self, words: Any, output: Output, within: Tolerance, found: Any) -> None:
+        """Queue the kernel of this width, compiled once."""
+        width, in_values = within.form.width, within.limit.in_values
+        kind = (width, in_values)
+        if kind not in self._kernels:
+            module = self._own_module(_WORDS + _LIMITS + limits_source(width, in_values))
+            self._kernels[kind] = module.get_function("limits")
+        args = (words, output.expected, within.bounds, *within.numbers, found)
+        self._launch(self._kernels[kind], args)
+
+
 class CudaBuffers(Device):
     """The buffers of a CUDA device: flat CuPy arrays of 32-bit words, views of their allocation."""
 
@@ -76,7 +101,7 @@ class CudaBuffers(Device):
         self._compare, self._paint, self._strays_of, self._checksum = (
             module.get_function(name) for name in ("compare", "paint", "strays", "checksum")
         )
-        self._limits: dict[tuple[int, bool], Any] = {}
+        self.limits = CudaLimits(self._own_module, self._launch)
 
     @abstractmethod
     def _own_module(self, source: str) -> Any:
@@ -127,19 +152,6 @@ class CudaBuffers(Device):
 
     def _queue_differing(self, buffer: Any, expected: Any, found: Any) -> None:
         self._launch(self._compare, (buffer, expected, np.uint64(buffer.size), found))
-
-    def judges(self, limit: Limit) -> bool:
-        """Return True: the device compares within every limit."""
-        return True
-
-    def _queue_limits(self, words: Any, output: Output, within: Tolerance, found: Any) -> None:
-        width, in_values = within.form.width, within.limit.in_values
-        kind = (width, in_values)
-        if kind not in self._limits:
-            module = self._own_module(_WORDS + _LIMITS + limits_source(width, in_values))
-            self._limits[kind] = module.get_function("limits")
-        args = (words, output.expected, within.bounds, *within.numbers, found)
-        self._launch(self._limits[kind], args)
 
     def queue_strays(self, buffer: Any, found: Any, stride: int = STRIDE) -> None:
         """Queue the kernel that counts words written around `buffer`."""

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ...core.dtypes import DTYPES
 from ...core.errors import LaunchFailedError, LaunchRefusedError
+from ...workloads.contract import LibraryCall
+from ..base import PreparedLaunch
+from ..capabilities import Translated
 
 _DOTS = {"float32": "cublasSdot_v2_64", "float64": "cublasDdot_v2_64"}
 _POINTER_MODE_DEVICE = 1
@@ -61,3 +66,32 @@ class Cublas:
         status = getattr(self._library, name)(*arguments)
         if status:
             raise LaunchFailedError(f"{name} failed with cuBLAS's status {status}.")
+
+
+class CublasCalls:
+    """The functions of cuBLAS as launches; see `base.Library`."""
+
+    def __init__(
+        self,
+        cupy: Any,
+        stream: Any,
+        translated: Translated,
+        bound: Callable[[Callable[[], None]], PreparedLaunch],
+    ) -> None:
+        """`bound` makes a command on `stream` ready to be timed."""
+        self._cupy, self._stream, self._translated, self._bound = cupy, stream, translated, bound
+
+    def bind(self, call: LibraryCall, buffers: Mapping[str, Any]) -> PreparedLaunch:
+        """cuBLAS's ``dot``; `cupy.dot` would store the products first. Else LaunchRefusedError."""
+        if call.name != "dot":
+            raise LaunchRefusedError(f"cuBLAS has no function '{call.name}'.")
+        scalar = DTYPES[call.dtype].scalar
+        with self._translated():
+            x, y = (buffers[name].view(scalar) for name in call.inputs)
+            out = buffers[call.output].view(scalar).reshape(())
+            return self._bound(self._cublas.dot(x, y, out))
+
+    @cached_property
+    def _cublas(self) -> Cublas:
+        self._cupy.cuda.device.get_cublas_handle()  # loads the library
+        return Cublas(loaded_library("libcublas"), int(self._stream.ptr))

@@ -20,7 +20,7 @@ import numpy as np
 from ...core.errors import LaunchRefusedError, TypedError
 from ...core.space import USUAL, Condition
 from ...workloads.contract import Launch
-from ..base import DeviceInfo, Sample, each_or_error, flush_bytes
+from ..base import DeviceInfo, Sample, TimedInterval, each_or_error, flush_bytes
 from .runtime import Translate
 
 _COOPERATIVE, _CLUSTER, _CARVEOUT = 2, 4, 14  # CU_LAUNCH_ATTRIBUTE_…
@@ -281,9 +281,10 @@ class CudaLaunch:
         """Seconds per launch, by one pair of events or one around each launch (see `steps`)."""
         return self._timer.time(self.steps(launches, met))
 
-    def in_a_row(self, met: Condition) -> bool:
-        """Whether one pair of events is around all launches of a sample."""
-        return self._renew is None and not met.flushed and met.timing_mode != "isolated"
+    def interval(self, met: Condition) -> TimedInterval:
+        """One pair of events is around all launches of a sample, or around each."""
+        row = self._renew is None and not met.flushed and met.timing_mode != "isolated"
+        return TimedInterval.ROW if row else TimedInterval.EACH
 
     def steps(self, launches: int, met: Condition) -> Steps:
         """How a sample is taken. Raises LaunchRefusedError if there is no such graph.

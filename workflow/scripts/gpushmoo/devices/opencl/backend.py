@@ -31,7 +31,7 @@ from ...workloads.contract import (
     TextureRef,
 )
 from ...workloads.loader import KernelFolder
-from ..base import Device, check_limits, flush_bytes
+from ..base import Device, TimedInterval, check_limits, flush_bytes
 from ..buffers import check_count, named
 from ..builds import (
     BuildRequest,
@@ -121,6 +121,10 @@ class OpenCLLaunch:
                     self._enqueue().wait()
             total_s += self._together(1)
         return total_s / launches
+
+    def interval(self, met: Condition) -> TimedInterval:
+        """A launch's own begin and end."""
+        return TimedInterval.LAUNCH
 
     def _together(self, launches: int) -> float:
         """Queued behind each other on a device that is idle."""

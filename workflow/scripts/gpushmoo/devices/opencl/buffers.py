@@ -61,6 +61,38 @@ def _guard_word(buffer: Any) -> np.uint32:
     return np.uint32(guard_word(buffer.whole.int_ptr))
 
 
+class OpenCLLimits:
+    """Compares on the device within limits; see `capabilities.Limits`."""
+
+    def __init__(
+        self,
+        cl: Any,
+        context: Any,
+        order: str,
+        has_doubles: bool,
+        queue_kernel: Callable[..., None],
+    ) -> None:
+        """`order` says which words a work-item reads, `queue_kernel` queues a kernel."""
+        self._cl, self._context, self._order = cl, context, order
+        self.has_doubles, self._queue_kernel = has_doubles, queue_kernel
+        self._kernels: dict[tuple[int, bool], Any] = {}
+
+    def judges(self, limit: Limit) -> bool:
+        """Return whether the device compares within `limit`: for values it needs doubles."""
+        return not limit.in_values or self.has_doubles
+
+    def queue(self, words: Any, output: Output, within: Tolerance, found: Any) -> None:
+        """Queue the kernel of this width, built once."""
+        width, in_values = within.form.width, within.limit.in_values
+        kind = (width, in_values)
+        if kind not in self._kernels:
+            source = self._order + _WORDS + _LIMITS + limits_source(width, in_values)
+            program = self._cl.Program(self._context, source).build()
+            self._kernels[kind] = self._cl.Kernel(program, "limits")
+        args = (words, output.expected, within.bounds, *within.numbers, found)
+        self._queue_kernel(self._kernels[kind], *args)
+
+
 class OpenCLBuffers(Device):
     """The buffers of an OpenCL device, sub-buffers of their allocation `whole`."""
 
@@ -79,8 +111,11 @@ class OpenCLBuffers(Device):
         self._compare, self._strays_of, self._checksum = (
             cl.Kernel(program, name) for name in ("compare", "strays", "checksum")
         )
-        self._limits: dict[tuple[int, bool], Any] = {}
-        self._has_doubles = "cl_khr_fp64" in device.extensions.split()
+        has_doubles = "cl_khr_fp64" in device.extensions.split()
+        self.limits = OpenCLLimits(cl, context, self._order, has_doubles, self._queued)
+
+    def _queued(self, kernel: Any, *args: Any) -> None:
+        kernel(self._queue, *self._sizes, *args)
 
     def allocate(self, nbytes: int) -> Any:
         """A buffer of undefined content between painted zones. Raises OutOfDeviceMemoryError."""
@@ -127,27 +162,6 @@ class OpenCLBuffers(Device):
     def _queue_differing(self, buffer: Any, expected: Any, found: Any) -> None:
         words = np.uint64(buffer.size // 4)
         self._compare(self._queue, *self._sizes, buffer, expected, words, found)
-
-    def judges(self, limit: Limit) -> bool:
-        """Return whether the device compares within `limit`: for values it needs doubles."""
-        return not limit.in_values or self._has_doubles
-
-    def _queue_limits(self, words: Any, output: Output, within: Tolerance, found: Any) -> None:
-        width, in_values = within.form.width, within.limit.in_values
-        kind = (width, in_values)
-        if kind not in self._limits:
-            source = self._order + _WORDS + _LIMITS + limits_source(width, in_values)
-            program = self._cl.Program(self._context, source).build()
-            self._limits[kind] = self._cl.Kernel(program, "limits")
-        self._limits[kind](
-            self._queue,
-            *self._sizes,
-            words,
-            output.expected,
-            within.bounds,
-            *within.numbers,
-            found,
-        )
 
     def queue_strays(self, buffer: Any, found: Any, stride: int = STRIDE) -> None:
         """Queue the kernel that counts words written around `buffer`."""

@@ -1,0 +1,75 @@
+"""Many samples, or many proofs, queued behind each other on a CUDA device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...core.errors import TypedError
+from ..base import PreparedLaunch, Sample, each_or_error
+from ..buffers import OutOfBoundsWrites, ProofResult, Witnesses, deviation
+from .buffers import CudaBuffers
+from .timing import EventTimer
+
+
+class CudaBatches:
+    """See `base.Batches`."""
+
+    def __init__(self, device: CudaBuffers, timer: EventTimer) -> None:
+        """`timer` times on the device's stream."""
+        self._device, self._timer = device, timer
+
+    def sample(self, samples: Sequence[Sample]) -> Sequence[float | TypedError]:
+        """All behind one spin, except isolated ones."""
+        if any(sample.met.timing_mode == "isolated" for sample in samples):
+            return each_or_error(Sample.take, samples)
+        return self._timer.time_all(samples)
+
+    def prove(
+        self, proofs: Sequence[PreparedLaunch], witnesses: Witnesses
+    ) -> list[ProofResult | TypedError]:
+        """All are queued behind each other; the witnesses of all are fetched at once."""
+        device = self._device
+        outputs, guarded, inputs = witnesses.outputs, witnesses.guarded, witnesses.inputs
+        # A row for each proof: two words for each output and for each guarded buffer, one for each
+        # input.
+        zones_at = 2 * len(outputs)
+        sums_at = zones_at + 2 * len(guarded)
+        end = sums_at + len(inputs)
+
+        def queue(proof: Any, start: Any, stop: Any, row: Any) -> None:
+            with device.translated():
+                for output in outputs:
+                    device.queue_preparation(output, witnesses.poison)
+                start.record(device.stream)
+                proof.enqueue()
+                stop.record(device.stream)
+                for i, output in enumerate(outputs):
+                    device.queue_comparison(device.linear(output.buffer), output, row[2 * i :])
+                for i, buffer in enumerate(guarded):
+                    device.queue_strays(buffer, row[zones_at + 2 * i :])
+                for i, buffer in enumerate(inputs):
+                    device.queue_checksum(buffer, row[sums_at + i :])
+
+        def proven(start: Any, stop: Any, row: npt.NDArray[np.uint32]) -> ProofResult:
+            seconds = 1e-3 * float(device.cupy.cuda.get_elapsed_time(start, stop))
+            pairs = row[:sums_at].reshape(-1, 2)
+            n = len(outputs)
+            deviations = [deviation(o, pair) for o, pair in zip(outputs, pairs[:n], strict=True)]
+            strays = [OutOfBoundsWrites(*map(int, pair)) for pair in pairs[n:]]
+            return ProofResult(seconds, deviations, strays, row[sums_at:end].tolist())
+
+        with device.translated(), device.stream:
+            found = device.cupy.zeros((len(proofs), end + end % 2), dtype=np.uint32)
+            events = self._timer.event_pairs(len(proofs))
+            queued = [(p, *pair, row) for p, pair, row in zip(proofs, events, found, strict=True)]
+            failed = each_or_error(lambda item: queue(*item), queued)
+            rows = found.get(stream=device.stream)
+            device.stream.synchronize()
+            return [
+                proven(*pair, row) if error is None else error
+                for error, pair, row in zip(failed, events, rows, strict=True)
+            ]

@@ -9,13 +9,13 @@ from gpushmoo.devices.base import Device
 from gpushmoo.devices.builds import BuildRequest, VersionBuild
 from gpushmoo.workloads.loader import KernelFolder
 
+from .device import MadeUpDevice, compiled, program_of
+
 DEVICES = 2
 
 
 def open_device(index: int, runtime: str, cache: Path) -> Device:
     """Open the made-up device number `index`."""
-    from .device import MadeUpDevice
-
     return MadeUpDevice(index)
 
 
@@ -40,7 +40,5 @@ def compile_version(
     request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, target: str
 ) -> VersionBuild:
     """What the device runs is the source with its names. Raises BuildError."""
-    from .device import compiled, program_of
-
     code = compiled(folder.path, dtype, folder.workload.macros(dtype, version))
     return VersionBuild("NumPy", program_of(code).options, code=code)

@@ -1,29 +1,33 @@
-"""The made-up device and its programs."""
+"""The made-up device, its programs and its memory, of which little is free."""
 
 from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+import weakref
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from gpushmoo.core import errors
 from gpushmoo.core.dtypes import DTYPES, DType
-from gpushmoo.core.errors import BuildError, LaunchRefusedError
 from gpushmoo.core.space import USUAL, Condition
-from gpushmoo.devices.base import DeviceInfo, TimedInterval, check_limits, flush_bytes
-from gpushmoo.devices.buffers import named
+from gpushmoo.devices import buffers as checks
+from gpushmoo.devices.base import Device, DeviceInfo, TimedInterval, check_limits
+from gpushmoo.devices.buffers import guard_word, named, zone_bytes
 from gpushmoo.devices.builds import BuildRequest, VersionBuild, compile_error, kernel_source
 from gpushmoo.workloads.contract import BufferRef, Launch
 
-from .memory import MadeUpMemory, Words
-from .queue import Clock, Command, MadeUpQueue
-
 SUFFIX = ".np"
 UNITS, THREADS_PER_UNIT, REGISTERS_PER_UNIT = 8, 64, 8192
-LAUNCH_S, BYTES_PER_S = 1e-6, 40e9
+LAUNCH_S, BYTES_PER_S, COPY_BYTES_PER_S = 1e-6, 40e9, 50e9
+Words = npt.NDArray[np.uint32]
+# Somebody else has the rest of what the device holds.
+FREE_BYTES = 2**23
 
 
 class MadeUpProgram:
@@ -37,7 +41,7 @@ class MadeUpProgram:
     def function(self, entry: str) -> Callable[..., None]:
         """The function `entry`. Raises BuildError."""
         if not callable(self._names.get(entry)):
-            raise BuildError(f"kernel{SUFFIX} has no kernel '{entry}'.", "")
+            raise errors.BuildError(f"kernel{SUFFIX} has no kernel '{entry}'.", "")
         function: Callable[..., None] = self._names[entry]
         return function
 
@@ -53,39 +57,25 @@ class MadeUpProgram:
 
 
 class MadeUpLaunch:
-    """Something to queue; see `base.PreparedLaunch`."""
+    """A command with the device's clock; see `base.PreparedLaunch`."""
 
     def __init__(self, device: MadeUpDevice, enqueue: Callable[[], None]) -> None:
         self._device, self._enqueue = device, enqueue
 
     def run(self) -> None:
-        """Queue it once and wait."""
-        self.sample(1)
+        """Run it once."""
+        self._enqueue()
 
     def interval(self, met: Condition) -> TimedInterval:
-        """Return the interval between two marks, which hold nothing else."""
+        """Return the interval by the clock, which counts launches alone."""
         return TimedInterval.LAUNCH
 
     def sample(self, launches: int, met: Condition = USUAL) -> float:
-        """All between two marks, or each between its own, behind a flush where one is asked for."""
-        if met == USUAL:
-            return self._together(launches)
-        total_s = 0.0
-        for _ in range(launches):
-            if met.flushed:
-                self._device.flush()
-            total_s += self._together(1)
-        return total_s / launches
-
-    def _together(self, launches: int) -> float:
-        """Return the seconds of these launches between two marks."""
-        queue = self._device.queue
-        start = queue.mark()
+        """Seconds per launch. The device has no cache that could be flushed."""
+        begin = self._device.now
         for _ in range(launches):
             self._enqueue()
-        stop = queue.mark()
-        queue.wait()
-        return stop.seconds_since(start) / launches
+        return (self._device.now - begin) / launches
 
 
 def compiled(folder: Path, dtype: str, defines: Mapping[str, str]) -> bytes:
@@ -107,8 +97,8 @@ def program_of(code: bytes) -> MadeUpProgram:
     return MadeUpProgram(names, element, " ".join(sorted(defines)))
 
 
-class MadeUpDevice(MadeUpMemory):
-    """Act as a device of eight multiprocessors without images."""
+class MadeUpDevice(Device):
+    """Eight multiprocessors; buffers are the middles of arrays of 32-bit words."""
 
     target = "madeup_1"
     request = BuildRequest("madeup", "all", "auto", None, Path())
@@ -130,12 +120,22 @@ class MadeUpDevice(MadeUpMemory):
             cache=2**16,
             core_clock_mhz=1000,
         )
-        self._clock, self._launches = Clock(), 0
-        self.queue = MadeUpQueue(self._clock, self.allocate, self._prepare)
+        # The device's clock, in seconds.
+        self.now = 0.0
+        self._launches, self._used, self._is_lost = 0, 0, False
 
-    def translated(self) -> nullcontext[None]:
-        """Nothing is to be translated: the queue raises the protocol's errors."""
-        return nullcontext()
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Raise LaunchFailedError, or DeviceLostError from an illegal access on."""
+        if self._is_lost:
+            raise errors.DeviceLostError("MADE_UP_CONTEXT_IS_GONE")
+        try:
+            yield
+        except IndexError as err:
+            self._is_lost = True
+            raise errors.DeviceLostError(f"MADE_UP_ILLEGAL_ADDRESS: {err}") from err
+        except ArithmeticError as err:
+            raise errors.LaunchFailedError(f"MADE_UP_TRAP: {err}") from err
 
     def build(self, folder: Path, dtype: DType, defines: Mapping[str, str]) -> MadeUpProgram:
         """Run the source; ``element_t`` and `defines` are names in it. Raises BuildError."""
@@ -146,13 +146,14 @@ class MadeUpDevice(MadeUpMemory):
         assert build.code is not None
         return program_of(build.code)
 
-    def _prepare(
-        self, program: MadeUpProgram, launch: Launch, buffers: Mapping[str, Any]
-    ) -> Command:
+    def bind(
+        self, program: MadeUpProgram, launch: Launch, buffers: Mapping[str, Any], renew: Any = None
+    ) -> MadeUpLaunch:
+        """Prepare `launch`. Raises LaunchRefusedError or BuildError."""
         check_limits(launch, self.info)
         function = program.function(launch.entry)
         if launch.threads * program.registers(launch.entry) > REGISTERS_PER_UNIT:
-            raise LaunchRefusedError("MADE_UP_OUT_OF_REGISTERS")
+            raise errors.LaunchRefusedError("MADE_UP_OUT_OF_REGISTERS")
         args = [
             named(a, buffers).view(program.element) if isinstance(a, BufferRef) else a
             for a in launch.args
@@ -162,35 +163,86 @@ class MadeUpDevice(MadeUpMemory):
         waves = -(-launch.blocks // resident)
         busy = launch.blocks / (waves * resident)
 
-        def run() -> float:
-            function(np.arange(launch.blocks * launch.threads), *args)
+        def run() -> None:
+            with self.translated():
+                function(np.arange(launch.blocks * launch.threads), *args)
             self._launches += 1
             # No two launches take the same time, by 1 % at most.
             uneven = 1 + (self._launches * 7919 % 101) * 1e-4
-            return (LAUNCH_S + nbytes / BYTES_PER_S / busy) * uneven
+            self.now += (LAUNCH_S + nbytes / BYTES_PER_S / busy) * uneven
 
-        return run
+        return self.time(run)
 
-    def bind(
-        self, program: MadeUpProgram, launch: Launch, buffers: Mapping[str, Any], renew: Any = None
-    ) -> MadeUpLaunch:
-        """Prepare `launch`. Raises LaunchRefusedError or BuildError."""
-        command = self._prepare(program, launch, buffers)
-        return self._bound(lambda: self.queue.queue(command))
-
-    def _bound(self, enqueue: Callable[[], None]) -> MadeUpLaunch:
+    def time(self, enqueue: Callable[[], None]) -> MadeUpLaunch:
+        """Make a command ready."""
         return MadeUpLaunch(self, enqueue)
 
-    def _queue_copy(self, source: Words, target: Words) -> None:
-        self.queue.copy(target, source)
+    def copy(self, source: Words, target: Words) -> None:
+        """Copy a whole buffer."""
+        target[:] = source
+        self.now += LAUNCH_S + source.nbytes / COPY_BYTES_PER_S
 
-    def flush(self) -> None:
-        """The clock goes on as if so many bytes were written."""
-        self.queue.queue(lambda: flush_bytes(self.info) / BYTES_PER_S)
-        self.queue.wait()
+    def wait(self) -> None:
+        """Every command has run when its call returns."""
 
-    def _queue_fill(self, words: Words, byte: int, but: int) -> None:
+    def allocate(self, nbytes: int) -> Words:
+        """A buffer that holds what was there before. Raises OutOfDeviceMemoryError."""
+        zone = zone_bytes(nbytes) // 4
+        whole = np.full(nbytes // 4 + 2 * zone, 0xDEADBEEF, np.uint32)
+        if self._used + whole.nbytes > FREE_BYTES:
+            raise errors.OutOfDeviceMemoryError(
+                f"The buffer does not fit ({self._used} bytes are used)."
+            )
+        self._used += whole.nbytes
+        weakref.finalize(whole, self._free, whole.nbytes)
+        buffer = whole[zone:-zone]
+        self.guard(buffer)
+        return buffer
+
+    def _free(self, nbytes: int) -> None:
+        self._used -= nbytes
+
+    def upload(self, array: npt.NDArray[Any]) -> Words:
+        """A buffer that holds `array`."""
+        buffer = self.allocate(array.nbytes)
+        buffer[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint32)
+        return buffer
+
+    def guard(self, buffer: Words) -> None:
+        """Paint the zones around a buffer."""
+        word, zones = _zones(buffer)
+        for zone in zones:
+            zone[:] = word
+
+    def count(self, buffers: Sequence[Words], queue: Callable[[Any, Any], None]) -> Words:
+        """Two words for each buffer."""
+        found = np.zeros((len(buffers), 2), np.uint32)
+        for buffer, row in zip(buffers, found, strict=True):
+            queue(buffer, row)
+        return found
+
+    def check(self, check: checks.Check, buffer: Words, found: Any) -> None:
+        """Add what a check finds."""
+        match check:
+            case checks.Differing(expected):
+                found[0] += (buffer != expected).sum()
+            case checks.Strays():
+                word, zones = _zones(buffer)
+                found += np.array([(zone != word).sum() for zone in zones], np.uint32)
+            case checks.Checksum():
+                found[0] += zlib.crc32(buffer.tobytes())
+
+    def read(self, buffer: Words, begin: int, count: int) -> Words:
+        """Copy words of a buffer."""
+        return buffer[begin : begin + count].copy()
+
+    def fill(self, words: Words, byte: int, but: int) -> None:
+        """Write one byte all over a buffer, but for its end."""
         words.view(np.uint8)[: words.nbytes - but] = byte
 
-    def _finish(self) -> None:
-        self.queue.wait()
+
+def _zones(buffer: Words) -> tuple[int, tuple[Words, Words]]:
+    """The guard word of a buffer, and the zones that hold it."""
+    whole: Any = buffer.base
+    zone = zone_bytes(buffer.nbytes) // 4
+    return guard_word(whole.ctypes.data), (whole[:zone], whole[-zone:])

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
@@ -26,11 +27,15 @@ from .buffers import (
     HOST_PART,
     POISON_BYTES,
     STRIDE,
+    Check,
+    Checksum,
     Deviation,
+    Differing,
     Image,
     OutOfBoundsWrites,
     Output,
     ProofResult,
+    Strays,
     Tolerance,
     Witnesses,
     WordPairs,
@@ -186,6 +191,8 @@ class Device(ABC):
     # Draws where the next buffers begin in their allocations; None: at the first byte.
     placement: np.random.Generator | None = None
 
+    # What every backend must do.
+
     @abstractmethod
     def translated(self) -> AbstractContextManager[None]:
         """Context manager that turns the backend's errors into `core.errors`."""
@@ -201,44 +208,69 @@ class Device(ABC):
         """The program of machine code that was compiled before, for `target`. Raises BuildError."""
 
     @abstractmethod
-    def upload(self, array: npt.NDArray[Any]) -> Any:
-        """A device buffer holding `array`. Raises OutOfDeviceMemoryError."""
+    def bind(
+        self,
+        program: Any,
+        launch: Launch,
+        buffers: Mapping[str, Any],
+        renew: Callable[[], None] | None = None,
+    ) -> PreparedLaunch:
+        """Prepare a launch of a program that this device built.
+
+        With `renew`, launches are timed one by one, and it is called before each to queue what
+        gives the buffers their content. Raises LaunchRefusedError when the block or grid is over a
+        limit.
+        """
+
+    @abstractmethod
+    def time(self, enqueue: Callable[[], Any]) -> PreparedLaunch:
+        """Make ready a command of the device, which `enqueue` queues, to be run and timed."""
 
     @abstractmethod
     def allocate(self, nbytes: int) -> Any:
         """A buffer of undefined content. Raises OutOfDeviceMemoryError."""
 
     @abstractmethod
+    def upload(self, array: npt.NDArray[Any]) -> Any:
+        """A device buffer that holds `array`. Raises OutOfDeviceMemoryError."""
+
+    @abstractmethod
     def guard(self, buffer: Any) -> None:
         """Write the guard word to the zones before and after `buffer`, which is no image."""
 
     @abstractmethod
-    def _read(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
-        """Read `count` words of a buffer, from word `begin` on."""
+    def read(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
+        """Read `count` words of a buffer, which is no image, from word `begin` on."""
 
     @abstractmethod
-    def _found(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> WordPairs:
-        """The two words for each buffer to which the kernels that `queue` queues for it add."""
+    def copy(self, source: Any, target: Any) -> Any:
+        """Queue a copy of a whole buffer; neither is an image."""
+
+    @abstractmethod
+    def fill(self, words: Any, byte: int, but: int) -> None:
+        """Queue a command that fills a buffer, `but` its last bytes, with this byte."""
+
+    @abstractmethod
+    def check(self, check: Check, buffer: Any, found: Any) -> None:
+        """Queue a kernel that adds the result of a check on `buffer` to the words of `found`."""
+
+    @abstractmethod
+    def count(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> WordPairs:
+        """Return two words for each buffer, to which the kernels that `queue` queues for it add."""
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Wait until all queued commands are done."""
+
+    # What all devices share.
 
     def queue_comparison(self, words: Any, output: Output, found: Any) -> None:
         """Queue a kernel that writes to two words what `deviation` reads."""
         if output.tolerance is None:
-            self._queue_differing(words, output.expected, found)
+            self.check(Differing(output.expected), words, found)
         else:
             assert self.limits is not None
             self.limits.queue(words, output, output.tolerance, found)
-
-    @abstractmethod
-    def _queue_differing(self, buffer: Any, expected: Any, found: Any) -> None:
-        """Queue a kernel that adds to the two words of `found` what `deviation` reads."""
-
-    @abstractmethod
-    def queue_strays(self, buffer: Any, found: Any, stride: int = STRIDE) -> None:
-        """Queue a kernel that adds the words written before and past `buffer` to two words."""
-
-    @abstractmethod
-    def queue_checksum(self, buffer: Any, found: Any) -> None:
-        """Queue a kernel that adds a number for the content of `buffer` to a word."""
 
     def strays(self, buffers: Sequence[Any]) -> list[OutOfBoundsWrites]:
         """Words written around each of the buffers, none of them an image.
@@ -251,12 +283,12 @@ class Device(ABC):
         ]
 
     def _strays(self, buffers: Sequence[Any], stride: int) -> list[OutOfBoundsWrites]:
-        found = self._found(buffers, lambda buffer, row: self.queue_strays(buffer, row, stride))
+        found = self.count(buffers, partial(self.check, Strays(stride)))
         return [OutOfBoundsWrites(int(before), int(past)) for before, past in found]
 
     def checksums(self, buffers: Sequence[Any]) -> list[int]:
         """A 32-bit number for the content of each buffer; one changed word always changes it."""
-        return [int(total) for total, _ in self._found(buffers, self.queue_checksum)]
+        return [int(total) for total, _ in self.count(buffers, partial(self.check, Checksum()))]
 
     def mismatches(self, buffer: Any, expected: Any) -> int:
         """Number of 32-bit words in which the two differ; `expected` is no image."""
@@ -267,7 +299,7 @@ class Device(ABC):
         within = output.tolerance
         if within is not None and (self.limits is None or not self.limits.judges(within.limit)):
             return self._compared_on_host(output, within)
-        found = self._found(
+        found = self.count(
             [self.linear(output.buffer)],
             lambda words, row: self.queue_comparison(words, output, row),
         )
@@ -286,19 +318,19 @@ class Device(ABC):
 
     def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
         """`count` 32-bit words of `buffer` from the word `begin` on, on the host."""
-        return self._read(self.linear(buffer), begin, count)
+        return self.read(self.linear(buffer), begin, count)
 
     def poison(self, buffer: Any) -> None:
         """Overwrite `buffer` with all-ones words, which are NaN: no verified output holds it."""
         with self.translated():
             self._queue_poison(buffer)
-            self._finish()
+            self.wait()
 
     def _queue_poison(self, buffer: Any, byte: int = POISON_BYTES[0], padding: int = 0) -> None:
         words = buffer.linear() if isinstance(buffer, Image) else buffer
-        self._queue_fill(words, POISON_BYTES[0], 0)
+        self.fill(words, POISON_BYTES[0], 0)
         if byte != POISON_BYTES[0]:
-            self._queue_fill(words, byte, padding)
+            self.fill(words, byte, padding)
         if isinstance(buffer, Image):
             buffer.copy_from(words)
 
@@ -306,22 +338,14 @@ class Device(ABC):
         """Write what a launch finds in an output: its content, or poison of this byte."""
         with self.translated():
             self.queue_preparation(output, poison)
-            self._finish()
+            self.wait()
 
     def queue_preparation(self, output: Output, poison: int = POISON_BYTES[0]) -> None:
         """Queue a copy of the output's content, or its poison, without waiting for it."""
         if output.content is None:
             self._queue_poison(output.buffer, poison, output.padding)
         else:
-            self._queue_copy(output.content, output.buffer)
-
-    @abstractmethod
-    def _queue_fill(self, words: Any, byte: int, but: int) -> None:
-        """Queue a command that fills a buffer, `but` its last bytes, with this byte."""
-
-    @abstractmethod
-    def _finish(self) -> None:
-        """Wait until all queued commands are done."""
+            self.copy(output.content, output.buffer)
 
     def linear(self, buffer: Any) -> Any:
         """Return the buffer itself, or a buffer with the texels of an image."""
@@ -331,39 +355,16 @@ class Device(ABC):
             buffer.copy_to(buffer.linear())
         return buffer.linear()
 
-    @abstractmethod
-    def bind(
-        self,
-        program: Any,
-        launch: Launch,
-        buffers: Mapping[str, Any],
-        renew: Callable[[], None] | None = None,
-    ) -> PreparedLaunch:
-        """Prepare a launch of a program that this device built.
-
-        With `renew`, launches are timed one by one, and it is called before each to queue what
-        gives the buffers their content. Raises LaunchRefusedError when the block or grid is over a
-        limit.
-        """
-
     def bind_copy(self, source: Any, target: Any) -> PreparedLaunch:
         """The runtime's own device-to-device copy of a whole buffer: the peer of every kernel.
 
         One of the two, but not both, may be an image.
         """
         if isinstance(source, Image):
-            return self._bound(lambda: source.copy_to(target))
+            return self.time(lambda: source.copy_to(target))
         if isinstance(target, Image):
-            return self._bound(lambda: target.copy_from(source))
-        return self._bound(lambda: self._queue_copy(source, target))
-
-    @abstractmethod
-    def _bound(self, enqueue: Callable[[], Any]) -> PreparedLaunch:
-        """A command that is ready to run and to be timed."""
-
-    @abstractmethod
-    def _queue_copy(self, source: Any, target: Any) -> Any:
-        """Queue a copy of a whole buffer."""
+            return self.time(lambda: target.copy_from(source))
+        return self.time(lambda: self.copy(source, target))
 
     def drawn_offset(self) -> int:
         """Return the bytes by which the next buffer begins later in its allocation."""
@@ -387,7 +388,7 @@ class Device(ABC):
 
     def close(self) -> None:
         """Wait for the last command. Memory is freed when the process ends."""
-        self._finish()
+        self.wait()
 
 
 def image_refusal(device: Device, problem: Problem, dtype: DType) -> str | None:

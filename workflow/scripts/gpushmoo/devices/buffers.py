@@ -67,6 +67,29 @@ class OutOfBoundsWrites:
         return self.before + self.past > 0
 
 
+@dataclass(frozen=True)
+class Differing:
+    """A check that adds the words that differ from those of `expected`, and 1 if any does."""
+
+    expected: Any
+
+
+@dataclass(frozen=True)
+class Strays:
+    """A check that adds the words written before, and past, a buffer, one far word in `stride`."""
+
+    stride: int = STRIDE
+
+
+@dataclass(frozen=True)
+class Checksum:
+    """A check that adds a number for a buffer's content; one changed word always changes it."""
+
+
+# A backend runs each as the kernel of `KERNELS` that does it.
+Check = Differing | Strays | Checksum
+
+
 class Image(ABC):
     """An image of a device, and a linear buffer for operations that need one."""
 

@@ -194,7 +194,7 @@ class CudaDevice(CudaBuffers):
         self.timer = EventTimer(
             cupy, own.get_function("spin"), self.stream, self.info, self.translated
         )
-        self.library = CublasCalls(cupy, self.stream, self.translated, self._bound)
+        self.library = CublasCalls(cupy, self.stream, self.translated, self.time)
         self.batches = CudaBatches(self, self.timer)
         self.constants = CudaConstants(self.translated)
         self.streams = CudaStreams(cupy, self.translated, self._prepare)
@@ -240,17 +240,20 @@ class CudaDevice(CudaBuffers):
         """Prepare `launch`. Raises LaunchRefusedError or BuildError."""
         return CudaLaunch(self.timer, self._prepare(program, launch, buffers), renew)
 
-    def _bound(self, enqueue: Enqueue) -> CudaLaunch:
+    def time(self, enqueue: Enqueue) -> CudaLaunch:
+        """Make ready a command on the device's stream."""
         return CudaLaunch(self.timer, enqueue)
 
-    def _queue_copy(self, source: Any, target: Any) -> None:
+    def copy(self, source: Any, target: Any) -> None:
         """By cudaMemcpyAsync; an image's copies are its 2D form."""
         target.data.copy_from_device_async(source.data, source.nbytes, self.stream)
 
-    def _queue_fill(self, words: Any, byte: int, but: int) -> None:
+    def fill(self, words: Any, byte: int, but: int) -> None:
+        """Fill a buffer by cudaMemsetAsync."""
         words.data.memset_async(byte, words.nbytes - but, self.stream)
 
-    def _finish(self) -> None:
+    def wait(self) -> None:
+        """Wait by cudaStreamSynchronize."""
         self.stream.synchronize()
 
     def _prepare(self, program: CudaProgram, launch: Launch, buffers: Mapping[str, Any]) -> Enqueue:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ...core.errors import TypedError
 from ..base import PreparedLaunch, Sample, each_or_error
-from ..buffers import OutOfBoundsWrites, ProofResult, Witnesses, deviation
+from ..buffers import Checksum, OutOfBoundsWrites, ProofResult, Strays, Witnesses, deviation
 from .buffers import CudaBuffers
 from .timing import EventTimer
 
@@ -50,9 +50,9 @@ class CudaBatches:
                 for i, output in enumerate(outputs):
                     device.queue_comparison(device.linear(output.buffer), output, row[2 * i :])
                 for i, buffer in enumerate(guarded):
-                    device.queue_strays(buffer, row[zones_at + 2 * i :])
+                    device.check(Strays(), buffer, row[zones_at + 2 * i :])
                 for i, buffer in enumerate(inputs):
-                    device.queue_checksum(buffer, row[sums_at + i :])
+                    device.check(Checksum(), buffer, row[sums_at + i :])
 
         def proven(start: Any, stop: Any, row: npt.NDArray[np.uint32]) -> ProofResult:
             seconds = 1e-3 * float(device.cupy.cuda.get_elapsed_time(start, stop))

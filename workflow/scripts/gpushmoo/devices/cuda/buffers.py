@@ -14,8 +14,11 @@ from ...workloads.limits import Limit
 from ..base import Device
 from ..buffers import (
     KERNELS,
-    STRIDE,
+    Check,
+    Checksum,
+    Differing,
     Output,
+    Strays,
     Tolerance,
     WordPairs,
     guard_word,
@@ -139,7 +142,8 @@ class CudaBuffers(Device):
                 self._launch(self._paint, (words, np.uint64(zone), word))
             self.stream.synchronize()
 
-    def _found(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> WordPairs:
+    def count(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> WordPairs:
+        """Return two words for each buffer, of kernels in this stream."""
         with self.translated(), self.stream:
             counts = self.cupy.zeros((len(buffers), 2), dtype=np.uint32)
             for buffer, row in zip(buffers, counts, strict=True):
@@ -150,19 +154,20 @@ class CudaBuffers(Device):
     def _launch(self, kernel: Any, args: tuple[Any, ...]) -> None:
         kernel((8 * self.info.multiprocessors,), (_THREADS,), args)
 
-    def _queue_differing(self, buffer: Any, expected: Any, found: Any) -> None:
-        self._launch(self._compare, (buffer, expected, np.uint64(buffer.size), found))
+    def check(self, check: Check, buffer: Any, found: Any) -> None:
+        """Queue the kernel of a check on `buffer`."""
+        words = np.uint64(buffer.size)
+        match check:
+            case Differing(expected):
+                self._launch(self._compare, (buffer, expected, words, found))
+            case Strays(stride):
+                numbers = map(np.uint64, (zone_bytes(buffer.nbytes) // 4, buffer.size, stride))
+                self._launch(self._strays_of, (buffer.base, _guard_word(buffer), *numbers, found))
+            case Checksum():
+                self._launch(self._checksum, (buffer, words, found))
 
-    def queue_strays(self, buffer: Any, found: Any, stride: int = STRIDE) -> None:
-        """Queue the kernel that counts words written around `buffer`."""
-        sizes = map(np.uint64, (zone_bytes(buffer.nbytes) // 4, buffer.size, stride))
-        self._launch(self._strays_of, (buffer.base, _guard_word(buffer), *sizes, found))
-
-    def queue_checksum(self, buffer: Any, found: Any) -> None:
-        """Queue the kernel that adds the words of `buffer`."""
-        self._launch(self._checksum, (buffer, np.uint64(buffer.size), found))
-
-    def _read(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
+    def read(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
+        """Read words of a buffer."""
         with self.translated(), self.stream:
             found: npt.NDArray[np.uint32] = buffer[begin : begin + count].get()
             return found

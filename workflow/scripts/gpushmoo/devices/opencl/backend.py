@@ -235,17 +235,21 @@ class OpenCLDevice(OpenCLBuffers):
         enqueue = self._prepare(program, launch, buffers)
         return OpenCLLaunch(self, lambda: enqueue(self._queue), renew)
 
-    def _bound(self, enqueue: Callable[[], Any]) -> OpenCLLaunch:
+    def time(self, enqueue: Callable[[], Any]) -> OpenCLLaunch:
+        """Make ready a command, which `enqueue` queues and gives the event of."""
         return OpenCLLaunch(self, enqueue)
 
-    def _queue_copy(self, source: Any, target: Any) -> Any:
+    def copy(self, source: Any, target: Any) -> Any:
+        """Queue a copy of a whole buffer; return its event."""
         return self._cl.enqueue_copy(self._queue, target, source)
 
-    def _queue_fill(self, words: Any, byte: int, but: int) -> None:
+    def fill(self, words: Any, byte: int, but: int) -> None:
+        """Fill a buffer by clEnqueueFillBuffer."""
         pattern = np.full(1 if but else 4, byte, np.uint8)
         self._cl.enqueue_fill_buffer(self._queue, words, pattern, 0, words.size - but)
 
-    def _finish(self) -> None:
+    def wait(self) -> None:
+        """Wait by clFinish."""
         self._queue.finish()
 
     def _prepare(

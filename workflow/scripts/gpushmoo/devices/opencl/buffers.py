@@ -13,8 +13,11 @@ from ...workloads.limits import Limit
 from ..base import Device
 from ..buffers import (
     KERNELS,
-    STRIDE,
+    Check,
+    Checksum,
+    Differing,
     Output,
+    Strays,
     Tolerance,
     WordPairs,
     guard_word,
@@ -148,7 +151,8 @@ class OpenCLBuffers(Device):
             for begin in (0, zone + buffer.size):
                 self._cl.enqueue_fill_buffer(self._queue, buffer.whole, value, begin, zone).wait()
 
-    def _found(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> WordPairs:
+    def count(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> WordPairs:
+        """Return two words for each buffer, of kernels in this queue."""
         found = np.zeros((len(buffers), 2), np.uint32)
         flags = self._cl.mem_flags.READ_WRITE | self._cl.mem_flags.COPY_HOST_PTR
         with self.translated():
@@ -159,22 +163,21 @@ class OpenCLBuffers(Device):
                 self._cl.enqueue_copy(self._queue, row, result)
         return found
 
-    def _queue_differing(self, buffer: Any, expected: Any, found: Any) -> None:
+    def check(self, check: Check, buffer: Any, found: Any) -> None:
+        """Queue the kernel of a check on `buffer`."""
         words = np.uint64(buffer.size // 4)
-        self._compare(self._queue, *self._sizes, buffer, expected, words, found)
+        match check:
+            case Differing(expected):
+                self._queued(self._compare, buffer, expected, words, found)
+            case Strays(stride):
+                numbers = map(np.uint64, (zone_bytes(buffer.size) // 4, buffer.size // 4, stride))
+                word = _guard_word(buffer)
+                self._queued(self._strays_of, buffer.whole, word, *numbers, found)
+            case Checksum():
+                self._queued(self._checksum, buffer, words, found)
 
-    def queue_strays(self, buffer: Any, found: Any, stride: int = STRIDE) -> None:
-        """Queue the kernel that counts words written around `buffer`."""
-        numbers = map(np.uint64, (zone_bytes(buffer.size) // 4, buffer.size // 4, stride))
-        word = _guard_word(buffer)
-        self._strays_of(self._queue, *self._sizes, buffer.whole, word, *numbers, found)
-
-    def queue_checksum(self, buffer: Any, found: Any) -> None:
-        """Queue the kernel that adds the words of `buffer`."""
-        words = np.uint64(buffer.size // 4)
-        self._checksum(self._queue, *self._sizes, buffer, words, found)
-
-    def _read(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
+    def read(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
+        """Read words of a buffer."""
         found = np.empty(count, np.uint32)
         with self.translated():
             self._cl.enqueue_copy(self._queue, found, buffer, src_offset=4 * begin)

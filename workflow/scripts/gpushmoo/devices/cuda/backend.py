@@ -73,6 +73,7 @@ from .timing import (
     CudaLaunch,
     EventTimer,
     blocks_in_clusters,
+    driver_bindings,
     extended,
 )
 
@@ -123,7 +124,7 @@ class CudaProgram:
                 function.max_dynamic_shared_size_bytes = shared_bytes
             if launch.cluster is None:
                 return max(1, int(held(pointer, launch.threads, shared_bytes)))
-            blocks = blocks_in_clusters(_driver(), pointer, launch, self.check)
+            blocks = blocks_in_clusters(driver_bindings(), pointer, launch, self.check)
             return max(1, blocks // int(self._cupy.cuda.Device().attributes["MultiProcessorCount"]))
         except driver.CUDADriverError:
             return 1  # which is refused when it is launched
@@ -131,7 +132,7 @@ class CudaProgram:
     def check(self, code: int) -> None:
         """Raise CuPy's error for a code of the driver."""
         if code:
-            raise self._cupy.cuda.driver.CUDADriverError(code)
+            raise self._cupy.cuda.driver.CUDADriverError(int(code))
 
     def registers(self, entry: str) -> int | None:
         """Registers that the kernel `entry` takes for each thread."""
@@ -271,7 +272,7 @@ class CudaDevice(CudaBuffers):
         with self.translated():
             pointer = program.function(launch.entry).kernel.ptr
             check = program.check
-            return extended(_driver(), pointer, launch, args, stream, check)
+            return extended(driver_bindings(), pointer, launch, args, stream, check)
 
     def checked(self, program: CudaProgram, launch: Launch) -> Any:
         """Return the function of `launch`. Raises LaunchRefusedError beyond a limit."""

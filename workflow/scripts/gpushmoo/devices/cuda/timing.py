@@ -1,12 +1,12 @@
 """Times launches of each kind and calls of a library by CUDA events.
 
 Launches with attributes (clusters, cooperative, shared memory's share), which CuPy does not have,
-are by the driver's own call.
+are by the driver's own call in NVIDIA's bindings.
 """
 
 from __future__ import annotations
 
-import ctypes
+import importlib
 import logging
 import math
 from collections.abc import Callable, Sequence
@@ -23,60 +23,60 @@ from ...workloads.contract import Launch
 from ..base import DeviceInfo, Sample, TimedInterval, each_or_error, flush_bytes
 from .runtime import Translate
 
-_COOPERATIVE, _CLUSTER, _CARVEOUT = 2, 4, 14  # CU_LAUNCH_ATTRIBUTE_…
-_NON_PORTABLE = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 # Blocks of a cluster that every device with clusters has.
 _PORTABLE = 8
 
 
-class _Attribute(ctypes.Structure):
-    _fields_ = (("kind", ctypes.c_int), ("padding", ctypes.c_int), ("value", ctypes.c_uint * 16))
+def driver_bindings() -> Any:
+    """The module ``cuda.bindings.driver``; its import loads no driver."""
+    return importlib.import_module("cuda.bindings.driver")
 
 
-class _Config(ctypes.Structure):
-    _fields_ = (
-        *((f"{what}_{axis}", ctypes.c_uint) for what in ("grid", "block") for axis in "xyz"),
-        ("shared_bytes", ctypes.c_uint),
-        ("stream", ctypes.c_void_p),
-        ("attributes", ctypes.POINTER(_Attribute)),
-        ("n_attributes", ctypes.c_uint),
-    )
+def _config(driver: Any, launch: Launch) -> Any:
+    attributes = []
 
+    def add(name: str) -> Any:
+        attribute = driver.CUlaunchAttribute()
+        attribute.id = getattr(driver.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")
+        attributes.append(attribute)
+        return attribute.value
 
-def _config(launch: Launch) -> _Config:
-    pairs: list[tuple[int, tuple[int, ...]]] = []
     if launch.cooperative:
-        pairs.append((_COOPERATIVE, (1,)))
+        add("COOPERATIVE").cooperative = 1
     if launch.cluster is not None:
-        pairs.append((_CLUSTER, launch.cluster))
+        size = add("CLUSTER_DIMENSION").clusterDim
+        size.x, size.y, size.z = launch.cluster
     if launch.carveout is not None:
-        pairs.append((_CARVEOUT, (launch.carveout,)))
-    found = [_Attribute(kind, 0, (ctypes.c_uint * 16)(*value)) for kind, value in pairs]
-    attributes = (_Attribute * len(found))(*found)
-    return _Config(*launch.grid, *launch.block, launch.shared_bytes, None, attributes, len(found))
+        add("PREFERRED_SHARED_MEMORY_CARVEOUT").sharedMemCarveout = launch.carveout
+    config = driver.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
+    config.blockDimX, config.blockDimY, config.blockDimZ = launch.block
+    config.sharedMemBytes = launch.shared_bytes
+    config.attrs, config.numAttrs = attributes, len(attributes)
+    return config
 
 
 def _allow(driver: Any, handle: Any, launch: Launch, check: Callable[[int], None]) -> None:
     """Allow a function clusters that not every device has."""
     if math.prod(launch.cluster or ()) > _PORTABLE:
-        check(driver.cuFuncSetAttribute(handle, _NON_PORTABLE, 1))
+        larger = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+        check(*driver.cuFuncSetAttribute(handle, larger, 1))
 
 
 def blocks_in_clusters(
-    driver: Any, function: Any, launch: Launch, check: Callable[[int], None]
+    driver: Any, function: int, launch: Launch, check: Callable[[int], None]
 ) -> int:
     """How many blocks of a launch in clusters the device holds at once."""
-    handle = ctypes.c_void_p(function)
-    count = ctypes.c_int()
-    config = _config(launch)
+    handle = driver.CUfunction(function)
     _allow(driver, handle, launch, check)
-    check(driver.cuOccupancyMaxActiveClusters(ctypes.byref(count), handle, ctypes.byref(config)))
-    return count.value * math.prod(launch.cluster or ())
+    code, count = driver.cuOccupancyMaxActiveClusters(handle, _config(driver, launch))
+    check(code)
+    return int(count) * math.prod(launch.cluster or ())
 
 
 def extended(
     driver: Any,
-    function: Any,
+    function: int,
     launch: Launch,
     args: Sequence[Any],
     stream: Callable[[], int],
@@ -84,22 +84,23 @@ def extended(
 ) -> Callable[[], None]:
     """Queues `launch` of the driver's `function` in the current stream; `args` are CuPy's.
 
-    `check` raises for the driver's codes. Raises LaunchRefusedError for blocks that make no
-    clusters.
+    `driver` is the module of `driver_bindings`, `check` raises for its codes. Raises
+    LaunchRefusedError for blocks that make no clusters.
     """
     cluster = launch.cluster or (1, 1, 1)
     if any(n % size for n, size in zip(launch.grid, cluster, strict=True)):
         raise LaunchRefusedError(f"the grid {launch.grid} is not of whole clusters {cluster}.")
-    handle = ctypes.c_void_p(function)
+    handle = driver.CUfunction(function)
     _allow(driver, handle, launch, check)
     values = [np.frombuffer(_bytes(arg), np.uint8) for arg in args]
-    places = (ctypes.c_void_p * len(values))(*(v.ctypes.data for v in values))
-    config = _config(launch)
+    places = np.array([value.ctypes.data for value in values], np.uint64)
+    address = places.ctypes.data
+    config = _config(driver, launch)
 
     def enqueue() -> None:
-        config.stream = stream()
+        config.hStream = driver.CUstream(stream())
         assert len(values) == len(places)  # which point to them
-        check(driver.cuLaunchKernelEx(ctypes.byref(config), handle, places, None))
+        check(*driver.cuLaunchKernelEx(config, handle, address, 0))
 
     return enqueue
 

@@ -16,13 +16,12 @@ import numpy.typing as npt
 from gpushmoo.core import errors
 from gpushmoo.core.dtypes import DTYPES, DType
 from gpushmoo.core.space import USUAL, Condition
-from gpushmoo.devices import buffers as checks
+from gpushmoo.devices import buffers as memory
+from gpushmoo.devices import builds
 from gpushmoo.devices.base import Device, DeviceInfo, TimedInterval, check_limits
-from gpushmoo.devices.buffers import guard_word, named, zone_bytes
-from gpushmoo.devices.builds import BuildRequest, VersionBuild, compile_error, kernel_source
 from gpushmoo.workloads.contract import BufferRef, Launch
 
-SUFFIX = ".np"
+SOURCE = "kernel.np"
 UNITS, THREADS_PER_UNIT, REGISTERS_PER_UNIT = 8, 64, 8192
 LAUNCH_S, BYTES_PER_S, COPY_BYTES_PER_S = 1e-6, 40e9, 50e9
 Words = npt.NDArray[np.uint32]
@@ -36,13 +35,14 @@ class MadeUpProgram:
     log = ""
 
     def __init__(self, names: Mapping[str, Any], element: np.dtype[Any], options: str) -> None:
-        self._names, self.element, self.options, self.facts = names, element, options, {}
+        self._names, self.element, self.options = names, element, options
+        self.facts: Mapping[str, builds.EntryFacts] = {}
 
-    def function(self, entry: str) -> Callable[..., None]:
+    def function(self, entry: str) -> Any:
         """The function `entry`. Raises BuildError."""
-        if not callable(self._names.get(entry)):
-            raise errors.BuildError(f"kernel{SUFFIX} has no kernel '{entry}'.", "")
-        function: Callable[..., None] = self._names[entry]
+        function = self._names.get(entry)
+        if not callable(function):
+            raise errors.BuildError(f"{SOURCE} has no kernel '{entry}'.", "")
         return function
 
     def registers(self, entry: str) -> int:
@@ -80,7 +80,7 @@ class MadeUpLaunch:
 
 def compiled(folder: Path, dtype: str, defines: Mapping[str, str]) -> bytes:
     """The machine code of the made-up device."""
-    source = kernel_source(folder, SUFFIX)
+    source = builds.kernel_source(folder, ".np")
     return json.dumps([source, dtype, dict(defines)], sort_keys=True).encode()
 
 
@@ -90,10 +90,10 @@ def program_of(code: bytes) -> MadeUpProgram:
     element = DTYPES[dtype].scalar
     names = {"np": np, "element_t": element, **defines}
     try:
-        exec(compile(source, f"kernel{SUFFIX}", "exec"), names)
+        exec(compile(source, SOURCE, "exec"), names)
     except Exception as err:
         line = getattr(err, "lineno", None) or traceback.extract_tb(err.__traceback__)[-1].lineno
-        raise compile_error(f"kernel{SUFFIX}", f"kernel{SUFFIX}:{line}: error: {err}\n") from err
+        raise builds.compile_error(SOURCE, f"{SOURCE}:{line}: error: {err}\n") from err
     return MadeUpProgram(names, element, " ".join(sorted(defines)))
 
 
@@ -101,7 +101,7 @@ class MadeUpDevice(Device):
     """Eight multiprocessors; buffers are the middles of arrays of 32-bit words."""
 
     target = "madeup_1"
-    request = BuildRequest("madeup", "all", "auto", None, Path())
+    request = builds.BuildRequest("madeup", "all", "auto", None, Path())
 
     def __init__(self, index: int) -> None:
         self.info = DeviceInfo(
@@ -137,11 +137,13 @@ class MadeUpDevice(Device):
         except ArithmeticError as err:
             raise errors.LaunchFailedError(f"MADE_UP_TRAP: {err}") from err
 
-    def build(self, folder: Path, dtype: DType, defines: Mapping[str, str]) -> MadeUpProgram:
+    def build(
+        self, folder: Path, dtype: DType, defines: Mapping[str, str], options: Sequence[str] = ()
+    ) -> MadeUpProgram:
         """Run the source; ``element_t`` and `defines` are names in it. Raises BuildError."""
         return program_of(compiled(folder, dtype.name, defines))
 
-    def load(self, build: VersionBuild) -> MadeUpProgram:
+    def load(self, build: builds.VersionBuild) -> MadeUpProgram:
         """Load the functions that `compiled` has written."""
         assert build.code is not None
         return program_of(build.code)
@@ -155,7 +157,7 @@ class MadeUpDevice(Device):
         if launch.threads * program.registers(launch.entry) > REGISTERS_PER_UNIT:
             raise errors.LaunchRefusedError("MADE_UP_OUT_OF_REGISTERS")
         args = [
-            named(a, buffers).view(program.element) if isinstance(a, BufferRef) else a
+            memory.named(a, buffers).view(program.element) if isinstance(a, BufferRef) else a
             for a in launch.args
         ]
         nbytes = sum(a.nbytes for a in args if isinstance(a, np.ndarray))
@@ -187,7 +189,7 @@ class MadeUpDevice(Device):
 
     def allocate(self, nbytes: int) -> Words:
         """A buffer that holds what was there before. Raises OutOfDeviceMemoryError."""
-        zone = zone_bytes(nbytes) // 4
+        zone = memory.zone_bytes(nbytes) // 4
         whole = np.full(nbytes // 4 + 2 * zone, 0xDEADBEEF, np.uint32)
         if self._used + whole.nbytes > FREE_BYTES:
             raise errors.OutOfDeviceMemoryError(
@@ -221,15 +223,15 @@ class MadeUpDevice(Device):
             queue(buffer, row)
         return found
 
-    def check(self, check: checks.Check, buffer: Words, found: Any) -> None:
+    def check(self, check: memory.Check, buffer: Words, found: Any) -> None:
         """Add what a check finds."""
         match check:
-            case checks.Differing(expected):
+            case memory.Differing(expected):
                 found[0] += (buffer != expected).sum()
-            case checks.Strays():
+            case memory.Strays():
                 word, zones = _zones(buffer)
                 found += np.array([(zone != word).sum() for zone in zones], np.uint32)
-            case checks.Checksum():
+            case memory.Checksum():
                 found[0] += zlib.crc32(buffer.tobytes())
 
     def read(self, buffer: Words, begin: int, count: int) -> Words:
@@ -244,5 +246,5 @@ class MadeUpDevice(Device):
 def _zones(buffer: Words) -> tuple[int, tuple[Words, Words]]:
     """The guard word of a buffer, and the zones that hold it."""
     whole: Any = buffer.base
-    zone = zone_bytes(buffer.nbytes) // 4
-    return guard_word(whole.ctypes.data), (whole[:zone], whole[-zone:])
+    zone = memory.zone_bytes(buffer.nbytes) // 4
+    return memory.guard_word(whole.ctypes.data), (whole[:zone], whole[-zone:])

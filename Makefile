@@ -115,9 +115,10 @@ style: .venv/dev.stamp
 	.venv/bin/ruff format --check .
 	PYTHONPATH=workflow/scripts:kernels:reports/chapters .venv/bin/lint-imports --no-cache --no-logo
 
+EXTRA_RULES := $(wildcard workflow/scripts/gpushmoo/extras/*/rules.smk)
 types: .venv/dev.stamp
 	.venv/bin/mypy
-	.venv/bin/snakefmt --check Snakefile workflow/Snakefile workflow/rules
+	.venv/bin/snakefmt --check Snakefile workflow/Snakefile workflow/rules $(EXTRA_RULES)
 	$(SNAKEMAKE) --lint
 
 .venv/run.stamp: requirements/run.lock requirements/bootstrap.sh

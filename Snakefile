@@ -26,6 +26,11 @@ include: "workflow/rules/report.smk"
 include: "workflow/rules/compare.smk"
 
 
+for rules in extra_rules():
+
+    include: rules
+
+
 for chapter in flow.config.chapters.values():
     if chapter.folder.rules:
 
@@ -35,7 +40,7 @@ for chapter in flow.config.chapters.values():
 rule all:
     input:
         flow.path("report.pdf"),
-        flow.path("explorer.html"),
+        flow.extra_products,
         flow.path("summary", "verdict.txt"),
         flow.chapter_products,
         flow.study_files,

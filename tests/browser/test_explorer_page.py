@@ -22,7 +22,7 @@ from gpushmoo.comparing.history import history_of
 from gpushmoo.comparing.runs import read_run
 from gpushmoo.core.display import significant
 from gpushmoo.core.schema import GROUP
-from gpushmoo.explorer.explore import Source, Unfinished, write_page
+from gpushmoo.extras.explorer.explore import Source, Unfinished, write_page
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.wholefile import write_json
 

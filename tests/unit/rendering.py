@@ -63,6 +63,7 @@ def spec(workloads: Mapping[str, Workload], drawn: Sequence[Drawn]) -> dict[str,
         "persistent": ["block_eq_partition"],
         "host_fed": ["dot_host", "dot_streamed"],
         "recorded": True,
+        "cells_page": None,
         "kernels": {
             n: {"title": f"title of {n}", "pattern": "pattern", "controls": list(w.controls)}
             for n, w in workloads.items()

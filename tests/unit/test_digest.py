@@ -10,7 +10,14 @@ from conftest import ROOT
 from gpushmoo.core.paths import CHAPTERS, PACKAGE
 from gpushmoo.core.python_digest import python_digest
 from gpushmoo.planning import digest
-from gpushmoo.planning.digest import LAYERS, code_files, code_of, file_digest, shared_digest
+from gpushmoo.planning.digest import (
+    LAYERS,
+    code_files,
+    code_of,
+    extra_code,
+    file_digest,
+    shared_digest,
+)
 
 # Whatever Python 3.11, 3.12, 3.13 and 3.14 write down differently, or one of them might.
 MODULE = '''\
@@ -123,7 +130,7 @@ def code_changes(of: str, changed: Path, *others: Path) -> bool:
         ("measuring", "analysis/code.py", False),
         ("measuring", "report/code.py", False),
         ("figures", "model/code.py", True),
-        ("figures", "explorer/code.py", False),
+        ("figures", "studies/code.py", False),
         ("figures", "chapters.py", False),
         ("report", "chapters.py", True),
         ("report", "planning/code.py", False),
@@ -210,7 +217,7 @@ RULES = re.compile(
     r"^ *rule (\w+):\n(?:(?!^ *(?:use )?rule ).*\n)*? *script:\n *\"(.+\.py)\"", re.MULTILINE
 )
 CODE = re.compile(r"code=code_of\((.*?)\),\n", re.DOTALL)
-FILES = sorted([*ROOT.glob("workflow/rules/*.smk"), *ROOT.glob("reports/chapters/*/rules.smk")])
+FILES = sorted([*ROOT.glob("workflow/**/*.smk"), *ROOT.glob("reports/chapters/*/rules.smk")])
 
 
 def rules_with_scripts() -> dict[str, tuple[str, Path]]:
@@ -232,8 +239,17 @@ def library_imports(script: Path) -> set[str]:
             if not isinstance(node, ast.ImportFrom):
                 continue
             name = node.module or ""
+            if node.level and file.is_relative_to(PACKAGE):
+                # Of an extra.
+                above = file.relative_to(PACKAGE.parent).parts[: -node.level]
+                name = ".".join([*above, *filter(None, [name])])
             if name.startswith("gpushmoo."):
                 files.add(f"{name.removeprefix('gpushmoo.').replace('.', '/')}.py")
+                own = PACKAGE.parent.joinpath(*name.split(".")).with_suffix(".py")
+                if own.is_relative_to(PACKAGE / "extras") and own not in seen:
+                    seen.add(own)
+                    waiting.append(own)
+                continue
             base = file.parents[node.level - 1] if node.level else CHAPTERS
             found = [base.joinpath(*name.split(".")).with_suffix(".py")] if name else []
             found += [base / f"{alias.name}.py" for alias in node.names if not name]
@@ -244,7 +260,8 @@ def library_imports(script: Path) -> set[str]:
 
 
 def test_every_script_belongs_to_a_rule() -> None:
-    folders = "workflow/scripts/stages/*.py", "reports/chapters/*/scripts/*.py"
+    folders = ["workflow/scripts/stages/*.py", "reports/chapters/*/scripts/*.py"]
+    folders += ["workflow/scripts/gpushmoo/extras/*/scripts/*.py"]
     scripts = {path for folder in folders for path in ROOT.glob(folder)}
     assert {script for _, script in rules_with_scripts().values()} == scripts
 
@@ -252,8 +269,12 @@ def test_every_script_belongs_to_a_rule() -> None:
 @pytest.mark.parametrize("rule", sorted(rules_with_scripts()))
 def test_a_rules_digest_is_of_its_script_and_of_all_that_this_imports(rule: str) -> None:
     code, script = rules_with_scripts()[rule]
-    whole_chapter = re.search(r'chapter_folder\("\w+"\)$', code.strip())
-    assert f'{script.name}"' in code or whole_chapter
+    whole_folder = re.search(r'(chapter_folder|extra_code)\("\w+"\)$', code.strip())
+    assert f'{script.name}"' in code or whole_folder
     package = code.strip().split('"')[1]
-    counted = {file.relative_to(PACKAGE).as_posix() for file in code_files(package)}
+    files = [
+        *code_files(package),
+        *(f for name in re.findall(r'extra_code\("(\w+)"\)', code) for f in extra_code(name)),
+    ]
+    counted = {file.relative_to(PACKAGE).as_posix() for file in files}
     assert library_imports(script) <= counted

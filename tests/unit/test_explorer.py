@@ -18,7 +18,7 @@ from gpushmoo.analysis.fastest import axes_of, params_text
 from gpushmoo.core.run_plan import PLAN_FILE, RunPlan, SweepPlan, plain
 from gpushmoo.core.schema import BEST_COLUMNS, GROUP
 from gpushmoo.core.shard_job import ShardJob
-from gpushmoo.explorer.explore import (
+from gpushmoo.extras.explorer.explore import (
     Payload,
     Source,
     decimals,

@@ -23,7 +23,7 @@ from gpushmoo.comparing.history import (
 from gpushmoo.comparing.runs import RunCells
 from gpushmoo.core.errors import ConfigError
 from gpushmoo.core.run_plan import PLAN_FILE
-from gpushmoo.explorer.explore import group_key, over_runs
+from gpushmoo.extras.explorer.explore import group_key, over_runs
 from gpushmoo.figures.runs import history_figure
 from gpushmoo.interactive.shell import main
 from gpushmoo.planning.config import read_earlier

@@ -27,30 +27,11 @@ rule compared:
         "../scripts/stages/compared.py"
 
 
-rule explore_compared:
-    input:
-        lambda wildcards: flow.compared_files,
-    output:
-        flow.path("compare", "explorer.html"),
-    log:
-        flow.path("logs", "explore-compared.log"),
-    benchmark:
-        flow.path("benchmarks", "explore-compared.tsv")
-    localrule: True
-    conda:
-        environment
-    params:
-        code=code_of("explorer", scripts / "explore_compared.py"),
-        spec=flow.config.compared or {},
-    script:
-        "../scripts/stages/explore_compared.py"
-
-
 # May fail, so that all else comes before it.
 rule regression:
     input:
         flow.comparison_files,
-        flow.path("compare", "explorer.html"),
+        flow.extra_compared,
         groups=flow.path("compare", "groups.parquet"),
     output:
         flow.path("compare", "regression.txt"),

@@ -204,39 +204,12 @@ rule report:
         "../scripts/stages/report.py"
 
 
-rule explorer:
-    input:
-        dataset=flow.dataset,
-        device=flow.device_cells,
-        history=flow.history_files,
-        facts=flow.path("report.json"),
-    output:
-        report(
-            flow.path("explorer.html"),
-            caption="../report/explorer.rst",
-            category="Explorer",
-            labels={"page": "All cells"},
-        ),
-    log:
-        flow.path("logs", "explorer.log"),
-    benchmark:
-        flow.path("benchmarks", "explorer.tsv")
-    localrule: True
-    conda:
-        environment
-    params:
-        code=code_of("explorer", scripts / "explorer.py"),
-        run=flow.config.settings.run,
-    script:
-        "../scripts/stages/explorer.py"
-
-
 # May fail, so that all else comes before it.
 rule verdict:
     input:
         report=flow.path("report.pdf"),
         facts=flow.path("report.json"),
-        explorer=flow.path("explorer.html"),
+        extras=flow.extra_products,
         dataset=flow.dataset,
         others=flow.chapter_products,
     output:

@@ -10,11 +10,11 @@ from .core.errors import DeviceError as DeviceError
 from .core.errors import LaunchRefusedError as LaunchRefusedError
 from .core.space import Cell as Cell
 from .core.space import Problem as Problem
-from .explorer.explore import ExplorerError as ExplorerError
-from .explorer.explore import explore as explore
 from .exporting.choices import ExportError as ExportError
 from .exporting.write import Exported as Exported
 from .exporting.write import export as export
+from .extras.explorer.explore import ExplorerError as ExplorerError
+from .extras.explorer.explore import explore as explore
 from .extras.judging.judge import JudgeError as JudgeError
 from .extras.judging.judge import Judgement as Judgement
 from .extras.judging.judge import judge as judge

@@ -39,9 +39,17 @@ class Command:
 
 @dataclass(frozen=True)
 class Extra:
-    """The parts of gpushmoo that an extra adds to: `commands` by name."""
+    """The parts of gpushmoo that an extra adds to.
+
+    `commands` are by name. `products` are names of files beside the report, which each run makes by
+    the extra's rules, and `compared` are those in the folder of a comparison. `cells_page` is the
+    one of the products that shows all cells; the report refers to it.
+    """
 
     commands: Mapping[str, Command] = field(default_factory=dict)
+    products: Sequence[str] = ()
+    compared: Sequence[str] = ()
+    cells_page: str | None = None
 
 
 @cache
@@ -55,6 +63,12 @@ def extra_folders() -> dict[str, Path]:
 def extras() -> dict[str, Extra]:
     """Import the extras and return what each registers, by name."""
     return {name: import_module(f"{PACKAGE.name}.extras.{name}").EXTRA for name in extra_folders()}
+
+
+def extra_rules() -> list[Path]:
+    """The ``rules.smk`` of the extras that have one; the Snakefile includes them."""
+    files = [folder / "rules.smk" for folder in extra_folders().values()]
+    return [file for file in files if file.is_file()]
 
 
 def extra_commands() -> dict[str, Command]:

@@ -626,13 +626,6 @@ def _history(**asked: Any) -> Answer:
     return Answer({"rows": found.rows, "folder": asked.get("out")}, page=found.markdown)
 
 
-def _explore(**asked: Any) -> Answer:
-    from ..explorer.explore import explore
-
-    page = explore(**asked)
-    return Answer({"files": [page]}, lambda: f"{page} opens in any browser; it needs no network.")
-
-
 def _export(**asked: Any) -> Answer:
     from ..exporting.write import export
 

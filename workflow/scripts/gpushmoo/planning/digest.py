@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ..core.paths import IMPORTED, PACKAGE, ROOT
 from ..core.python_digest import python_digest
+from ..registry import extra_folders
 from ..workloads.loader import shared_code, source_files
 
 # The library's packages, and the modules beside them, from the lowest layer to the highest:
@@ -24,7 +25,7 @@ LAYERS = (
     ("search", "devices"),
     ("measuring", "analysis"),
     ("comparing", "model"),
-    ("explorer", "figures", "studies", "chapters", "registry", "stages"),
+    ("figures", "studies", "chapters", "registry", "stages"),
     ("report", "exporting", "planning"),
     ("interactive",),
     ("compat",),
@@ -54,6 +55,12 @@ def code_files(package: str) -> list[Path]:
         PACKAGE / "__init__.py",
         *(file for name in [*below, package] for file in _files_of(PACKAGE / name)),
     ]
+
+
+def extra_code(name: str) -> list[Path]:
+    """The files of an extra, also those that are not Python, without its tests."""
+    folder = extra_folders()[name]
+    return sorted(f for f in source_files(folder) if "tests" not in f.relative_to(folder).parts)
 
 
 def _files_of(package: Path) -> Iterator[Path]:

@@ -17,6 +17,7 @@ from ..core.run_plan import PLAN_FILE, RunPlan
 from ..core.shard_job import ShardJob
 from ..core.study_job import JobDevice, StudyJob
 from ..devices.select import DeviceChoice, resolve
+from ..registry import extras
 from ..storage.store import unpacked
 from ..workloads.contract import Workload
 from ..workloads.host_fed import HostFedWorkload
@@ -294,8 +295,9 @@ class Flow:
                 "gpushmoo: compare needs two runs: snakemake compare --config "
                 "before=results/one after=results/other"
             )
-        names = ["explorer.html", *["regression.txt"] * self.config.settings.fail_on_regression]
-        return [*self.comparison_files, *(self.path("compare", name) for name in names)]
+        last = ["regression.txt"] * self.config.settings.fail_on_regression
+        files = [*self.comparison_files, *self.extra_compared]
+        return [*files, *(self.path("compare", name) for name in last)]
 
     @property
     def compared_files(self) -> list[str]:
@@ -332,6 +334,17 @@ class Flow:
     def chapter_products(self) -> list[str]:
         """Files of chapters that are beside the report."""
         return [file for c in self.config.chapters.values() for file in c.plan.products]
+
+    @property
+    def extra_products(self) -> list[str]:
+        """Files of extras that are beside the report."""
+        return [self.path(name) for extra in extras().values() for name in extra.products]
+
+    @property
+    def extra_compared(self) -> list[str]:
+        """Files that extras add to a comparison of runs."""
+        names = [name for extra in extras().values() for name in extra.compared]
+        return [self.path("compare", name) for name in names]
 
     @property
     def job_device(self) -> JobDevice:
@@ -441,6 +454,7 @@ class Flow:
             "host_fed": self.host_fed_kernels,
             "recorded": self.config.dataset is not None,
             "seed": self.config.settings.seed,
+            "cells_page": next((e.cells_page for e in extras().values() if e.cells_page), None),
             "chapters": {n: c.page_params(self.results) for n, c in self.config.chapters.items()},
         }
 

@@ -226,6 +226,7 @@ def report_facts(
     return {
         "run": spec["run"],
         "recorded": spec["recorded"],
+        "cells_page": spec["cells_page"],
         "title": method.title_device(provenance),
         "measured": method.measured_words(provenance),
         "date": method.measured_date(provenance),

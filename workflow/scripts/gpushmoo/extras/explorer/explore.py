@@ -18,21 +18,21 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from ..analysis.aggregate import OpenedError, OpenedSet, count_planned, opened
-from ..analysis.best import tied_best
-from ..analysis.fastest import axes_of, params_text
-from ..analysis.run_quality import dataset_provenance
-from ..comparing.history import BESTS, COPY, History, bests_of, read_history
-from ..core.display import one_line
-from ..core.errors import UserError
-from ..core.merit import merit_of
-from ..core.schema import GROUP, PARAMS, Status
-from ..core.space import asks_the_device
-from ..model.stage import DEVICE_MODEL_SCHEMA
-from ..storage.dataset import partitions, place_of_products, read_cells
-from ..storage.room import output
-from ..storage.store import BadParquetError, read_table
-from ..storage.wholefile import read_json, write_whole
+from ...analysis.aggregate import OpenedError, OpenedSet, count_planned, opened
+from ...analysis.best import tied_best
+from ...analysis.fastest import axes_of, params_text
+from ...analysis.run_quality import dataset_provenance
+from ...comparing.history import BESTS, COPY, History, bests_of, read_history
+from ...core.display import one_line
+from ...core.errors import UserError
+from ...core.merit import merit_of
+from ...core.schema import GROUP, PARAMS, Status
+from ...core.space import asks_the_device
+from ...model.stage import DEVICE_MODEL_SCHEMA
+from ...storage.dataset import partitions, place_of_products, read_cells
+from ...storage.room import output
+from ...storage.store import BadParquetError, read_table
+from ...storage.wholefile import read_json, write_whole
 
 # Significant digits of a shown number. It is rounded once and stored as a decimal.
 DIGITS = 4

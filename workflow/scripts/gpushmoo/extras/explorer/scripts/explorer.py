@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gpushmoo.explorer.explore import write_run_page
+from gpushmoo.extras.explorer.explore import write_run_page
 from gpushmoo.storage.joblog import job_log
 
 with job_log(snakemake.log[0]):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gpushmoo.explorer.explore import explore_compared
+from gpushmoo.extras.explorer.explore import explore_compared
 from gpushmoo.storage.joblog import job_log
 
 with job_log(snakemake.log[0]):

@@ -129,7 +129,7 @@ def test_no_module_names_or_imports_a_backend_or_its_sources() -> None:
 def test_words_of_a_backend_are_in_its_own_modules() -> None:
     """Also within sentences and patterns; `compat` knows other tuners' names of them."""
     word = re.compile("|".join(BACKENDS), re.IGNORECASE)
-    own = (*OF_BACKENDS, TABLE, f"{PACKAGE.name}.compat")
+    own = (*OF_BACKENDS, TABLE, ".".join((PACKAGE.name, "extras", "compat")))
     assert [
         f"{module.place(line)} says {text}"
         for name, module in MODULES.items()

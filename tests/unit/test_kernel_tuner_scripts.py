@@ -12,7 +12,7 @@ import jsonschema
 import numpy as np
 import pytest
 from conftest import environment
-from gpushmoo.compat import kernel_tuner as shim
+from gpushmoo.extras.compat import kernel_tuner as shim
 from kernel_tuner import util
 
 N = 1003
@@ -240,7 +240,7 @@ if __name__ == "__main__":
 
 def test_a_script_runs_as_it_is_and_its_files_are_t4(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
-    command = [sys.executable, "-m", "gpushmoo.compat.kernel_tuner", "script.py", "--more"]
+    command = [sys.executable, "-m", "gpushmoo.extras.compat.kernel_tuner", "script.py", "--more"]
     made = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     assert "\nBest:\nblock_size_x=" in made.stdout

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import environment
-from gpushmoo.compat import recorded_launches
 from gpushmoo.core.errors import ConfigError
 from gpushmoo.core.schema import GROUP
 from gpushmoo.devices.select import DeviceChoice
+from gpushmoo.extras.compat import recorded_launches
 from test_checkouts import KERNEL, write
 
 # Blocks of 32 threads are the fast ones, or those of 64.
@@ -43,7 +43,7 @@ def project(tmp_path: Path, opencl_choice: DeviceChoice) -> Path:
 
 
 def ended(project: Path, cache: Path, *words: str) -> str:
-    command = [sys.executable, "-m", "pytest", "-p", "gpushmoo.compat.pytest_plugin", *words]
+    command = [sys.executable, "-m", "pytest", "-p", "gpushmoo.pytest_entry", *words]
     settings = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "XDG_CACHE_HOME": str(cache)}
     done = subprocess.run(
         [*command, "-p", "no:cacheprovider"],

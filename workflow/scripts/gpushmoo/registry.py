@@ -15,7 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .core.paths import PACKAGE
+# pytest imports this module in each of its runs, so it imports no other.
+_PACKAGE = Path(__file__).resolve().parent
 
 
 @dataclass(frozen=True)
@@ -43,26 +44,28 @@ class Extra:
 
     `commands` are by name. `products` are names of files beside the report, which each run makes by
     the extra's rules, and `compared` are those in the folder of a comparison. `cells_page` is the
-    one of the products that shows all cells; the report refers to it.
+    one of the products that shows all cells; the report refers to it. `pytest_plugins` are modules
+    that pytest loads.
     """
 
     commands: Mapping[str, Command] = field(default_factory=dict)
     products: Sequence[str] = ()
     compared: Sequence[str] = ()
     cells_page: str | None = None
+    pytest_plugins: Sequence[str] = ()
 
 
 @cache
 def extra_folders() -> dict[str, Path]:
     """The folders of the extras by name, in the order of the names."""
-    found = sorted(path.parent for path in (PACKAGE / "extras").glob("*/__init__.py"))
+    found = sorted(path.parent for path in (_PACKAGE / "extras").glob("*/__init__.py"))
     return {folder.name: folder for folder in found}
 
 
 @cache
 def extras() -> dict[str, Extra]:
     """Import the extras and return what each registers, by name."""
-    return {name: import_module(f"{PACKAGE.name}.extras.{name}").EXTRA for name in extra_folders()}
+    return {name: import_module(f"{_PACKAGE.name}.extras.{name}").EXTRA for name in extra_folders()}
 
 
 def extra_rules() -> list[Path]:

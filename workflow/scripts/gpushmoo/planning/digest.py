@@ -26,9 +26,8 @@ LAYERS = (
     ("measuring", "analysis"),
     ("comparing", "model"),
     ("figures", "studies", "chapters", "registry", "stages"),
-    ("report", "exporting", "planning"),
+    ("report", "exporting", "planning", "pytest_entry"),
     ("interactive",),
-    ("compat",),
     ("extras",),
 )
 

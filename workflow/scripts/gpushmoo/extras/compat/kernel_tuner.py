@@ -1,10 +1,10 @@
 """Kernel Tuner's `tune_kernel` and `run_kernel`, as in its version 1.5.0; gpushmoo measures.
 
-``python -m gpushmoo.compat.kernel_tuner script.py`` runs a script of Kernel Tuner, which need not
-be installed. What differs: a time is the median of as many samples as it needs, not the mean of
-`iterations`; a failure or a wrong result costs its own configuration and ends nothing; a `strategy`
-is a random sample of ``max_fevals`` configurations, else all. Arrays that the source declares as
-const must not change, and nothing may be written beside arrays.
+``python -m gpushmoo.extras.compat.kernel_tuner script.py`` runs a script of Kernel Tuner, which
+need not be installed. What differs: a time is the median of as many samples as it needs, not the
+mean of `iterations`; a failure or a wrong result costs its own configuration and ends nothing; a
+`strategy` is a random sample of ``max_fevals`` configurations, else all. Arrays that the source
+declares as const must not change, and nothing may be written beside arrays.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import __name__ as library
-from ..core.backends import BACKENDS
-from ..core.errors import ConfigError
-from ..core.names import several
-from ..core.schema import MOST_THREADS, Status
-from ..exporting.formats import INVALIDITY, VERSION, t4_metadata
-from ..interactive.tune import Tuned, tune
-from ..storage.temporary import OwnFolder
+from ... import __name__ as library
+from ...core.backends import BACKENDS
+from ...core.errors import ConfigError
+from ...core.names import several
+from ...core.schema import MOST_THREADS, Status
+from ...exporting.formats import INVALIDITY, VERSION, t4_metadata
+from ...interactive.tune import Tuned, tune
+from ...storage.temporary import OwnFolder
 
 Params = dict[str, Any]
 
@@ -466,7 +466,9 @@ def install() -> None:
 def main(arguments: Sequence[str]) -> None:
     """Run a script with its own arguments."""
     if not arguments:
-        raise SystemExit(f"usage: python -m {library}.compat.kernel_tuner script.py [argument ...]")
+        raise SystemExit(
+            f"usage: python -m {library}.extras.compat.kernel_tuner script.py [argument ...]"
+        )
     install()
     sys.argv = [*arguments]
     sys.path.insert(0, str(Path(arguments[0]).resolve().parent))
@@ -483,4 +485,4 @@ def main(arguments: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     # Its classes are those of the module that is imported.
-    import_module(f"{library}.compat.kernel_tuner").main(sys.argv[1:])
+    import_module(f"{library}.extras.compat.kernel_tuner").main(sys.argv[1:])

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..analysis.best import cost_of
-from ..analysis.fastest import params_text
-from ..comparing.compare import group_words, percent
-from ..core.errors import ConfigError
-from ..core.schema import GROUP
-from ..exporting.choices import ExportGroup, groups_of, point_of
-from ..interactive.measure import sweep
-from ..storage.wholefile import write_whole
+from ...analysis.best import cost_of
+from ...analysis.fastest import params_text
+from ...comparing.compare import group_words, percent
+from ...core.errors import ConfigError
+from ...core.schema import GROUP
+from ...exporting.choices import ExportGroup, groups_of, point_of
+from ...interactive.measure import sweep
+from ...storage.wholefile import write_whole
 
 Row = Mapping[str, Any]
 

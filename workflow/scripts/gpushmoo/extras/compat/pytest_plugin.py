@@ -34,7 +34,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if (marker := item.get_closest_marker("shmoo")) is None:
         return
     # A second, where nothing is marked for nothing.
-    from ..core.errors import UserError
+    from ...core.errors import UserError
     from .recorded_launches import hold
 
     asked = dict(marker.kwargs)

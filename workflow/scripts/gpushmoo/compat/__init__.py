@@ -1,1 +1,0 @@
-"""What other programs call: functions of other tuners, and a plugin of pytest."""

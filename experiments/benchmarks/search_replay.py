@@ -36,7 +36,7 @@ from gpushmoo.core.paths import KERNELS
 from gpushmoo.core.schema import GROUP, Status, is_axis
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.exporting.choices import ExportGroup
-from gpushmoo.exporting.formats import cache_text
+from gpushmoo.extras.foreign_formats.results import cache_text
 from gpushmoo.search.guided import planner_for
 from gpushmoo.search.planner import Candidate, SearchMode, SearchSettings
 from gpushmoo.storage.dataset import read_cells

@@ -27,7 +27,7 @@ from gpushmoo.core.display import percent
 from gpushmoo.core.run_plan import fully_sampled
 from gpushmoo.core.space import shard_name
 from gpushmoo.exporting.choices import CONDITIONS, TARGET, Choice, choices, groups_of
-from gpushmoo.exporting.formats import t4_metadata
+from gpushmoo.exporting.vocabulary import t4_metadata
 from gpushmoo.storage.dataset import SAMPLES, partitions, read_cells
 from gpushmoo.storage.store import open_shard, unpacked, write_parquet
 

@@ -14,7 +14,7 @@ from conftest import record
 from gpushmoo import CompareError, JudgeError, judge
 from gpushmoo.analysis.aggregate import opened
 from gpushmoo.analysis.best import best_of_dataset
-from gpushmoo.exporting.formats import cache_text, t4_results
+from gpushmoo.extras.foreign_formats.results import cache_text, t4_results
 from gpushmoo.extras.judging.judge import BLOCKS, blocks_of, centres, read_groups
 from gpushmoo.interactive.shell import main
 from test_exporting import group

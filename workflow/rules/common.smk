@@ -1,7 +1,7 @@
 # Loads the library and checks the configuration before any job exists.
 try:
     from gpushmoo.planning.again import Remaking
-    from gpushmoo.planning.digest import code_of, extra_code
+    from gpushmoo.planning.digest import code_of, code_of_extras, extra_code
     from gpushmoo.planning.inside_snakemake import Inside
     from gpushmoo.planning.plan import figure_labels, figure_note
     from gpushmoo.planning.start import limit_gpus, load_flow, start_run, tell_what_matters

@@ -243,7 +243,7 @@ rule export:
     conda:
         environment
     params:
-        code=code_of("exporting", scripts / "export.py"),
+        code=code_of("exporting", scripts / "export.py", *code_of_extras("formats")),
         run=flow.config.settings.run,
     script:
         "../scripts/stages/export.py"

@@ -45,7 +45,8 @@ class Extra:
     `commands` are by name. `products` are names of files beside the report, which each run makes by
     the extra's rules, and `compared` are those in the folder of a comparison. `cells_page` is the
     one of the products that shows all cells; the report refers to it. `pytest_plugins` are modules
-    that pytest loads.
+    that pytest loads. `formats` are those of an export by name: functions that import and return a
+    class of `exporting.form.Format`.
     """
 
     commands: Mapping[str, Command] = field(default_factory=dict)
@@ -53,6 +54,7 @@ class Extra:
     compared: Sequence[str] = ()
     cells_page: str | None = None
     pytest_plugins: Sequence[str] = ()
+    formats: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
 
 
 @cache

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,43 +15,49 @@ from .. import __name__ as library
 from .. import __version__
 from ..analysis.aggregate import OpenedError, opened
 from ..analysis.run_quality import dataset_provenance
-from ..core.dtypes import TRITON_OPTIONS
 from ..core.names import several
+from ..registry import extras
 from ..storage.dataset import SAMPLES, partitions, place_of_products, read_cells
 from ..storage.room import output
 from ..storage.store import BadParquetError
 from ..storage.wholefile import replaced_folder, write_json, write_whole
 from .choices import Choice, ExportError, ExportGroup, choices, groups_of
-from .formats import (
-    C_HEADER,
-    CPP_HEADER,
-    c_header,
-    cache_text,
-    choices_json,
-    cpp_header,
-    entries,
-    is_whole,
-    t4_metadata,
-    t4_results,
-)
-from .loaded import AUTOTUNE, HOLDS, LoadedTable, triton_table, vllm_tables
+from .form import Chosen, Format
+from .formats import C_HEADER, CPP_HEADER, c_header, choices_json, cpp_header, entries
+from .vocabulary import t4_metadata
 
-FORMATS = ("t4", "kernel-tuner", "header", "json", "vllm", "triton")
-T4, KERNEL_TUNER, HEADER, JSON, VLLM, TRITON = FORMATS
-CHOICES_FILE, METADATA_FILE = "choices.json", "metadata.json"
+CHOICES_FILE = "choices.json"
 _LONGEST = 200
-_NOT_WHOLE = (
-    "{}: not every combination of the axes was tried; Kernel Tuner replays it only where "
-    "restrictions leave these out."
-)
-# What each format writes: nothing else is ever replaced.
-_OURS = {
-    **{form: (form,) for form in (T4, KERNEL_TUNER, VLLM, TRITON)},
-    HEADER: (C_HEADER, CPP_HEADER),
-    JSON: (CHOICES_FILE,),
-}
 # Snakemake leaves this in every folder that a rule makes.
 _BESIDE = {".snakemake_timestamp"}
+
+
+class _Header(Format):
+    """The launches to use for C and C++."""
+
+    files = (C_HEADER, CPP_HEADER)
+
+    def finish(self, chosen: Chosen) -> None:
+        about = _about(self.run, t4_metadata(chosen.provenance))
+        lines = entries(chosen.choices)
+        write_whole(self.folder / C_HEADER, c_header(lines, about).encode())
+        write_whole(self.folder / CPP_HEADER, cpp_header(lines, about).encode())
+
+
+class _Json(Format):
+    """The launches to use as JSON."""
+
+    files = (CHOICES_FILE,)
+
+    def finish(self, chosen: Chosen) -> None:
+        content = choices_json(chosen.choices, chosen.left_out, self.run, chosen.provenance)
+        write_json(self.folder / CHOICES_FILE, content)
+
+
+def all_formats() -> dict[str, type[Format]]:
+    """The formats by name: those of the core, and those of extras."""
+    added = {name: get() for e in extras().values() for name, get in e.formats.items()}
+    return {"header": _Header, "json": _Json, **added}
 
 
 @dataclass(frozen=True)
@@ -70,31 +75,38 @@ def export_run(dataset: Path, run: str, out: Path, say: Callable[[str], None]) -
         say(sentence)
 
 
-def write_exports(dataset: Path, run: str, out: Path, formats: Sequence[str] = FORMATS) -> Exported:
-    """Write `dataset`, called `run`, in `formats` to the folder `out`, in place of earlier ones.
+def write_exports(
+    dataset: Path, run: str, out: Path, formats: Sequence[str] | None = None
+) -> Exported:
+    """Write `dataset`, called `run`, to the folder `out`, in place of earlier files.
+
+    By default it writes all `formats`.
 
     Raises ExportError, one sentence: unknown formats, a folder with something else in it, nothing
     to export. Raises BadParquetError for a damaged data set, OSError (no space).
     """
-    unknown = [name for name in formats if name not in FORMATS]
+    there = all_formats()
+    formats = [*(there if formats is None else dict.fromkeys(formats))]
+    unknown = [name for name in formats if name not in there]
     if unknown or not formats:
         named = f"'{unknown[0]}' is none" if unknown else "none was named"
-        raise ExportError(f"formats: {named}; there are {', '.join(FORMATS)}.")
-    _refuse_foreign(out)
+        raise ExportError(f"formats: {named}; there are {', '.join(there)}.")
+    _refuse_foreign(out, [file for form in there.values() for file in form.files])
     with replaced_folder(out) as fresh:
-        notes = _fill(fresh, dataset, run, formats)
+        asked = [there[name](fresh, run) for name in formats]
+        notes = _fill(asked, dataset, run)
         files = sorted(p.relative_to(fresh) for p in fresh.rglob("*") if p.is_file())
         if out.is_dir():
-            stale = shutil.ignore_patterns(*(name for form in formats for name in _OURS[form]))
+            stale = shutil.ignore_patterns(*(name for form in asked for name in form.files))
             shutil.copytree(out, fresh, dirs_exist_ok=True, ignore=stale)
     return Exported(out, tuple(out / file for file in files), tuple(notes))
 
 
-def _refuse_foreign(out: Path) -> None:
-    """Raise ExportError unless `out` may be replaced: not there, empty, or an export."""
+def _refuse_foreign(out: Path, ours: Iterable[str]) -> None:
+    """Raise ExportError unless `out` may be replaced: not there, empty, or only has `ours`."""
     if out.exists() and not out.is_dir():
         raise ExportError(f"'{out}' is a file; name a folder.")
-    others = sorted({path.name for path in out.glob("*")} - _BESIDE.union(*_OURS.values()))
+    others = sorted({path.name for path in out.glob("*")} - _BESIDE.union(ours))
     if others:
         raise ExportError(
             f"'{out}' holds '{others[0]}', which is of no export; name a folder that is new or "
@@ -102,9 +114,9 @@ def _refuse_foreign(out: Path) -> None:
         )
 
 
-def _fill(folder: Path, dataset: Path, run: str, formats: Sequence[str]) -> list[str]:
+def _fill(formats: Sequence[Format], dataset: Path, run: str) -> list[str]:
     """Write all files; sentences on what is left out or not replayed."""
-    writing = _Writing(folder, run, formats)
+    writing = _Writing(run, formats)
     for where in partitions(dataset):
         can_win = []
         for group in groups_of(read_cells(dataset, where)):
@@ -123,17 +135,15 @@ def _fill(folder: Path, dataset: Path, run: str, formats: Sequence[str]) -> list
 class _Writing:
     """An export in the making: the files of each group are written at once, others at the end."""
 
-    folder: Path
     run: str
-    formats: Sequence[str]
+    formats: Sequence[Format]
     found: list[Choice] = field(default_factory=list)
-    tables: dict[str, list[LoadedTable]] = field(default_factory=lambda: {VLLM: [], TRITON: []})
     names: set[str] = field(default_factory=set)
     # Variants of each kernel without launch parameters, as keys.
     bare: dict[str, dict[str, None]] = field(default_factory=dict)
     # Sentences as keys: in order, and each once.
     unverified: dict[str, None] = field(default_factory=dict)
-    not_whole: dict[str, None] = field(default_factory=dict)
+    limited: dict[str, None] = field(default_factory=dict)
 
     @property
     def left_out(self) -> list[str]:
@@ -146,7 +156,7 @@ class _Writing:
     @property
     def notes(self) -> list[str]:
         """Sentences on what is left out or cannot be replayed."""
-        return [*self.left_out, *self.not_whole]
+        return [*self.left_out, *self.limited]
 
     def add(self, group: ExportGroup) -> str | None:
         """Write a group's own files; their name, or None if it has no launch parameters."""
@@ -154,12 +164,8 @@ class _Writing:
             self.bare.setdefault(group.key["kernel"], {})[group.key["variant"]] = None
             return None
         name = _file_name(group, self.names)
-        if T4 in self.formats:
-            _write_json(self.folder / T4 / name, t4_results(group, self.run))
-        if KERNEL_TUNER in self.formats:
-            write_whole(self.folder / KERNEL_TUNER / name, cache_text(group).encode())
-            if not is_whole(group):
-                self.not_whole[_NOT_WHOLE.format(group.name)] = None
+        for form in self.formats:
+            self.limited |= dict.fromkeys(form.add(name, group))
         if not group.ok:
             counts = sorted(Counter(group.cells["status"]).items())
             statuses = ", ".join(f"{count} {status}" for status, count in counts)
@@ -170,12 +176,8 @@ class _Writing:
         """Choose launches of groups that have verified ones; each with its file's stem."""
         groups = [group for _, group in named]
         self.found += choices(groups)
-        self.tables[VLLM] += vllm_tables(groups)
-        self.tables[TRITON] += [
-            triton_table(f"{name}{AUTOTUNE}", group)
-            for name, group in named
-            if {*TRITON_OPTIONS} & {*group.axes}
-        ]
+        for form in self.formats:
+            form.choose(named)
 
     def refuse_nothing(self) -> None:
         """Raise ExportError if there is nothing to export in one of the formats."""
@@ -183,33 +185,16 @@ class _Writing:
             raise ExportError(
                 f"'{self.run}' has no cell with launch parameters: nothing to export."
             )
-        if {*self.formats} - {T4, KERNEL_TUNER} and not self.found:
+        if any(form.needs_choice for form in self.formats) and not self.found:
             raise ExportError(f"'{self.run}' has no verified launch to choose: {self.left_out[-1]}")
-        if [*self.formats] == [TRITON] and not self.tables[TRITON]:
-            options = ", ".join(TRITON_OPTIONS)
-            raise ExportError(
-                f"'{self.run}' has no kernel of Triton (none has an axis of {options})."
-            )
+        if len(self.formats) == 1:
+            self.formats[0].refuse_nothing()
 
     def finish(self, provenance: Sequence[dict[str, Any]]) -> None:
         """Write the files of all groups together."""
-        measured_by = t4_metadata(provenance)
-        if T4 in self.formats:
-            _write_json(self.folder / T4 / METADATA_FILE, measured_by)
-        if HEADER in self.formats:
-            about = _about(self.run, measured_by)
-            lines = entries(self.found)
-            write_whole(self.folder / C_HEADER, c_header(lines, about).encode())
-            write_whole(self.folder / CPP_HEADER, cpp_header(lines, about).encode())
-        if JSON in self.formats:
-            content = choices_json(self.found, self.left_out, self.run, provenance)
-            write_json(self.folder / CHOICES_FILE, content)
-        for form, made in self.tables.items():
-            if form in self.formats and made:
-                for table in made:
-                    _write_json(self.folder / form / table.name, table.content)
-                told = {**measured_by["metadata"], "tables": [table.holds for table in made]}
-                write_json(self.folder / form / HOLDS, told)
+        chosen = Chosen(self.found, self.left_out, provenance)
+        for form in self.formats:
+            form.finish(chosen)
 
 
 def _file_name(group: ExportGroup, taken: set[str]) -> str:
@@ -222,11 +207,6 @@ def _file_name(group: ExportGroup, taken: set[str]) -> str:
     name = next(name for name in tries if name.lower() not in taken)
     taken.add(name.lower())
     return f"{name}.json"
-
-
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write an object on one line, its keys in their order: it may have all cells."""
-    write_whole(path, (json.dumps(content, allow_nan=False) + "\n").encode())
 
 
 def _about(run: str, measured_by: Mapping[str, Any]) -> list[str]:
@@ -248,7 +228,7 @@ def export(
     run: str | os.PathLike[str],
     *,
     out: str | os.PathLike[str] | None = None,
-    formats: str | Sequence[str] = FORMATS,
+    formats: str | Sequence[str] | None = None,
 ) -> Exported:
     """Write what a run has found in the forms that other programs read.
 
@@ -260,9 +240,10 @@ def export(
         The folder; of an earlier export there the files of other formats stay. By default
         ``export`` in the folder of the run or saved sweep, or here for recorded shards.
     formats : list of str
-        ``header`` (the launches to use, for C and C++), ``json`` (the same), ``t4`` (the
-        auto-tuning community's form), ``kernel-tuner`` (its cache files), ``vllm`` (tables by size,
-        as vLLM and Hugging Face load them), ``triton`` (files of its autotuner's cache).
+        ``header`` (the launches to use, for C and C++), ``json`` (the same), and those of extras:
+        ``t4`` (the auto-tuning community's form), ``kernel-tuner`` (its cache files), ``vllm``
+        (tables by size, as vLLM and Hugging Face load them), ``triton`` (files of its autotuner's
+        cache). By default all.
 
     Returns
     -------
@@ -275,9 +256,10 @@ def export(
         A ValueError of one sentence.
     """
     place = Path(run).expanduser()
+    asked = None if formats is None else several(formats)
     target = place_of_products(place) / "export" if out is None else Path(out).expanduser()
     try:
         with output(target, ExportError), opened(place) as source:
-            return write_exports(source.dataset, source.name, target, several(formats))
+            return write_exports(source.dataset, source.name, target, asked)
     except (OpenedError, BadParquetError) as err:
         raise ExportError(str(err)) from err

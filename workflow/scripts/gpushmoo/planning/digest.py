@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..core.paths import IMPORTED, PACKAGE, ROOT
 from ..core.python_digest import python_digest
-from ..registry import extra_folders
+from ..registry import extra_folders, extras
 from ..workloads.loader import shared_code, source_files
 
 # The library's packages, and the modules beside them, from the lowest layer to the highest:
@@ -60,6 +60,11 @@ def extra_code(name: str) -> list[Path]:
     """The files of an extra, also those that are not Python, without its tests."""
     folder = extra_folders()[name]
     return sorted(f for f in source_files(folder) if "tests" not in f.relative_to(folder).parts)
+
+
+def code_of_extras(part: str) -> list[Path]:
+    """The files of the extras that add to a part, as `registry.Extra` names it."""
+    return [file for name, e in extras().items() if getattr(e, part) for file in extra_code(name)]
 
 
 def _files_of(package: Path) -> Iterator[Path]:

@@ -33,7 +33,7 @@ from ...core.backends import BACKENDS
 from ...core.errors import ConfigError
 from ...core.names import several
 from ...core.schema import MOST_THREADS, Status
-from ...exporting.formats import INVALIDITY, VERSION, t4_metadata
+from ...exporting.vocabulary import INVALIDITY, VERSION, t4_metadata
 from ...interactive.tune import Tuned, tune
 from ...storage.temporary import OwnFolder
 

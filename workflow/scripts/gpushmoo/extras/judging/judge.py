@@ -42,8 +42,8 @@ from ...core.errors import UserError
 from ...core.median import CONFIDENCE, coverage_of
 from ...core.names import several
 from ...core.schema import DERIVED, GROUP, TAKEN, Flag, Number, Small, Status, Table, Text, is_axis
-from ...exporting.formats import ERRORS, FORMAT, INVALIDITY
-from ...exporting.loaded import AUTOTUNE
+from ...exporting.formats import FORMAT
+from ...exporting.vocabulary import AUTOTUNE, ERRORS, INVALIDITY
 
 
 class JudgeError(UserError, ValueError):

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..analysis.best import launch_to_use
-from ..core.dtypes import TRITON_OPTIONS
-from .choices import TARGET, USUAL, ExportGroup, Point
+from ...analysis.best import launch_to_use
+from ...core.dtypes import TRITON_OPTIONS
+from ...exporting.choices import TARGET, USUAL, ExportGroup, Point
 
-HOLDS, AUTOTUNE = "holds.json", ".autotune.json"
+HOLDS = "holds.json"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,57 @@
+"""The contract of a format of an export."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ..storage.wholefile import write_whole
+from .choices import Choice, ExportGroup
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The choices of a run, sentences on what has none, and where each shard comes from."""
+
+    choices: Sequence[Choice]
+    left_out: Sequence[str]
+    provenance: Sequence[dict[str, Any]]
+
+
+class Format:
+    """The files of one format in the `folder` of an export of `run`.
+
+    `files` are the names directly in the folder that the format writes: nothing else there is ever
+    replaced. A format that `needs_choice` has nothing to say of a run without a verified launch.
+    """
+
+    files: ClassVar[Sequence[str]]
+    needs_choice: ClassVar[bool] = True
+
+    def __init__(self, folder: Path, run: str) -> None:
+        self.folder = folder
+        self.run = run
+
+    def add(self, name: str, group: ExportGroup) -> Sequence[str]:
+        """Write the files of a group, `name` or like it; sentences on their limits."""
+        return ()
+
+    def choose(self, named: Sequence[tuple[str, ExportGroup]]) -> None:
+        """Take the groups of a kernel that have verified launches, with the stems of their files.
+
+        They have no samples.
+        """
+
+    def refuse_nothing(self) -> None:
+        """Raise ExportError if the format alone is asked for and has nothing to write."""
+
+    def finish(self, chosen: Chosen) -> None:
+        """Write the files of all groups together."""
+
+
+def write_object(path: Path, content: Mapping[str, Any]) -> None:
+    """Write an object on one line, its keys in their order: it may have all cells."""
+    write_whole(path, (json.dumps(content, allow_nan=False) + "\n").encode())

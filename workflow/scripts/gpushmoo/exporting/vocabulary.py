@@ -1,0 +1,60 @@
+"""The words of other programs' files, for the code that writes these files and that reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..core.schema import Status
+
+# Of T4, whose schemas are in the PyPI wheel ``kernel-tuner`` (``kernel_tuner/schema/T4/1.0.0``).
+VERSION = "1.0.0"
+# What T4 calls a status. A cell that was not tried, or whose device failed, is no result.
+INVALIDITY = {
+    Status.OK: "correct",
+    Status.WRONG_RESULT: "correctness",
+    Status.FALSE_TIME: "correctness",
+    Status.TIMEOUT: "timeout",
+    Status.BUILD_FAILED: "compile",
+    Status.LAUNCH_FAILED: "runtime",
+    Status.WORKLOAD_FAILED: "runtime",
+    Status.RESOURCES: "runtime",
+    Status.TOO_MANY_THREADS: "constraints",
+    Status.INVALID: "constraints",
+}
+# What Kernel Tuner notes in the place of a time, by T4's word.
+ERRORS = {"compile": "CompilationFailedConfig", "constraints": "InvalidConfig"}
+# How a file name of Triton's autotuning cache ends.
+AUTOTUNE = ".autotune.json"
+
+
+def t4_metadata(provenance: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What measured, in T4's form: each different device, operating system and version once."""
+    shards = list(provenance)
+    # A device stands once, even if the free memory of a CPU changed meanwhile.
+    by_uuid = {shard["device"]["uuid"]: shard["device"] for shard in shards}
+    devices = _different({k: v for k, v in d.items() if k != "uuid"} for d in by_uuid.values())
+    systems = _different(shard["host"].get("system", "unknown") for shard in shards)
+    versions = _different(
+        text
+        for shard in shards
+        for text in (
+            f"gpushmoo=={shard['gpushmoo']}",
+            f"python=={shard['host'].get('python', 'unknown')}",
+            *str(shard["device"]["runtime"]).split(", "),
+        )
+    )
+    metadata = {
+        "hardware": {"hardware_description": devices, "operating_system": "; ".join(systems)},
+        "environment": {
+            "device_query": {"drivers": _different(s["device"]["driver"] for s in shards)},
+            "requirements": versions,
+        },
+    }
+    return {"schema_version": VERSION, "metadata": metadata}
+
+
+def _different(values: Iterable[Any]) -> list[Any]:
+    """Each of them once, in the order of their first."""
+    listed = list(values)
+    return [value for n, value in enumerate(listed) if value not in listed[:n]]

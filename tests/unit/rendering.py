@@ -16,7 +16,7 @@ from gpushmoo.analysis.peak import PeakRow, peak_rows, write_peak
 from gpushmoo.chapters import find_chapters, load_chapter
 from gpushmoo.core.paths import CHAPTERS
 from gpushmoo.core.schema import REPEAT_COLUMNS
-from gpushmoo.figures.runs import energy_figure, history_figure
+from gpushmoo.figures.runs import energy_figure
 from gpushmoo.model.fit import partition_table
 from gpushmoo.report.build import build_report
 from gpushmoo.storage.dataset import matching, read_cells
@@ -136,6 +136,8 @@ def conclude(
         energy_figure(energy, figures[-1])
     tables = [] if history is None else [history / "history.parquet"]
     if tables:
+        from gpushmoo.extras.history.figure import history_figure
+
         figures.append(out / "history.svg")
         history_figure(tables, figures[-1])
     files = {
@@ -146,7 +148,7 @@ def conclude(
         "machine": [],
         "device": [],
         "counted": [],
-        "history": tables,
+        "extras": {"history": tables} if tables else {},
         "energy": [] if energy is None else [energy],
     }
     asked = spec(workloads_of(cells), drawn)

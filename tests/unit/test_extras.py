@@ -8,10 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import environment
+from gpushmoo.core.errors import ConfigError
 from gpushmoo.core.paths import PACKAGE, ROOT
+from gpushmoo.planning import config
 from gpushmoo.registry import extra_folders, extras
 
 # Fast ones, which load the rules, the configuration and the command line.
@@ -82,6 +85,14 @@ def test_without_an_extra_all_tests_of_the_core_pass(name: str, tmp_path: Path) 
     copy = copy_without(tmp_path, [name])
     words = ("-m", "pytest", "-q", "-x", "-n", "2", "-p", "no:cacheprovider", "tests/unit")
     said(started(copy, *words, "--deselect", "tests/unit/test_extras.py"))
+
+
+def test_a_key_of_an_extra_that_is_not_there_is_refused(
+    raw_config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "extras", dict)
+    with pytest.raises(ConfigError, match=r"^history: this gpushmoo has no extra"):
+        config.load_config(raw_config | {"history": "results"}, ROOT)
 
 
 def test_only_an_extras_own_folder_names_it() -> None:

@@ -24,12 +24,12 @@ from gpushmoo.comparing.runs import RunCells
 from gpushmoo.core.errors import ConfigError
 from gpushmoo.core.run_plan import PLAN_FILE
 from gpushmoo.extras.explorer.explore import group_key, over_runs
-from gpushmoo.figures.runs import history_figure
+from gpushmoo.extras.history.figure import history_figure
+from gpushmoo.extras.history.page import history_page
 from gpushmoo.interactive.shell import main
 from gpushmoo.planning.config import read_earlier
 from gpushmoo.planning.refusal import read_section
 from gpushmoo.planning.settings import Settings
-from gpushmoo.report.pages import history_page
 from gpushmoo.storage.dataset import PROVENANCE, runs_in
 from gpushmoo.storage.store import read_table
 from gpushmoo.storage.wholefile import read_whole
@@ -164,7 +164,7 @@ def test_what_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     page = history_page(kept)
     assert page["sentences"] == [gone, other]
     assert len(page["rows"]) == 2
-    monkeypatch.setattr("gpushmoo.report.pages._MOST_ROWS", 1)
+    monkeypatch.setattr("gpushmoo.extras.history.page._MOST_ROWS", 1)
     page = history_page(kept)
     assert len(page["rows"]) == 1
     assert page["sentences"][2].startswith("1 more")

@@ -87,7 +87,7 @@ def test_a_run_is_shown_beside_earlier_ones(bare: Project) -> None:
     assert all(one.change == pytest.approx(1 / 1.2 - 1) for one in changes)
     facts = read_json(results / "report.json")
     at = f"{found.rows['measured_at'].min():%Y-%m-%d} to {found.rows['measured_at'].max():%Y-%m-%d}"
-    titles = [page["title"] for page in facts["history"]]
+    titles = [part["facts"]["title"] for part in facts["extras"]]
     assert titles == [f"History of 4 runs: one to last, {at}"]
     page = read_whole(results / "explorer.html").decode()
     index = json.loads(page.split('id="index">')[1].split("</script>")[0])

@@ -31,6 +31,8 @@ device_environment = str(ROOT / (flow.backend.environment if flow.backend else "
 environment = str(ROOT / "environment.yml")
 # The scripts of rules: each calls one function of the library.
 scripts = ROOT / "workflow/scripts/stages"
+# What Snakemake's report says of a figure.
+figure_caption = str(ROOT / "workflow/report/figure.rst")
 remaking = Remaking(flow)
 limit_gpus(flow, inside)
 tell_what_matters(flow, inside, remaking.asked)

@@ -165,6 +165,7 @@ rule figure_energy:
 
 rule report:
     input:
+        unpack(flow.section_inputs),
         figures=flow.figure_files,
         notes=[str(Path(file).with_suffix(".json")) for file in flow.figure_files],
         dataset=flow.dataset,
@@ -174,7 +175,6 @@ rule report:
         device=flow.device_models,
         counted=flow.counted_files,
         energy=flow.energy_files,
-        history=flow.history_files,
         chapters=[
             file if Path(file).is_relative_to(flow.results) else local(file)
             for chapter in flow.config.chapters.values()
@@ -197,7 +197,7 @@ rule report:
     conda:
         environment
     params:
-        code=code_of("report", scripts / "report.py"),
+        code=code_of("report", scripts / "report.py", *code_of_extras("section")),
         spec=flow.report_params,
         template=flow.template_digest(),
     script:

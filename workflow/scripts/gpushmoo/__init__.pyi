@@ -15,6 +15,7 @@ from .exporting.write import Exported as Exported
 from .exporting.write import export as export
 from .extras.explorer.explore import ExplorerError as ExplorerError
 from .extras.explorer.explore import explore as explore
+from .extras.history.history import history as history
 from .extras.judging.judge import JudgeError as JudgeError
 from .extras.judging.judge import Judgement as Judgement
 from .extras.judging.judge import judge as judge
@@ -22,7 +23,6 @@ from .interactive.ab import ABTest as ABTest
 from .interactive.ab import ab as ab
 from .interactive.checkouts import Checkouts as Checkouts
 from .interactive.checkouts import ab_checkouts as ab_checkouts
-from .interactive.history import history as history
 from .interactive.measure import Sweep as Sweep
 from .interactive.measure import sweep as sweep
 from .interactive.opened_run import Run as Run

@@ -39,6 +39,22 @@ class Command:
 
 
 @dataclass(frozen=True)
+class Section:
+    """A section of the report, which ``section.typ`` in the extra's folder lays out.
+
+    `files` gets the run (a `planning.flow.Flow`) and returns the files that the section is made of.
+    It returns none if this run has no such section. `content` makes facts of these files, as JSON:
+    its ``figured`` says whether the section shows its `figure`, which a rule of the extra draws as
+    ``figures/<figure>.svg``. Sections are in the order of `place`, then by name.
+    """
+
+    files: Callable[[Any], Sequence[str]]
+    figure: str
+    content: Callable[[Sequence[Path]], Mapping[str, Any]]
+    place: int = 100
+
+
+@dataclass(frozen=True)
 class Extra:
     """The parts of gpushmoo that an extra adds to.
 
@@ -46,7 +62,8 @@ class Extra:
     the extra's rules, and `compared` are those in the folder of a comparison. `cells_page` is the
     one of the products that shows all cells; the report refers to it. `pytest_plugins` are modules
     that pytest loads. `formats` are those of an export by name: functions that import and return a
-    class of `exporting.form.Format`.
+    class of `exporting.form.Format`. `section` is one of the report. `keys` are those of the
+    configuration that say what the extra does: without it they are refused.
     """
 
     commands: Mapping[str, Command] = field(default_factory=dict)
@@ -55,6 +72,8 @@ class Extra:
     cells_page: str | None = None
     pytest_plugins: Sequence[str] = ()
     formats: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
+    section: Section | None = None
+    keys: Sequence[str] = ()
 
 
 @cache
@@ -74,6 +93,12 @@ def extra_rules() -> list[Path]:
     """The ``rules.smk`` of the extras that have one; the Snakefile includes them."""
     files = [folder / "rules.smk" for folder in extra_folders().values()]
     return [file for file in files if file.is_file()]
+
+
+def extra_sections() -> dict[str, Section]:
+    """The sections of the report by the extra's name, in the order in which it shows them."""
+    found = [(name, extra.section) for name, extra in extras().items() if extra.section]
+    return dict(sorted(found, key=lambda each: (each[1].place, each[0])))
 
 
 def extra_commands() -> dict[str, Command]:

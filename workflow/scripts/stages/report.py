@@ -17,7 +17,10 @@ with job_log(snakemake.log[0]):
             "device": [Path(file) for file in files.device],
             "counted": [Path(file) for file in files.counted],
             "energy": [Path(file) for file in files.energy],
-            "history": [Path(file) for file in files.history],
+            "extras": {
+                name: [Path(file) for file in files.get(key)]
+                for name, key in snakemake.params.spec["extras"].items()
+            },
         },
         spec=snakemake.params.spec,
         facts=Path(snakemake.output.facts),

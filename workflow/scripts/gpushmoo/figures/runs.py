@@ -1,4 +1,4 @@
-"""Draw figures of several runs: their bests over time, and between two; and energy of launches."""
+"""Draw figures of runs: changes of the bests between two, and the energy of launches."""
 
 from __future__ import annotations
 
@@ -12,111 +12,15 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
 from ..analysis.energy import TIED_SPEED, EnergyGroup, energy_groups, launch_text, read_energy
-from ..comparing.history import BEST, BESTS, COPY, BestChange, bests_of, read_history
-from ..core.display import kind_words, size_words
-from ..core.schema import GROUP
+from ..core.display import size_words
 from .style import OKABE_ITO, PAGE_WIDTH, apply_style, save, save_words
 
-_ACROSS = 3
-# Quantities below each other, each with a separate scale, because a copy may be much faster:
-# column, name, color, mark, height.
-_LINES = ((BEST, "best", OKABE_ITO[0], "o", 2.0), (COPY, "copy", OKABE_ITO[1], "s", 1.0))
-# Panels that fit on a page, and characters per line of a panel's title.
-MOST_PANELS, TITLE_WIDTH = 12, 40
-CAPTION = (
-    "Bandwidth of each group's best with its 95 % interval, and below it of the runtime's own "
-    "copy, over runs in the order of time. Scales differ."
-)
-
-
-def history_figure(tables: Sequence[Path], svg: Path) -> None:
-    """Draw the `tables` of a run's history: the groups whose bests changed most."""
-    apply_style()
-    found = read_history(tables[0].parent)
-    if found.why is not None:
-        save_words(svg, "There is no history", found.why)
-        return
-    changes = found.changes()
-    few = f" Of {len(changes)} groups the {MOST_PANELS} whose bests changed most."
-    title = f"Each group's best over {found.rows['number'].nunique()} runs"
-    caption = CAPTION + (few if len(changes) > MOST_PANELS else "")
-    save(draw_timelines(_rows_of(changes[:MOST_PANELS], found.rows)), svg, title, caption)
-
-
-def _rows_of(chosen: Sequence[BestChange], rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the `rows` that belong to the `chosen` groups."""
-    names = list(GROUP)
-    keys = pd.MultiIndex.from_frame(pd.DataFrame([change.group for change in chosen])[names])
-    return rows[pd.MultiIndex.from_frame(rows[names]).isin(keys)]
-
-
-def draw_timelines(rows: pd.DataFrame) -> Figure:
-    """Draw a panel for each group: its bests (`rows`) over runs in the order of time."""
-    names = list(GROUP)
-    groups = list(rows.groupby(names, observed=True))
-    down = -(-len(groups) // _ACROSS)
-    figure, axes = plt.subplots(
-        len(_LINES) * down,
-        _ACROSS,
-        figsize=(PAGE_WIDTH, 2.1 * down + 0.4),
-        squeeze=False,
-        sharex=True,
-        height_ratios=[height for *_, height in _LINES] * down,
-    )
-    for ax in axes.flat:
-        ax.set_axis_off()
-        ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-    for place, (_, group) in enumerate(groups):
-        top = place // _ACROSS * len(_LINES)
-        both = axes[top : top + len(_LINES), place % _ACROSS]
-        for ax, (column, name, colour, mark, _) in zip(both, _LINES, strict=True):
-            ax.set_axis_on()
-            quantity, columns = bests_of(group) if column == BEST else (column, [column])
-            _line(ax, group, columns, colour, mark)
-            unit = BESTS.get(quantity, "GB/s")
-            ax.set_ylabel(f"{name} ({unit})", fontsize=6.5, color=colour)
-        both[0].set_title(_title(group.iloc[0], _named(rows)), fontsize=6.5, loc="left")
-        both[-1].set_xlabel("run (number)", fontsize=6.5)
-        both[-1].tick_params(labelbottom=True)
-    figure.suptitle(_heading(rows), fontsize=9)
-    return figure
-
-
-def _line(ax: Axes, group: pd.DataFrame, columns: Sequence[str], colour: str, mark: str) -> None:
-    """Draw one quantity over runs, with its interval if it has one."""
-    numbers = group["number"].to_numpy()
-    values, *ends = (group[column].to_numpy(float) for column in columns)
-    ax.plot(numbers, values, mark, ls="-", c=colour, ms=2.4, lw=0.7)
-    if ends:
-        ax.vlines(numbers, *ends, color=colour, lw=0.7)
-    ax.yaxis.set_major_locator(MaxNLocator(3))
-    ax.tick_params(labelsize=6)
-
-
-def _heading(rows: pd.DataFrame) -> str:
-    days = dict.fromkeys(f"{rows['measured_at'].agg(end):%Y-%m-%d}" for end in ("min", "max"))
-    names = ("kernel", "device_name")
-    common = (rows[name].iloc[0] for name in names if rows[name].nunique() == 1)
-    return ", ".join([*common, " to ".join(days)])
-
-
-def _named(rows: pd.DataFrame) -> list[str]:
-    """Return the columns that a panel's title names: type, size, and those that differ."""
-    asked = ("dtype", "height")
-    return [n for n in GROUP if n in asked or (n != "width" and rows[n].nunique() > 1)]
-
-
-def _title(row: pd.Series, named: Sequence[str]) -> str:
-    size = size_words(row["height"], row["width"])
-    words = {"height": f"{size} elements", "timing_mode": kind_words(row["timing_mode"])}
-    text = ", ".join(words.get(name, str(row[name])) for name in named)
-    return "\n".join(wrap(text, TITLE_WIDTH, break_long_words=False))
-
-
-# Groups that one picture shows: those that changed most.
+ACROSS = 3
+# Panels that have room on a page.
+MOST_PANELS = 12
+# Groups that one picture shows, those that changed most.
 MOST_GROUPS = 30
 _COLOURS = {"slower": OKABE_ITO[1], "faster": OKABE_ITO[2], "same": OKABE_ITO[0]}
 _MARKERS = {"slower": ">", "faster": "<", "same": "o"}
@@ -165,9 +69,9 @@ def energy_figure(energy: Path, svg: Path) -> None:
         return
     widest = sorted(groups, key=_spread)[-MOST_PANELS:]
     shown = [group for group in groups if group in widest]
-    down = -(-len(shown) // _ACROSS)
+    down = -(-len(shown) // ACROSS)
     figure, axes = plt.subplots(
-        down, _ACROSS, figsize=(PAGE_WIDTH, 2.15 * down + 0.5), squeeze=False
+        down, ACROSS, figsize=(PAGE_WIDTH, 2.15 * down + 0.5), squeeze=False
     )
     for ax, group in zip(axes.flat, shown, strict=False):
         _panel(ax, group)
@@ -175,9 +79,9 @@ def energy_figure(energy: Path, svg: Path) -> None:
         ax.set_axis_off()
     for ax in axes[:, 0]:
         ax.set_ylabel("energy (GB/J)")
-    # Label only the lowest panel of each column.
-    for column in range(min(_ACROSS, len(shown))):
-        axes[(len(shown) - 1 - column) // _ACROSS, column].set_xlabel("bandwidth (GB/s)")
+    # Below the lowest panel of each column.
+    for column in range(min(ACROSS, len(shown))):
+        axes[(len(shown) - 1 - column) // ACROSS, column].set_xlabel("bandwidth (GB/s)")
     marks = (("fastest", ">"), ("cheapest", "^"), ("other", "o"))
     handles = [
         Line2D([], [], color=_FRONT, marker="o", mec="black", ms=5, label="front"),

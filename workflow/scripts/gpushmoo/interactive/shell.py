@@ -619,13 +619,6 @@ def _compare(
     return Answer({"rows": rows, "folder": folder}, None, status, page=lambda: text)
 
 
-def _history(**asked: Any) -> Answer:
-    from .history import history
-
-    found = history(**asked)
-    return Answer({"rows": found.rows, "folder": asked.get("out")}, page=found.markdown)
-
-
 def _export(**asked: Any) -> Answer:
     from ..exporting.write import export
 

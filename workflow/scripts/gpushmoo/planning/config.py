@@ -29,6 +29,7 @@ from ..core.paths import DEFAULTS, RESULTS, ROOT
 from ..core.readable import UnreadableError, refuse_braces
 from ..core.run_plan import plain
 from ..core.schema import FAULTS, Status, axis_fault
+from ..registry import extras
 from ..storage.dataset import finished_runs, runs_in
 from ..storage.store import BadParquetError, read_metadata, unpacked
 from ..workloads.loader import KernelFolderError, find_kernels, misfit
@@ -181,6 +182,7 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
         raise ConfigError(
             "studies: nothing of a recorded dataset is measured; leave one of both out."
         )
+    _refuse_without_extra(settings)
     return RunConfig(
         settings=settings,
         results=own,
@@ -196,6 +198,8 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
 
 # Keys that name folders.
 _FOLDERS = ("kernel_folders", "chapter_folders")
+# Keys that extras read.
+_OF_EXTRAS = ("history",)
 _DATA = ("dataset", "history", "before", "after", "noise_runs")
 
 
@@ -344,6 +348,17 @@ def read_compared(settings: Settings) -> dict[str, Any] | None:
 
 def _several(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else list(value or ())
+
+
+def _refuse_without_extra(settings: Settings) -> None:
+    """Raise ConfigError if a key asks for an extra whose folder is missing."""
+    there = {key for extra in extras().values() for key in extra.keys}
+    for key in sorted({*_OF_EXTRAS} - there):
+        if getattr(settings, key):
+            raise ConfigError(
+                f"{key}: this gpushmoo has no extra that reads it (no folder of gpushmoo/extras/ "
+                "names the key); leave it out."
+            )
 
 
 def read_earlier(settings: Settings, own: Path) -> list[str] | None:

@@ -17,7 +17,7 @@ from ..core.run_plan import PLAN_FILE, RunPlan
 from ..core.shard_job import ShardJob
 from ..core.study_job import JobDevice, StudyJob
 from ..devices.select import DeviceChoice, resolve
-from ..registry import extras
+from ..registry import Section, extra_sections, extras
 from ..storage.store import unpacked
 from ..workloads.contract import Workload
 from ..workloads.host_fed import HostFedWorkload
@@ -393,8 +393,17 @@ class Flow:
     @property
     def run_figures(self) -> dict[str, str]:
         """Headings of figures of the run as a whole, by name; "" is a page of its own."""
-        figures = (("energy", "", self.energy_files), ("history", "", self.history_files))
-        return {name: heading for name, heading, asked in figures if asked}
+        own = ["energy"] if self.energy_files else []
+        return dict.fromkeys([*own, *(section.figure for section in self._sections.values())], "")
+
+    @property
+    def _sections(self) -> dict[str, Section]:
+        """The sections of the report that extras add to this run, by the extra's name."""
+        return {n: section for n, section in extra_sections().items() if section.files(self)}
+
+    def section_inputs(self, wildcards: Any) -> dict[str, list[str]]:
+        """The files that extras' sections of the report are made of."""
+        return {f"of_{name}": [*s.files(self)] for name, s in self._sections.items()}
 
     @property
     def figure_files(self) -> list[str]:
@@ -454,6 +463,7 @@ class Flow:
             "host_fed": self.host_fed_kernels,
             "recorded": self.config.dataset is not None,
             "seed": self.config.settings.seed,
+            "extras": {name: f"of_{name}" for name in self._sections},
             "cells_page": next((e.cells_page for e in extras().values() if e.cells_page), None),
             "chapters": {n: c.page_params(self.results) for n, c in self.config.chapters.items()},
         }

@@ -30,7 +30,6 @@ from ..comparing.compare import (
     group_words,
 )
 from ..comparing.compare import percent as signed_percent
-from ..comparing.history import read_history
 from ..core.display import one_line, percent
 from ..core.merit import heading_of
 from ..core.paths import ROOT
@@ -38,6 +37,7 @@ from ..core.schema import GROUP, is_axis
 from ..figures.runs import MOST_GROUPS, draw_changes
 from ..figures.style import apply_style, save
 from ..model.limits import GAIN, read_counted
+from ..registry import extra_folders, extra_sections
 from ..storage.dataset import of_one_kind, read_medians
 from ..storage.wholefile import read_json, read_whole, write_json, write_whole
 from ..workloads.views import BLOCK_SHAPE, CACHES, ONE_PARAMETER
@@ -45,14 +45,12 @@ from . import findings, method, tables
 from .findings import Finding, parameter_tables, partition_rows, why_parts
 from .pages import (
     ENERGY_FIGURE,
-    HISTORY_FIGURE,
     Measured,
     Page,
     broken_page,
     chapter_page,
     energy_findings,
     energy_page,
-    history_page,
 )
 from .tables import Json
 
@@ -85,6 +83,9 @@ def build_report(files: Mapping[str, Any], spec: Mapping[str, Any], facts: Path,
             layout = ROOT / chapter["folder"] / "pages.typ"
             if layout.is_file():
                 shutil.copy(layout, root / "chapters" / name)
+        for name in files["extras"]:
+            (root / "extras" / name).mkdir(parents=True)
+            shutil.copy(extra_folders()[name] / "section.typ", root / "extras" / name)
         try:
             rendered = compile_pages(root, content)
         except typst.TypstError:
@@ -186,7 +187,6 @@ def report_facts(
         for name in ("machine", "device")
     )
     energy = [read_energy(path) for path in files["energy"]]
-    history = [read_history(path) for path in sorted({p.parent for p in files["history"]})]
     chapter_figures = {Path(f).name for c in spec["chapters"].values() for f in c["figures"]}
     figures = {p.name: _note(p) for p in files["figures"] if p.name not in chapter_figures}
     names = tables.Namer(cells)
@@ -265,8 +265,7 @@ def report_facts(
         ],
         "energy": [energy_page(table) for table in energy],
         "energy_figures": _named(figures, [ENERGY_FIGURE] * any(t.rows for t in energy)),
-        "history": [history_page(found) for found in history],
-        "history_figures": _named(figures, [HISTORY_FIGURE] * any(h.why is None for h in history)),
+        "extras": _extra_sections(files["extras"], figures),
         "sureness": method.sureness_rows(cells),
         "statuses": method.status_words(cells),
         "faults": method.fault_rows(cells),
@@ -290,6 +289,18 @@ def report_facts(
             {"name": name, "fault": page.fault} for name, page in pages.items() if page.fault
         ],
     }
+
+
+def _extra_sections(files: Mapping[str, Sequence[Path]], figures: Mapping[str, Json]) -> list[Json]:
+    """The sections of extras, of which `files` are by the extra's name, in their order."""
+    found = []
+    for name, section in extra_sections().items():
+        if name not in files:
+            continue
+        facts = section.content(files[name])
+        shown = [f"{section.figure}.svg"] if facts["figured"] else []
+        found.append({"name": name, "facts": facts, "figures": _named(figures, shown)})
+    return found
 
 
 def _without_model(

@@ -1,4 +1,4 @@
-"""Write the report's pages of chapters, of energy and of history."""
+"""Write the report's pages of chapters and of energy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from ..analysis.energy import (
 )
 from ..analysis.peak import PeakRow
 from ..chapters import package
-from ..comparing.history import CHANGE_HEADS, METHOD, History
 from ..core.display import percent, significant, size_words
 from ..workloads.user_code import blamed
 from .findings import WORTH_TELLING, Finding
@@ -110,9 +109,7 @@ def figures_of(measured: Measured, *kinds: str) -> list[Json]:
     ]
 
 
-ENERGY_FIGURE, HISTORY_FIGURE = "energy.svg", "history.svg"
-# Number of groups that the page of a history names.
-_MOST_ROWS = 15
+ENERGY_FIGURE = "energy.svg"
 
 
 def energy_page(table: EnergyTable) -> Json:
@@ -236,21 +233,4 @@ def _row(row: Row, group: EnergyGroup) -> Json:
         "half": "—" if high is None else percent((high - _joules(row)) / _joules(row)),
         "net": significant(1e3 * row["net_joules_per_gb"], 4),
         "mark": mark or ("front" if any(row is one for one in group.front) else ""),
-    }
-
-
-def history_page(found: History) -> Json:
-    """Return sentences and the rows of a table, as display strings."""
-    if found.why is not None:
-        sentences = [found.why, *found.left_out]
-        return {"title": "History", "sentences": sentences, "method": "", "heads": [], "rows": []}
-    rows = found.change_rows()
-    left = len(rows) - _MOST_ROWS
-    more = [f"{left} more groups are in history/history.parquet."] if left > 0 else []
-    return {
-        "title": found.title,
-        "sentences": [*found.left_out, *more],
-        "method": METHOD,
-        "heads": list(CHANGE_HEADS),
-        "rows": rows[:_MOST_ROWS],
     }

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gpushmoo.figures.runs import history_figure
+from gpushmoo.extras.history.figure import history_figure
 from gpushmoo.storage.joblog import job_log
 
 with job_log(snakemake.log[0]):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..comparing import CompareError
-from ..comparing.history import History, history_of, read_runs
-from ..comparing.runs import Place
-from ..core.names import several
-from ..figures.runs import CAPTION, draw_timelines
-from ..figures.style import save, set_style
-from ..storage.dataset import runs_in
-from ..storage.room import output_folder
+from ...comparing import CompareError
+from ...comparing.history import History, history_of, read_runs
+from ...comparing.runs import Place
+from ...core.names import several
+from ...figures.style import save, set_style
+from ...storage.dataset import runs_in
+from ...storage.room import output_folder
+from .figure import CAPTION, draw_timelines
 
 
 def history(

@@ -19,6 +19,9 @@ from gpushmoo.core.errors import (
     NoDeviceError,
     OutOfDeviceMemoryError,
     TypedError,
+    WorkerExitedError,
+    WorkerKilledError,
+    WorkerTimeoutError,
 )
 from gpushmoo.core.space import USUAL, Cell, Condition, Problem, enumerate_cells
 from gpushmoo.devices.base import (
@@ -49,7 +52,6 @@ from gpushmoo.measuring.events import (
     ShardResult,
     Working,
 )
-from gpushmoo.measuring.process import WorkerGoneError, WorkerKilledError, WorkerSilentError
 from gpushmoo.measuring.rounds import ShardRun
 from gpushmoo.measuring.sampling import TOGETHER, Sampling, StoppingRule
 from gpushmoo.measuring.supervise import FIRST_LAUNCH_S, MAX_FAULTS, FaultLimits, Supervisor
@@ -566,11 +568,11 @@ def work(
     except DeviceLostError as err:
         return FakeWorker(told, err)
     except ProcessDiedError:
-        return FakeWorker(told, WorkerGoneError("the measuring process was ended by SIGSEGV"))
+        return FakeWorker(told, WorkerExitedError("the measuring process was ended by SIGSEGV"))
     except ProcessStruckError:
         return FakeWorker(told, WorkerKilledError("the measuring process was ended by SIGKILL"))
     except ProcessHangsError:
-        return FakeWorker(told, WorkerSilentError(), device.clock)
+        return FakeWorker(told, WorkerTimeoutError(), device.clock)
     return FakeWorker([*told, Finished()])
 
 

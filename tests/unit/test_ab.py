@@ -23,7 +23,12 @@ from fakes import (
     make_cells,
 )
 from gpushmoo import ABTest, ConfigError, ab
-from gpushmoo.core.errors import DeviceError
+from gpushmoo.core.errors import (
+    DeviceError,
+    WorkerExitedError,
+    WorkerKilledError,
+    WorkerTimeoutError,
+)
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.devices.capabilities import Reading
@@ -44,7 +49,6 @@ from gpushmoo.measuring.events import (
 )
 from gpushmoo.measuring.job import MeasuredPairs
 from gpushmoo.measuring.paired import PairedRun, _same_data, matched
-from gpushmoo.measuring.process import WorkerGoneError, WorkerKilledError, WorkerSilentError
 from gpushmoo.measuring.rounds import SLOWED_ROUNDS
 from gpushmoo.measuring.sampling import Sampling, StoppingRule
 from gpushmoo.measuring.supervise import FaultLimits, Supervisor
@@ -285,8 +289,8 @@ def supervised(
 @pytest.mark.parametrize(
     ("err", "status", "said"),
     [
-        (WorkerGoneError("ended by SIGSEGV"), Status.LAUNCH_FAILED, "B: ended by SIGSEGV"),
-        (WorkerSilentError(), Status.TIMEOUT, "B: a launch did not end within 4 s; its process"),
+        (WorkerExitedError("ended by SIGSEGV"), Status.LAUNCH_FAILED, "B: ended by SIGSEGV"),
+        (WorkerTimeoutError(), Status.TIMEOUT, "B: a launch did not end within 4 s; its process"),
         (WorkerKilledError("ended by SIGKILL"), Status.LAUNCH_FAILED, "B: ended by SIGKILL"),
     ],
 )

@@ -16,10 +16,11 @@ from begun import AXES, DTYPE, KERNEL, SHARD
 from begun import run as run  # a fixture
 from conftest import record
 from fakes import FOLDER, INFO, Tiny
-from gpushmoo.analysis.aggregate import AggregateError, aggregate, is_host_fed, opened
+from gpushmoo.analysis.aggregate import aggregate, is_host_fed, opened
 from gpushmoo.analysis.best import tied_best
 from gpushmoo.analysis.fastest import axes_of
 from gpushmoo.analysis.run_quality import dataset_provenance
+from gpushmoo.core.errors import AggregateError, BadParquetError
 from gpushmoo.core.run_plan import RunPlan, SweepPlan
 from gpushmoo.core.schema import SAMPLE_COUNT, Status
 from gpushmoo.core.shard_job import ShardJob
@@ -27,7 +28,7 @@ from gpushmoo.core.space import USUAL, Cell, Problem, shard_name
 from gpushmoo.measuring.events import CellRun, CopySample, ShardResult
 from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.storage.dataset import PROVENANCE, matching, partitions, read_cells, read_medians
-from gpushmoo.storage.store import BadParquetError, read_shard, write_parquet
+from gpushmoo.storage.store import read_shard, write_parquet
 from gpushmoo.workloads.contract import Launch
 from synthetic import flipped_in_a_page, other_device, shard_metadata, shard_params, write_shard
 

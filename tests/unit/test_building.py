@@ -14,7 +14,13 @@ import pytest
 from bench import Bench
 from conftest import ROOT, USER_CUDA, USER_OPENCL, python
 from gpushmoo.core.backends import BACKENDS
-from gpushmoo.core.errors import BuildError, DeviceError, NoDeviceError, WorkloadError
+from gpushmoo.core.errors import (
+    BuildError,
+    DamagedFileError,
+    DeviceError,
+    NoDeviceError,
+    WorkloadError,
+)
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Version
 from gpushmoo.devices import isolated
@@ -34,7 +40,6 @@ from gpushmoo.measuring.builds import Builds, programs_for
 from gpushmoo.storage.joblog import raises_signals
 from gpushmoo.storage.room import obstacle
 from gpushmoo.storage.store import read_shard
-from gpushmoo.storage.wholefile import DamagedFileError
 from gpushmoo.workloads.loader import load_kernel
 from mounts import Mount
 

@@ -13,13 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from cells import Machine
 from conftest import record
-from gpushmoo.comparing import CompareError
 from gpushmoo.comparing.compare import (
     CHANGED_CELLS_SCHEMA,
     CHANGED_GROUPS_SCHEMA,
     DRIFT_SCHEMA,
     Comparison,
-    SlowerError,
     compare,
     compare_runs,
     regression,
@@ -37,7 +35,7 @@ from gpushmoo.comparing.runs import (
     verified_by_all,
     wholes,
 )
-from gpushmoo.core.errors import ConfigError
+from gpushmoo.core.errors import CompareError, ConfigError, RegressionError
 from gpushmoo.core.median import median_interval
 from gpushmoo.core.paths import ROOT
 from gpushmoo.interactive.shell import main
@@ -354,7 +352,7 @@ def test_what_is_saved_has_the_columns_of_the_schemas_and_guards(tmp_path: Path)
     text = read_whole(tmp_path / "summary.md").decode()
     assert text == found.markdown()
     assert text.startswith("## A: a → B: b\n")
-    with pytest.raises(SlowerError, match=r"1 of 6 groups' bests surely got slower: made.*v1"):
+    with pytest.raises(RegressionError, match=r"1 of 6 groups' bests surely got slower: made.*v1"):
         regression(tmp_path / "groups.parquet", tmp_path / "regression.txt")
     assert not (tmp_path / "regression.txt").exists()
     compare_runs([first], [machine.run("b")], same).save(tmp_path)

@@ -93,7 +93,7 @@ def test_values_are_in_base_units_by_cell_and_what_is_no_number_or_unknown_is_no
     ],
 )
 def test_launches_of_other_cells_are_refused(launched: list[dict[str, object]], says: str) -> None:
-    with pytest.raises(counters.NotCountedError, match=says):
+    with pytest.raises(counters.CounterError, match=says):
         counters.join(counters.parse_report(MADE_UP), launched, METRICS)
 
 
@@ -136,9 +136,9 @@ def test_an_unknown_metric_costs_itself_and_a_dead_profiler_is_named(tmp_path: P
     first, again, _ = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
     assert "--cache-control all" in first
     assert again.endswith("--metrics dram__bytes_read.sum true")
-    with pytest.raises(counters.NotCountedError, match="status 3"):
+    with pytest.raises(counters.CounterError, match="status 3"):
         counted(profiler(tmp_path, "exit 3"), tmp_path, ["a__b.sum"])
-    with pytest.raises(counters.NotCountedError, match="does not start"):
+    with pytest.raises(counters.CounterError, match="does not start"):
         counted(str(tmp_path / "none"), tmp_path, ["a__b.sum"])
 
 
@@ -153,7 +153,7 @@ def test_an_unknown_metric_costs_itself_and_a_dead_profiler_is_named(tmp_path: P
 )
 def test_what_is_in_the_way_is_one_sentence(said: str, why: str, tmp_path: Path) -> None:
     program = profiler(tmp_path, f"echo '{said}' > \"$LOG\"")
-    with pytest.raises(counters.NotCountedError, match=why) as caught:
+    with pytest.raises(counters.CounterError, match=why) as caught:
         counted(program, tmp_path, ["dram__bytes_read.sum"])
     assert "\n" not in str(caught.value)
 
@@ -201,7 +201,7 @@ def test_a_failed_group_costs_its_own(tmp_path: Path, monkeypatch: pytest.Monkey
         _: str, command: list[str], __: object, metrics: list[str], *___: object
     ) -> list[counters.CountedLaunch]:
         if "gpu__time_duration.sum" not in metrics:
-            raise counters.NotCountedError("The second one failed.")
+            raise counters.CounterError("The second one failed.")
         request = json.loads(Path(command[-1]).read_text(encoding="utf-8"))
         launched = [
             launch(one.cell.key, [2, 3, 1], [4, 5, 1], entry="sum") for one in from_plain(request)
@@ -230,7 +230,7 @@ def test_small_cells_are_replayed_whole(tmp_path: Path, monkeypatch: pytest.Monk
     def refuse(_: str, command: list[str], options: Sequence[str], *__: object) -> object:
         cells = from_plain(json.loads(Path(command[-1]).read_text(encoding="utf-8")))
         asked.append((options[-1], {one.cell.problem.height for one in cells}))
-        raise counters.NotCountedError("Not today.")
+        raise counters.CounterError("Not today.")
 
     monkeypatch.setattr(counters, "count_launches", refuse)
     for kernel in ("global_copy", "copy2d_coalesced"):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from conftest import ROOT
 from fakes import FOLDER, FakeClock, FakeDevice, Fault, built, cell_tag
+from gpushmoo.core.errors import EnergyUnavailableError
 from gpushmoo.core.median import mean_interval
 from gpushmoo.core.paths import KERNELS
 from gpushmoo.core.schema import ENERGY_SCHEMA
@@ -29,7 +30,6 @@ from gpushmoo.studies.energy import (
     EnergyMeter,
     EnergyPlan,
     Metered,
-    NoEnergyError,
     watched,
 )
 from gpushmoo.workloads.loader import load_kernel
@@ -204,7 +204,7 @@ def test_a_counter_counts_by_its_steps_and_one_that_stands_still_is_given_up() -
         return 1e-3
 
     meter = EnergyMeter(PoweredDevice({}), task_of_tiny([]), CounterSteps(), clock)
-    with pytest.raises(NoEnergyError, match="did not step"):
+    with pytest.raises(EnergyUnavailableError, match="did not step"):
         meter.window(work, 0.1)
 
 

@@ -14,13 +14,13 @@ import pytest
 from conftest import USER_CUDA, USER_OPENCL, WORKLOAD_TEMPLATE
 from fakes import make_cells
 from gpushmoo.core.display import MOST_SENTENCE, MOST_TEXT, one_line
-from gpushmoo.core.errors import WorkloadError
+from gpushmoo.core.errors import KernelFolderError, WorkloadError
 from gpushmoo.core.schema import Status
 from gpushmoo.devices.builds import compile_error
 from gpushmoo.measuring.events import CellRun, NoLaunch
 from gpushmoo.workloads.contract import CopyWorkload
 from gpushmoo.workloads.host_fed import HostFedWorkload
-from gpushmoo.workloads.loader import KernelFolder, KernelFolderError, load_kernel
+from gpushmoo.workloads.loader import KernelFolder, load_kernel
 
 Load = Callable[..., KernelFolder]
 

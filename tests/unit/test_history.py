@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import record
-from gpushmoo.comparing import CompareError
 from gpushmoo.comparing.history import (
     HISTORY_SCHEMA,
     history_of,
@@ -21,7 +20,7 @@ from gpushmoo.comparing.history import (
     run_history,
 )
 from gpushmoo.comparing.runs import RunCells
-from gpushmoo.core.errors import ConfigError
+from gpushmoo.core.errors import CompareError, ConfigError
 from gpushmoo.core.run_plan import PLAN_FILE
 from gpushmoo.extras.explorer.explore import group_key, over_runs
 from gpushmoo.extras.history.figure import history_figure

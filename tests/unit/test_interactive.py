@@ -25,14 +25,14 @@ from gpushmoo import BufferRef, ConfigError, CopyWorkload, Launch, Sweep, ceil_d
 from gpushmoo.__main__ import main as program
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.core.backends import BACKENDS
-from gpushmoo.core.errors import DeviceError, DeviceLostError, NoDeviceError
+from gpushmoo.core.errors import DeviceError, DeviceLostError, NoDeviceError, OpenError
 from gpushmoo.devices.base import DeviceInfo
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive import measure, shell, tables
 from gpushmoo.interactive.shell import main
 from gpushmoo.interactive.tables import COMMANDS
 from gpushmoo.measuring.job import MeasuredShard, ShardTask, measure_shard
-from gpushmoo.measuring.process import NotOpenedError, WorkerProcess
+from gpushmoo.measuring.process import WorkerProcess
 from gpushmoo.measuring.starting import StartedProgram
 from gpushmoo.planning.config import load_config, merged
 from gpushmoo.storage.dataset import read_cells
@@ -141,7 +141,7 @@ def test_a_compiler_that_crashes_the_measuring_process_is_run_apart(
 ) -> None:
     def crashed(task: ShardTask, terminal: TextIO) -> MeasuredShard:
         if task.build is None:
-            raise NotOpenedError("The device was not opened: SIGSEGV.")
+            raise OpenError("The device was not opened: SIGSEGV.")
         return measure_shard(task, terminal)
 
     monkeypatch.setattr(measure, "measure_shard", crashed)

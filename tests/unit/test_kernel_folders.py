@@ -11,21 +11,20 @@ import pytest
 from conftest import ROOT
 from fakes import Tiny
 from gpushmoo.core.dtypes import DTYPES
-from gpushmoo.core.errors import BuildError, ConfigError, TypedError, WorkloadError
+from gpushmoo.core.errors import (
+    BuildError,
+    ConfigError,
+    KernelFolderError,
+    TypedError,
+    WorkloadError,
+)
 from gpushmoo.core.space import Cell, Problem, ShardSpace, Version
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.builds import kernel_source
 from gpushmoo.measuring.buffers import open_space
 from gpushmoo.planning.sweeps import read_sweep, refuse_impossible
 from gpushmoo.workloads.contract import uniform
-from gpushmoo.workloads.loader import (
-    KernelFolderError,
-    find_kernels,
-    load_kernel,
-    misfit,
-    refusal,
-    versions_of,
-)
+from gpushmoo.workloads.loader import find_kernels, load_kernel, misfit, refusal, versions_of
 
 PAGE = (ROOT / "docs/howto.md").read_text()
 # Its own kernel, of which every mistake changes one place.

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from gpushmoo.core.errors import DamagedFileError
 from gpushmoo.model.form import FIRST, LIMITS, PARAMETERS, Model
 from gpushmoo.model.launches import COLUMNS, Launches
 from gpushmoo.model.limits import (
@@ -17,7 +18,7 @@ from gpushmoo.model.limits import (
     read_counted,
     whys,
 )
-from gpushmoo.storage.wholefile import DamagedFileError, write_json
+from gpushmoo.storage.wholefile import write_json
 
 # A copy of far more than a cache holds, in blocks of enough warps that wait twice each.
 COPY = {

@@ -19,23 +19,22 @@ import pandas as pd
 import pytest
 from bench import BACKENDS, Bench, choice_of
 from conftest import USER_CUDA, USER_OPENCL, environment
-from gpushmoo.core.errors import DeviceError
+from gpushmoo.core.errors import (
+    DeviceError,
+    JobSignalledError,
+    WorkerExitedError,
+    WorkerKilledError,
+    WorkerTimeoutError,
+)
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring import client, locks, process, starting
 from gpushmoo.measuring.client import ADDRESS
 from gpushmoo.measuring.events import CellsStarted, Finished, Message, Prepare
-from gpushmoo.measuring.process import (
-    POLL_INTERVAL_S,
-    WorkerGoneError,
-    WorkerKilledError,
-    WorkerProcess,
-    WorkerSilentError,
-    end_of,
-)
+from gpushmoo.measuring.process import POLL_INTERVAL_S, WorkerProcess, end_of
 from gpushmoo.measuring.requests import received
 from gpushmoo.planning.flow import MEASURING
 from gpushmoo.planning.start import start_measuring_servers
-from gpushmoo.storage.joblog import JobSignalledError, raises_signals
+from gpushmoo.storage.joblog import raises_signals
 from gpushmoo.storage.store import read_shard
 from jobs import assignment_of
 
@@ -96,13 +95,13 @@ def test_signals_from_outside_are_told_from_faults() -> None:
         assert isinstance(error, WorkerKilledError) == (name in OUTSIDE)
     assert str(end_of(-40)) == "the measuring process was ended by signal 40"
     assert isinstance(end_of(-40), WorkerKilledError)
-    assert type(end_of(3)) is WorkerGoneError
+    assert type(end_of(3)) is WorkerExitedError
 
 
 def test_a_process_that_is_struck_or_hangs_is_found(start: Callable[..., WorkerProcess]) -> None:
     with pytest.raises(WorkerKilledError, match=r"^the measuring process was ended by SIGTERM$"):
         start("SIGTERM").hear(DEADLINE_S)
-    with pytest.raises(WorkerSilentError):
+    with pytest.raises(WorkerTimeoutError):
         start(hangs=True).hear(2 * POLL_INTERVAL_S)
 
 
@@ -188,7 +187,7 @@ def test_silence_counts_while_the_process_is_neither_stopped_nor_waits_for_a_cor
     if heard:
         assert worker.hear(4 * POLL_INTERVAL_S) == Finished()
     else:
-        with pytest.raises(WorkerSilentError, match=r"said nothing for 0\.2 s$"):
+        with pytest.raises(WorkerTimeoutError, match=r"said nothing for 0\.2 s$"):
             worker.hear(4 * POLL_INTERVAL_S)
 
 

@@ -4,13 +4,8 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, python
-from gpushmoo.core.readable import (
-    UnreadableError,
-    read_mapping,
-    refuse_braces,
-    refuse_configfiles,
-    typed,
-)
+from gpushmoo.core.errors import UnreadableError
+from gpushmoo.core.readable import read_mapping, refuse_braces, refuse_configfiles, typed
 
 DEEP = b"only: " + b"[" * 3000 + b"]" * 3000
 DIGITS = b"seed: " + b"9" * 5000

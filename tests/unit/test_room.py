@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from begun import run as run
 from conftest import environment
-from gpushmoo.core.errors import UserError
+from gpushmoo.core.errors import UserError, WriteError
 from gpushmoo.interactive import shell
 from gpushmoo.interactive.shell import main
-from gpushmoo.storage.room import NotWrittenError, output, output_folder
+from gpushmoo.storage.room import output, output_folder, unwritten
 from mounts import Mount, fill
 from test_answers import shards as shards  # fixtures
 from test_answers import there as there
@@ -82,7 +82,7 @@ def test_the_file_that_could_not_be_written_is_named(tmp_path: Path) -> None:
             pytest.raises(UserError, match=f"^'{named}' cannot be"),
             output(tmp_path / "out", UserError),
         ):
-            raise NotWrittenError(path, full)
+            raise WriteError(unwritten(path, full), path, full.errno)
 
 
 def test_a_name_that_cannot_be_asks_for_another(

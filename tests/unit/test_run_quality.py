@@ -11,14 +11,13 @@ from cells import cell
 from gpushmoo.analysis.run_quality import (
     MEANING,
     CopyChanges,
-    FailedSweepError,
     Steadiness,
-    StrictError,
     faults,
     steadiness,
     verdict,
     write_verdict,
 )
+from gpushmoo.core.errors import FailedSweepError, StrictError
 from gpushmoo.core.schema import FAULTS, Status
 from gpushmoo.report.method import budget_finding, steadiness_finding
 

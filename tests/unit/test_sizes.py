@@ -12,7 +12,7 @@ from conftest import ROOT
 from gpushmoo import sweep
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.run_quality import cells_of
-from gpushmoo.core.errors import ConfigError
+from gpushmoo.core.errors import ConfigError, SizeError
 from gpushmoo.core.space import Problem, RelativeSize, ShardSpace, known_problems
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.select import DeviceChoice
@@ -29,7 +29,7 @@ from gpushmoo.planning.sweeps import on_device
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.store import read_shard
 from gpushmoo.workloads.loader import declared_fault, load_kernel, versions_of
-from gpushmoo.workloads.sizes import SIDES, Room, SizeError, resolved, working_set
+from gpushmoo.workloads.sizes import SIDES, Room, resolved, working_set
 
 MIB = 2**20
 H200 = Room(50 * MIB, False, 141 * 10**9, 141 * 10**9)

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from gpushmoo.core.errors import NoDeviceError
-from gpushmoo.core.readable import UnreadableError
+from gpushmoo.core.errors import NoDeviceError, UnreadableError
 from gpushmoo.planning import inside_snakemake, start
 from gpushmoo.planning.inside_snakemake import NOTHING_TO_DO, Inside
 from gpushmoo.storage.wholefile import write_whole

@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT
 from fakes import FOLDER, INFO, FakeDevice, Fault, cell_tag, make_cells, measure_cells
-from gpushmoo.analysis.aggregate import OpenedError, aggregate, opened
+from gpushmoo.analysis.aggregate import aggregate, opened
+from gpushmoo.core.errors import BadParquetError, DamagedFileError, OpenedError, WriteError
 from gpushmoo.core.schema import METADATA_KEY, SCHEMA_VERSION, Status, cell_schema
 from gpushmoo.core.space import Condition
 from gpushmoo.measuring.events import CellRun, CopySample, ShardResult
@@ -25,8 +26,6 @@ from gpushmoo.storage import store
 from gpushmoo.storage.joblog import job_log
 from gpushmoo.storage.store import (
     PACKED,
-    BadParquetError,
-    NotWrittenError,
     check_table,
     is_whole,
     read_shard,
@@ -35,7 +34,6 @@ from gpushmoo.storage.store import (
     write_parquet,
 )
 from gpushmoo.storage.wholefile import (
-    DamagedFileError,
     read_json,
     read_whole,
     replaced_folder,
@@ -164,7 +162,7 @@ def test_failing_writes(table: pa.Table, shard: Path, monkeypatch: pytest.Monkey
         full_disk()
 
     monkeypatch.setattr(store.pq, "ParquetWriter", refuse)
-    with pytest.raises(NotWrittenError) as caught:
+    with pytest.raises(WriteError) as caught:
         write_parquet(table.slice(0, 1), shard, METADATA)
     sentence = str(caught.value)
     assert sentence.startswith(f"'{shard}' cannot be written to ({os.strerror(28)})")

@@ -16,7 +16,12 @@ from fakes import (
     measure_cells,
     supervised,
 )
-from gpushmoo.core.errors import DeviceLostError
+from gpushmoo.core.errors import (
+    DeviceLostError,
+    WorkerExitedError,
+    WorkerKilledError,
+    WorkerTimeoutError,
+)
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Cell
 from gpushmoo.measuring.events import (
@@ -29,13 +34,7 @@ from gpushmoo.measuring.events import (
     Preparing,
     result_of,
 )
-from gpushmoo.measuring.process import (
-    MAX_UNATTRIBUTED_CRASHES,
-    MAX_UNATTRIBUTED_KILLS,
-    WorkerGoneError,
-    WorkerKilledError,
-    WorkerSilentError,
-)
+from gpushmoo.measuring.process import MAX_UNATTRIBUTED_CRASHES, MAX_UNATTRIBUTED_KILLS
 from gpushmoo.measuring.sampling import TOGETHER, StoppingRule
 from gpushmoo.measuring.supervise import FIRST_LAUNCH_S, MAX_FAULTS, FirstLaunches
 from gpushmoo.measuring.suspects import (
@@ -286,7 +285,7 @@ def test_first_strikes_and_faults_of_nobody_measure_all_again() -> None:
     def start(do: Measure) -> FakeWorker:
         return FakeWorker([*map(result_of, ended), Finished()])
 
-    for err in (WorkerGoneError("ended with status 1"), WorkerKilledError("ended by SIGHUP")):
+    for err in (WorkerExitedError("ended with status 1"), WorkerKilledError("ended by SIGHUP")):
         assert {r.status for r in supervised(FakeWorker([], err), start, CELLS)} == {Status.OK}
 
 
@@ -343,7 +342,7 @@ def test_faults_among_many_cells_condemn_no_other(operation: str, kind: str) -> 
 # One that ends while data are made: that costs their cells, no others.
 
 SAID = "the measuring process ended with status 0"
-GONE = WorkerGoneError(SAID)
+GONE = WorkerExitedError(SAID)
 DATA = Preparing(CELLS[0].problem, frozenset("a"))
 
 
@@ -369,7 +368,7 @@ def outcome(told: list[Message], *ends: Exception) -> tuple[list[CellRun], list[
     ("end", "times"),
     [
         (GONE, MAX_UNATTRIBUTED_CRASHES),
-        (WorkerSilentError(SAID), MAX_UNATTRIBUTED_CRASHES),
+        (WorkerTimeoutError(SAID), MAX_UNATTRIBUTED_CRASHES),
         (WorkerKilledError(SAID), MAX_UNATTRIBUTED_KILLS),
     ],
 )
@@ -391,7 +390,7 @@ def test_ends_and_silence_in_a_cell_cost_that_cell() -> None:
     assert Status.WORKLOAD_FAILED not in {r.status for r in runs}
     assert [(do.keys, do.first) for do in asked] == [({c.key for c in CELLS}, key)]
     told = [DATA, CellsStarted((FIRST.key,))]
-    workers = [FakeWorker([*told], WorkerSilentError(SAID)) for _ in range(2)]
+    workers = [FakeWorker([*told], WorkerTimeoutError(SAID)) for _ in range(2)]
     [run] = supervised(workers.pop(), lambda do: workers.pop(), CELLS[:1])
     assert (run.status, run.message) == (
         Status.TIMEOUT,

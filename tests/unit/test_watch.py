@@ -15,11 +15,12 @@ from begun import shards as shards  # a fixture
 from bench import Bench
 from conftest import ROOT
 from fakes import Tiny, make_cells
+from gpushmoo.core.errors import WatchError
 from gpushmoo.core.run_plan import PLAN_FILE, RunPlan
 from gpushmoo.core.schema import Status
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.extras.watching import view
-from gpushmoo.extras.watching.view import QUIET_S, RunState, Watched, WatchError
+from gpushmoo.extras.watching.view import QUIET_S, RunState, Watched
 from gpushmoo.interactive.shell import main
 from gpushmoo.measuring.events import CellRun
 from gpushmoo.measuring.progress import FOLDER, LiveFile, LiveShard, live_path, read_live

@@ -9,10 +9,10 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from gpushmoo.core.errors import DamagedFileError
 from gpushmoo.planning.again import damage
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.store import read_shard
-from gpushmoo.storage.wholefile import DamagedFileError
 from projects import FinishedProject, Project, print_of
 from synthetic import flipped_in_a_page
 

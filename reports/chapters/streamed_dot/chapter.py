@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from gpushmoo.chapters import Chapter, ChapterError, ChapterPlan, ChapterRun
+from gpushmoo.chapters import Chapter, ChapterPlan, ChapterRun
 from gpushmoo.core.backends import source_suffix
-from gpushmoo.core.errors import LaunchRefusedError
+from gpushmoo.core.errors import ChapterError, LaunchRefusedError, UnreadableError
 from gpushmoo.core.paths import ROOT
-from gpushmoo.core.readable import UnreadableError, refuse_braces
+from gpushmoo.core.readable import refuse_braces
 from gpushmoo.core.space import Cell
 from gpushmoo.core.study_job import JobDevice
 from gpushmoo.planning.digest import shared_digest

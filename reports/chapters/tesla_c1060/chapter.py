@@ -11,8 +11,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
-from gpushmoo.chapters import Chapter, ChapterError, ChapterPlan, ChapterRun
-from gpushmoo.core.errors import ConfigError
+from gpushmoo.chapters import Chapter, ChapterPlan, ChapterRun
+from gpushmoo.core.errors import ChapterError, ConfigError
 from gpushmoo.core.paths import KERNELS, PACKAGE, ROOT
 from gpushmoo.core.space import TYPICAL, most_values
 from gpushmoo.planning.digest import file_digest

@@ -29,13 +29,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
+# Chapters import the first one from here, with the rest of their contract.
+from .core.errors import ChapterError as ChapterError
+from .core.errors import ChapterFolderError
 from .core.keys import Section
 from .core.space import Cell
 from .workloads.loader import KernelFolder, find_folders
-
-
-class ChapterError(ValueError):
-    """A chapter cannot do what is asked: one clause that names the configuration's key."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +93,6 @@ class Chapter(ABC):
     @abstractmethod
     def plan(self, options: Mapping[str, Any], run: ChapterRun) -> ChapterPlan:
         """What the chapter adds to `run`; its `options` are plain values. Raises ChapterError."""
-
-
-class ChapterFolderError(ValueError):
-    """A folder of chapters is missing, or two chapters have one name; one sentence."""
 
 
 @dataclass(frozen=True)

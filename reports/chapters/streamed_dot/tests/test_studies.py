@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT, python
-from gpushmoo.chapters import ChapterError, ChapterRun
-from gpushmoo.core.errors import ConfigError
+from gpushmoo.chapters import ChapterRun
+from gpushmoo.core.errors import ChapterError, ConfigError
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.planning.config import load_config
 from gpushmoo.planning.flow import Flow

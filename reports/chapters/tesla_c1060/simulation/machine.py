@@ -10,7 +10,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from gpushmoo.core.readable import UnreadableError, read_mapping
+from gpushmoo.core.errors import UnreadableError
+from gpushmoo.core.readable import read_mapping
 
 
 class MachineError(ValueError):

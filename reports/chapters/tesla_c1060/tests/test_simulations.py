@@ -13,7 +13,8 @@ import pytest
 import yaml
 from conftest import ROOT, python, record
 from gpushmoo.analysis.aggregate import aggregate
-from gpushmoo.chapters import ChapterError, ChapterRun
+from gpushmoo.chapters import ChapterRun
+from gpushmoo.core.errors import ChapterError
 from gpushmoo.planning.config import default_config
 from gpushmoo.planning.flow import Flow
 from gpushmoo.storage.store import read_table

@@ -25,7 +25,14 @@ import pyarrow.parquet as pq
 
 from .. import __name__ as library
 from ..core.display import one_line
-from ..core.errors import WorkloadError
+from ..core.errors import (
+    AggregateError,
+    BadParquetError,
+    DamagedFileError,
+    KernelFolderError,
+    OpenedError,
+    WorkloadError,
+)
 from ..core.paths import ROOT
 from ..core.run_plan import PLAN_FILE, RunPlan, fully_sampled
 from ..core.schema import UNLISTED, cell_schema
@@ -39,20 +46,16 @@ from ..core.space import (
     space_of,
 )
 from ..storage.dataset import PARTITION, PROVENANCE, finished_dataset, with_axes_noted
-from ..storage.store import BadParquetError, Shard, open_shard, read_shard, unpacked
-from ..storage.wholefile import DamagedFileError, UnusableFilesError, read_json, replaced_folder
+from ..storage.store import Shard, open_shard, read_shard, unpacked
+from ..storage.wholefile import read_json, replaced_folder
 from ..workloads.host_fed import HostFedWorkload
-from ..workloads.loader import KernelFolderError, load_kernel
+from ..workloads.loader import load_kernel
 from .repeats import merged, shard_spread
 from .statistics import Replicated, RunSpreads, run_spreads
 
 # Column that sorting needs: the number of each row's shard. The name of an axis cannot contain `#`.
 _SHARD = pa.field("#shard", pa.int32(), nullable=False)
 _ORDER = [("cell_key", "ascending"), (_SHARD.name, "ascending")]
-
-
-class AggregateError(UnusableFilesError):
-    """Shards that do not make one data set, in one sentence; `files` are those at fault."""
 
 
 @dataclass(frozen=True)
@@ -398,10 +401,6 @@ def _fault_of_keys(planned: AbstractSet[str], keys: AbstractSet[str]) -> str | N
 
 
 CELLS = "cells"
-
-
-class OpenedError(ValueError):
-    """Folder without a readable data set, in one sentence."""
 
 
 @dataclass(frozen=True)

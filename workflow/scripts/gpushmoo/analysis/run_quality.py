@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from ..core.errors import UserError
+from ..core.errors import FailedSweepError, StrictError
 from ..core.schema import FAULTS, Status
 from ..core.space import TIMING_MODES, RelativeSize, known_problems, size_of
 from ..storage.dataset import PROVENANCE, unreadable
@@ -48,14 +48,6 @@ COLUMNS = (
     *("cache_state", "timing_mode"),
     *("status", "message"),
 )
-
-
-class StrictError(UserError):
-    """Faults of cells in a run with ``strict: true``, in one sentence."""
-
-
-class FailedSweepError(UserError):
-    """Sweeps without a measured cell, one sentence for each."""
 
 
 def faults(cells: pd.DataFrame) -> pd.DataFrame:

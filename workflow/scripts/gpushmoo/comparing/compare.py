@@ -17,12 +17,11 @@ from ..analysis.best import tied_best
 from ..analysis.fastest import params_texts
 from ..analysis.statistics import ChangeEstimate, Spreads
 from ..core.display import number_of, seconds, significant
-from ..core.errors import UserError
+from ..core.errors import CompareError, RegressionError
 from ..core.names import several
 from ..core.schema import GROUP, PARAMS, Flag, Group, Number, Small, Status, Table, Text, Whole
 from ..storage.store import read_table, write_parquet
 from ..storage.wholefile import write_whole
-from . import CompareError
 from .runs import (
     BEST,
     CELL,
@@ -139,10 +138,6 @@ _METHOD = (
     "±{delta}. "
     "All cells of a group together tell a change that its best alone does not."
 )
-
-
-class SlowerError(UserError):
-    """A group's best surely got slower; one sentence."""
 
 
 @dataclass(frozen=True)
@@ -528,13 +523,13 @@ def _group_table(
 
 
 def regression(groups: Path, out: Path) -> None:
-    """Write to `out` that a comparison's `groups` raise no alarm; SlowerError if they do."""
+    """Write to `out` that a comparison's `groups` raise no alarm; RegressionError if they do."""
     table = read_table(groups, CHANGED_GROUPS_SCHEMA).to_pandas()
     slow = changed_groups(table[table["alarm"]]).to_dict("records")
     if slow:
         named = "; ".join(f"{group_words(row)}: {change(row)}" for row in slow[:_MOST_GROUPS])
         more = f"; and {len(slow) - _MOST_GROUPS} more" if len(slow) > _MOST_GROUPS else ""
-        raise SlowerError(
+        raise RegressionError(
             f"{len(slow)} of {len(table)} groups' bests surely got slower: {named}{more}. "
             f"'{groups.with_name('summary.md')}' has the table."
         )

@@ -8,9 +8,9 @@ from itertools import combinations
 
 from scipy.stats import binomtest
 
+from ..core.errors import CompareError
 from ..core.median import CONFIDENCE
 from ..core.names import several
-from . import CompareError
 from .compare import DELTA, Comparison, compare_runs, percent
 from .runs import Place, RunCells, levels_of, read_run, usual_spreads
 

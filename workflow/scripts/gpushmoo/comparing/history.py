@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from ..analysis.fastest import params_texts
 from ..core.display import kind_words, number_of, significant
+from ..core.errors import CompareError
 from ..core.schema import GROUP, PARAMS, Group, Number, Small, Text, Time
 from ..storage.store import read_metadata, read_table, write_parquet
 from ..storage.wholefile import write_whole
-from . import CompareError
 from .compare import MOST_ROWS, group_words, markdown_table, percent
 from .runs import LOG_COPY, Place, RunCells, bests, read_run, refuse_unlike
 

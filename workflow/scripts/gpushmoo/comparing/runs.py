@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..analysis.aggregate import OpenedError, opened
+from ..analysis.aggregate import opened
 from ..analysis.run_quality import dataset_provenance
 from ..analysis.statistics import (
     ChangeEstimate,
@@ -39,11 +39,10 @@ from ..analysis.statistics import (
     replicated,
     shifts,
 )
+from ..core.errors import BadParquetError, CompareError, OpenedError
 from ..core.median import coverage_of
 from ..core.schema import DERIVED, GROUP, Status, is_axis
 from ..storage.dataset import read_cells
-from ..storage.store import BadParquetError
-from . import CompareError
 from .verdicts import Changes
 
 Place = str | os.PathLike[str]

@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
+from .errors import UnreadableError
 
-class UnreadableError(ValueError):
-    """A folder or file that cannot be read; one sentence that begins with its name."""
+# Chapters import it from here.
 
 
 def refuse_braces(path: Path | str) -> None:

@@ -21,7 +21,14 @@ from typing import Any, TextIO
 
 from ..core.backends import AUTO, BACKENDS
 from ..core.build_job import BuildJob
-from ..core.errors import BuildError, DeviceError, HostError, NoDeviceError, WorkloadError
+from ..core.errors import (
+    BuildError,
+    DeviceError,
+    HostError,
+    MachineCodeError,
+    NoDeviceError,
+    WorkloadError,
+)
 from ..core.news import News
 from ..core.paths import child_environment
 from ..core.schema import Status
@@ -47,10 +54,6 @@ log = logging.getLogger(__name__)
 LOG_OF_A_CALL = "`log` of the result, log.txt in --out"
 # Seconds of a processor that a runtime may take to name its devices.
 _ASKING_S = 60.0
-
-
-class MachineCodeError(DeviceError):
-    """A version has no machine code with its timed accesses; one sentence."""
 
 
 def build_kernel(

@@ -15,10 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from ..core.display import one_line
-from ..core.errors import BuildError, DeviceError, HostError, TypedError, WorkloadError
+from ..core.errors import (
+    BuildError,
+    DamagedFileError,
+    DeviceError,
+    HostError,
+    TypedError,
+    WorkloadError,
+)
 from ..core.schema import Status
 from ..storage.room import is_full, is_unwritable, obstacle, temporary_folder, unwritten
-from ..storage.wholefile import DamagedFileError, read_json, write_json
+from ..storage.wholefile import read_json, write_json
 from ..workloads.loader import included_files
 
 

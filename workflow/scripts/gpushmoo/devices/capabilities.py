@@ -130,10 +130,6 @@ class Counters(Protocol):
 BASE = "base"
 
 
-class ClocksNotLockedError(Exception):
-    """The clocks were not locked or not freed; one clause with the reason."""
-
-
 @dataclass(frozen=True)
 class LockedClocks:
     """The core's clock in MHz or ``base``, the memory's; None is free, and `why` it is."""

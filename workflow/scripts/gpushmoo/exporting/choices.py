@@ -24,7 +24,6 @@ from ..analysis.best import (
     tied_best,
 )
 from ..analysis.fastest import axes_of
-from ..core.errors import UserError
 from ..core.schema import GROUP, Status
 from ..core.space import CACHE_STATES, TIMING_MODES
 
@@ -42,10 +41,6 @@ CONDITIONS = tuple(name for name in GROUP if name not in (*TARGET, "height", "wi
 USUAL = frozenset({CACHE_STATES[0], TIMING_MODES[0]})
 # A launch's parameters by axis, the axes sorted.
 Point = tuple[tuple[str, int], ...]
-
-
-class ExportError(UserError, ValueError):
-    """What was asked cannot be exported; one sentence."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,9 @@ from typing import Any
 import pandas as pd
 
 from ..core.display import percent
+from ..core.errors import ExportError
 from ..core.merit import interval
-from .choices import CONDITIONS, NUMBERS, USUAL, Choice, ExportError, ExportGroup, Point
+from .choices import CONDITIONS, NUMBERS, USUAL, Choice, ExportGroup, Point
 from .vocabulary import t4_metadata
 
 FORMAT = "gpushmoo choices"

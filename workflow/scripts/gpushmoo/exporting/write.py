@@ -13,15 +13,15 @@ from typing import Any
 
 from .. import __name__ as library
 from .. import __version__
-from ..analysis.aggregate import OpenedError, opened
+from ..analysis.aggregate import opened
 from ..analysis.run_quality import dataset_provenance
+from ..core.errors import BadParquetError, ExportError, OpenedError
 from ..core.names import several
 from ..registry import extras
 from ..storage.dataset import SAMPLES, partitions, place_of_products, read_cells
 from ..storage.room import output
-from ..storage.store import BadParquetError
 from ..storage.wholefile import replaced_folder, write_json, write_whole
-from .choices import Choice, ExportError, ExportGroup, choices, groups_of
+from .choices import Choice, ExportGroup, choices, groups_of
 from .form import Chosen, Format
 from .formats import C_HEADER, CPP_HEADER, c_header, choices_json, cpp_header, entries
 from .vocabulary import t4_metadata

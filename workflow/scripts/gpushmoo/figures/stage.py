@@ -11,14 +11,14 @@ from typing import Any, TextIO
 import matplotlib.pyplot as plt
 
 from ..analysis.peak import read_peak, read_work_peaks
-from ..core.errors import WorkloadError
+from ..core.errors import DamagedFileError, WorkloadError
 from ..core.paths import ROOT
 from ..core.space import RelativeSize, size_of
 from ..model.fit import partition_table
 from ..model.stage import DEVICE_MODEL_SCHEMA
 from ..storage.dataset import matching, read_medians
 from ..storage.store import read_table
-from ..storage.wholefile import DamagedFileError, read_json, read_whole
+from ..storage.wholefile import read_json, read_whole
 from ..workloads.loader import KernelFolder, load_kernel
 from ..workloads.user_code import blamed, file_label
 from ..workloads.views import Curve, FigureData, View

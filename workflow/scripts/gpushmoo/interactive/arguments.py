@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from pydantic import create_model
 
-from ..core.errors import ConfigError
+from ..core.errors import ConfigError, KernelFolderError
 from ..core.keys import Section, keys_of
 from ..core.settings import Measure, Search
 from ..core.shard_job import ShardJob
@@ -27,7 +27,7 @@ from ..planning.sweeps import (
     refuse_large,
 )
 from ..workloads.combinations import Tell
-from ..workloads.loader import KernelFolder, KernelFolderError, is_folder, load_kernel
+from ..workloads.loader import KernelFolder, is_folder, load_kernel
 
 # Arguments that take one value in place of a list of it.
 _LISTS = ("dtypes", "variants", "sizes", "cache", "timing_modes")

@@ -28,7 +28,7 @@ from .. import __name__ as library
 from ..core.backends import AUTO, BACKENDS
 from ..core.build_job import BuildJob
 from ..core.display import number_of
-from ..core.errors import ConfigError, DeviceError
+from ..core.errors import CompilerSlowError, ConfigError, DeviceError, OpenError
 from ..core.news import News, heartbeat
 from ..core.paths import KERNELS
 from ..core.run_plan import FEWEST_OF_MANY, SAVED, TELLING_REPEATS
@@ -38,9 +38,9 @@ from ..devices.base import DeviceInfo
 from ..devices.building import build_apart
 from ..devices.builds import blaming_the_host
 from ..devices.select import DeviceChoice, kept_for_calls, resolve
-from ..measuring.events import CompilerSlowError, Open
+from ..measuring.events import Open
 from ..measuring.job import MeasuredShard, ShardTask, measure_shard
-from ..measuring.process import NotOpenedError, Workers
+from ..measuring.process import Workers
 from ..planning.plan import CompilerChoice, build_job
 from ..planning.refusal import refuse_unknown
 from ..planning.sweeps import SweepConfig, refuse_kinds
@@ -487,7 +487,7 @@ def _measured_by_one(call: _Call) -> dict[Part, MeasuredShard]:
         )
         try:
             return measure_shard(task, terminal)
-        except (NotOpenedError, CompilerSlowError):
+        except (OpenError, CompilerSlowError):
             if is_apart:
                 raise
             # A compiler that crashes or hangs costs its own version if each has a process.

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..core.errors import BadParquetError, OpenedError
 from ..core.schema import GROUP, UNLISTED, Status, is_axis
 
 if TYPE_CHECKING:
@@ -151,10 +152,9 @@ def open_run(folder: str | os.PathLike[str]) -> Run:
     OpenedError
         A ValueError of one sentence: there is no such folder, or what it holds is damaged.
     """
-    from ..analysis.aggregate import OpenedError, opened
+    from ..analysis.aggregate import opened
     from ..analysis.run_quality import dataset_provenance
     from ..storage.dataset import read_cells
-    from ..storage.store import BadParquetError
 
     place = Path(folder).expanduser()
     try:

@@ -13,7 +13,14 @@ from typing import Any, overload
 import pandas as pd
 
 from ..core.display import gbs, seconds, significant, size_words
-from ..core.errors import BuildError, ConfigError, LaunchRefusedError, UserError, WorkloadError
+from ..core.errors import (
+    BuildError,
+    ConfigError,
+    DamagedFileError,
+    LaunchRefusedError,
+    UserError,
+    WorkloadError,
+)
 from ..core.schema import Flag, Number, Small, Table, Text, Whole
 from ..core.space import (
     CACHE_STATES,
@@ -39,7 +46,7 @@ from ..model.launches import (
     Launches,
     resident_blocks,
 )
-from ..storage.wholefile import DamagedFileError, read_json
+from ..storage.wholefile import read_json
 from ..workloads.loader import KernelFolder
 from .arguments import checked, loaded
 from .tables import aligned

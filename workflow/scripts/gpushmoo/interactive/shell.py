@@ -35,9 +35,15 @@ import yaml
 
 from .. import __name__ as library
 from .. import __version__
-from ..comparing import CompareError
 from ..core.display import kind_words, number_of, tied_words
-from ..core.errors import ConfigError, DeviceError, UserError
+from ..core.errors import (
+    BadParquetError,
+    CompareError,
+    ConfigError,
+    DeviceError,
+    OpenedError,
+    UserError,
+)
 from ..core.median import median_interval
 from ..core.paths import ROOT, child_environment
 from ..core.readable import typed
@@ -657,9 +663,8 @@ def _run(
     there = [] if Path.cwd() == ROOT else ["-s", str(snakefile)]
     if form is None:
         return Answer({}, status=run_snakemake([*there, *words]))
-    from ..analysis.aggregate import OpenedError, opened
+    from ..analysis.aggregate import opened
     from ..storage.dataset import read_cells
-    from ..storage.store import BadParquetError
 
     began = time.time()
     told = dict[str, Any](folder=None, files=[], statuses={})

@@ -19,13 +19,13 @@ import yaml
 from .. import __name__ as library
 from .. import __version__
 from ..core.backends import AUTO, BACKENDS
-from ..core.errors import ConfigError, NoDeviceError
+from ..core.errors import ConfigError, KernelFolderError, NoDeviceError
 from ..core.paths import KERNELS
 from ..core.schema import BestCell, Cells, Group, Number, Small, Table, Text
 from ..devices.select import DeviceChoice, probe
 from ..registry import extra_commands
 from ..storage.temporary import OwnFolder
-from ..workloads.loader import KernelFolderError, find_kernels, load_kernel
+from ..workloads.loader import find_kernels, load_kernel
 
 if TYPE_CHECKING:
     from pandas import DataFrame

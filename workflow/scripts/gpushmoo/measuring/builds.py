@@ -16,6 +16,7 @@ from ..core.errors import (
     DeviceError,
     LaunchRefusedError,
     NoDeviceError,
+    SizeError,
     TypedError,
     WorkloadError,
 )
@@ -27,7 +28,7 @@ from ..devices.builds import EntryFacts, KernelBuild, VersionBuild
 from ..workloads.combinations import MOST_ROWS, Combinations, Tell, look_through
 from ..workloads.contract import Launch
 from ..workloads.loader import KernelFolder
-from ..workloads.sizes import Room, SizeError, resolved
+from ..workloads.sizes import Room, resolved
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,6 @@ from ..core.build_job import BuildJob
 from ..core.display import MOST_SENTENCE, one_line
 from ..core.errors import (
     BuildError,
-    DeviceError,
     LaunchRefusedError,
     OutOfDeviceMemoryError,
     TypedError,
@@ -244,10 +243,6 @@ class Open:
         return (*astuple(self.choice), 1)
 
 
-class CompilerSlowError(DeviceError):
-    """Versions take longer to compile than the measuring process may take; one sentence."""
-
-
 @dataclass(frozen=True)
 class Locked:
     """The index of the locked device; the lock's file descriptor follows on the socket."""
@@ -446,10 +441,6 @@ class ShardResult(Generic[Run]):
 def result_of(run: Run) -> ShardResult[Run]:
     """The result of one cell or pair."""
     return ShardResult({run.cell.key: run})
-
-
-class WorkerCrashedError(RuntimeError):
-    """An error in a program inside the measuring process, not in the device."""
 
 
 # What a process reports while it measures.

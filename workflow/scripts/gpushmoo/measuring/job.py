@@ -26,12 +26,13 @@ from typing import Any, NoReturn, TextIO
 import pyarrow as pa
 
 from ..core.backends import BACKENDS
+from ..core.errors import JobSignalledError
 from ..core.schema import FAULTS, UNLISTED, Status
 from ..core.shard_job import ShardJob, ShardRequest
 from ..core.space import asks_the_device, plain_size
 from ..devices.building import LOG_OF_A_CALL, failure_sentences
 from ..search.planner import SearchMode
-from ..storage.joblog import JobSignalledError, end_with_parent, job_log, raises_signals
+from ..storage.joblog import end_with_parent, job_log, raises_signals
 from ..storage.store import write_parquet
 from ..workloads.combinations import Combinations
 from ..workloads.host_fed import HostFedWorkload
@@ -126,7 +127,7 @@ class MeasuredShard:
 
 
 def run_shard(task: ShardTask, out: Path, terminal: TextIO) -> None:
-    """Measure a shard and write its Parquet file to `out`. Raises DeviceError, NotWrittenError."""
+    """Measure a shard and write its Parquet file to `out`. Raises DeviceError, WriteError."""
     shard = measure_shard(task, terminal)
     write_parquet(shard.table, out, shard.metadata)
     log.info("wrote %s", out)

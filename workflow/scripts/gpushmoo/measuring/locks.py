@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from ..core.backends import BACKENDS
+from ..core.errors import ClocksNotLockedError
 from ..core.paths import child_environment
 from ..devices.base import functions_of
-from ..devices.capabilities import ClocksNotLockedError, LockedClocks
+from ..devices.capabilities import LockedClocks
 
 log = logging.getLogger(__name__)
 

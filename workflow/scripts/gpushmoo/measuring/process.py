@@ -17,7 +17,16 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ..core.backends import BACKENDS
-from ..core.errors import DeviceError, DeviceLostError, HostError, NoDeviceError
+from ..core.errors import (
+    DeviceError,
+    DeviceLostError,
+    HostError,
+    NoDeviceError,
+    OpenError,
+    WorkerExitedError,
+    WorkerKilledError,
+    WorkerTimeoutError,
+)
 from ..core.news import News, heartbeat
 from ..core.paths import child_environment
 from ..devices.base import DeviceInfo
@@ -63,32 +72,16 @@ _FAULTS = "SIGABRT SIGBUS SIGFPE SIGILL SIGSEGV SIGSYS SIGTRAP"
 FAULT_SIGNALS = frozenset(signal.Signals[name] for name in _FAULTS.split())
 
 
-class NotOpenedError(DeviceError):
-    """The process that was to open the device and compile has crashed or hung."""
-
-
-class WorkerSilentError(Exception):
-    """The process was silent for too long."""
-
-
-class WorkerGoneError(Exception):
-    """The process ended early; the sentence says how."""
-
-
-class WorkerKilledError(WorkerGoneError):
-    """It was ended by a signal that no kernel causes: a person's, or a system's short of memory."""
-
-
-def end_of(status: int) -> WorkerGoneError:
+def end_of(status: int) -> WorkerExitedError:
     """How a process ended that has this exit status, negative for a signal."""
     if status >= 0:
-        return WorkerGoneError(f"the measuring process ended with status {status}")
+        return WorkerExitedError(f"the measuring process ended with status {status}")
     try:
         name = signal.Signals(-status).name
     except ValueError:  # a real-time signal
         name = f"signal {-status}"
     text = f"the measuring process was ended by {name}"
-    return WorkerGoneError(text) if -status in FAULT_SIGNALS else WorkerKilledError(text)
+    return WorkerExitedError(text) if -status in FAULT_SIGNALS else WorkerKilledError(text)
 
 
 def _fields(pid: int) -> list[str]:
@@ -134,7 +127,7 @@ class WorkerProcess:
     def hear(self, limit_s: float) -> Message:
         """The next message within `limit_s` seconds of silence.
 
-        Raises WorkerSilentError, WorkerGoneError, and an error that the process sends.
+        Raises WorkerTimeoutError, WorkerExitedError, and an error that the process sends.
         """
         try:
             self._wait(limit_s)
@@ -146,7 +139,7 @@ class WorkerProcess:
         return message
 
     def _wait(self, limit_s: float) -> None:
-        """Wait for a message; raise WorkerSilentError after `limit_s` seconds of silence.
+        """Wait for a message; raise WorkerTimeoutError after `limit_s` seconds of silence.
 
         Only seconds in which the process could run count. It could not while it was stopped, while
         its threads waited for a core of a busy machine (MIN_COUNTED_SHARE of that counts), or while
@@ -166,7 +159,7 @@ class WorkerProcess:
                 ran_s = POLL_INTERVAL_S - longest_wait_s(before_s, waits_s)
                 silent_s += max(MIN_COUNTED_SHARE * POLL_INTERVAL_S, ran_s)
             if silent_s >= limit_s:
-                raise WorkerSilentError(f"the measuring process said nothing for {limit_s:g} s")
+                raise WorkerTimeoutError(f"the measuring process said nothing for {limit_s:g} s")
 
     @property
     def has_ended(self) -> bool:
@@ -302,7 +295,7 @@ class Workers:
         except DeviceError as err:
             worker.stop()
             raise NoDeviceError(str(err)) from err
-        except (WorkerGoneError, WorkerSilentError) as err:
+        except (WorkerExitedError, WorkerTimeoutError) as err:
             worker.stop()
             raise NoDeviceError(
                 f"The {ask.choice.backend} runtime does not answer: {err}."
@@ -368,13 +361,13 @@ class Session:
                 # Other processes need not look through all combinations again.
                 self._assignment = replace(self._assignment, found=opened.found)
             return process, opened
-        except (WorkerGoneError, WorkerSilentError) as err:
+        except (WorkerExitedError, WorkerTimeoutError) as err:
             if (why := obstacle(self._assignment.cache)) is not None:
                 raise HostError(why) from err
-            raise NotOpenedError(f"The device was not opened: {err}.") from err
+            raise OpenError(f"The device was not opened: {err}.") from err
 
     def start(self, do: Measure) -> WorkerProcess:
-        """A fresh process, at work. Raises DeviceError, WorkerGoneError, WorkerSilentError.
+        """A fresh process, at work. Raises DeviceError, WorkerExitedError, WorkerTimeoutError.
 
         Meanwhile another process imports for the next call, if a GPU's runtime starts slowly.
         """
@@ -412,7 +405,7 @@ class Session:
                     news.show(message.clause or "")
                     message = process.hear(IDLE_LIMIT_S)
                 return process, message
-            except WorkerGoneError as err:
+            except WorkerExitedError as err:
                 process.stop()
                 struck = isinstance(err, WorkerKilledError)
                 ends[struck] += 1

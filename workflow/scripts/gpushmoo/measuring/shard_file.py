@@ -27,13 +27,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import PROTOCOL_VERSION, __version__
-from ..core.errors import WorkloadError
+from ..core.errors import BadParquetError, WorkloadError
 from ..core.run_plan import LACKING, fully_sampled, plain
 from ..core.schema import MOST_THREADS, Status, cell_schema
 from ..core.shard_job import ShardJob
 from ..core.space import Cell, CellGroup, Problem
 from ..devices.base import DeviceInfo, identity
-from ..storage.store import DERIVED, BadParquetError, read_shard, restored
+from ..storage.store import DERIVED, read_shard, restored
 from ..workloads.contract import Workload
 from .events import CellRun, Opened, ShardResult
 

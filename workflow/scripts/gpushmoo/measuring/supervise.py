@@ -13,25 +13,17 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Generic
 
-from ..core.errors import DeviceError, DeviceLostError
-from ..core.schema import Status
-from .events import (
-    CellsStarted,
-    Finished,
-    Measure,
-    Preparing,
-    Run,
-    ShardResult,
+from ..core.errors import (
+    DeviceError,
+    DeviceLostError,
     WorkerCrashedError,
-    Working,
-)
-from .process import (
-    IDLE_LIMIT_S,
-    WorkerGoneError,
+    WorkerExitedError,
     WorkerKilledError,
-    WorkerProcess,
-    WorkerSilentError,
+    WorkerTimeoutError,
 )
+from ..core.schema import Status
+from .events import CellsStarted, Finished, Measure, Preparing, Run, ShardResult, Working
+from .process import IDLE_LIMIT_S, WorkerProcess
 from .sampling import TOGETHER
 from .suspects import Attempt, Suspects, Turn, WorkerFailure
 
@@ -172,7 +164,7 @@ class Supervisor(Generic[Run]):
         self._attempt = Attempt(turn)
         try:
             return self._start(self._request_for(turn))
-        except (DeviceError, WorkerGoneError, WorkerSilentError, WorkerCrashedError) as err:
+        except (DeviceError, WorkerExitedError, WorkerTimeoutError, WorkerCrashedError) as err:
             self._end_open(Status.LOST_DEVICE, f"the device did not come back: {err}")
             return None
 
@@ -211,7 +203,7 @@ class Supervisor(Generic[Run]):
             limit_s = self._limit_s(doing)
             try:
                 message = worker.hear(limit_s)
-            except (WorkerSilentError, WorkerGoneError, DeviceLostError) as err:
+            except (WorkerTimeoutError, WorkerExitedError, DeviceLostError) as err:
                 return self._failure(doing, err, limit_s)
             if isinstance(doing, CellsStarted) and doing.launches:
                 self._first_launches.ended(monotonic() - began_s)
@@ -244,7 +236,7 @@ class Supervisor(Generic[Run]):
         is_killed = isinstance(err, WorkerKilledError)
         status = Status.LAUNCH_FAILED
         if isinstance(doing, CellsStarted):
-            if isinstance(err, WorkerSilentError):
+            if isinstance(err, WorkerTimeoutError):
                 status = Status.TIMEOUT
                 waited_s = min(limit_s, self._limits.cell_timeout_s)
                 text = f"a launch did not end within {waited_s:g} s; its process was ended"

@@ -33,7 +33,14 @@ import numpy as np
 
 from ..core.backends import BACKENDS
 from ..core.display import MOST_SENTENCE, one_line
-from ..core.errors import DeviceError, DeviceLostError, TypedError
+from ..core.errors import (
+    CompilerSlowError,
+    DamagedFileError,
+    DeviceError,
+    DeviceLostError,
+    TypedError,
+    WorkerCrashedError,
+)
 from ..core.shard_job import ShardJob
 from ..core.space import Cell, ShardSpace, Version, asks_the_device
 from ..devices.base import Device, DeviceInfo, functions_of
@@ -42,7 +49,6 @@ from ..devices.builds import KernelBuild, read_build
 from ..devices.isolated import PATIENCE
 from ..devices.select import open_device, open_for_job
 from ..storage.joblog import end_with_parent
-from ..storage.wholefile import DamagedFileError
 from ..workloads.combinations import Combinations
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder, load_kernel, versions_of
@@ -51,7 +57,6 @@ from .events import (
     Against,
     Assignment,
     Candidates,
-    CompilerSlowError,
     Finished,
     Locked,
     Measure,
@@ -61,7 +66,6 @@ from .events import (
     PairsOpened,
     Prepare,
     Ready,
-    WorkerCrashedError,
     Working,
     planned,
 )

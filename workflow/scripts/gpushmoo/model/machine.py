@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from ..analysis.fastest import BYTES_TOUCHED, OUTSIDE, bytes_touched, cache_bytes
+from ..core.errors import NotDeterminedError
 from ..core.schema import DERIVED, Status
 from ..core.space import TIMING_MODES
 from ..storage.dataset import read_cells
@@ -88,7 +89,7 @@ def machine_facts(cells: pd.DataFrame) -> tuple[tuple[MachineFact, ...], dict[st
     for name, derive in _DERIVED.items():
         try:
             facts.append(MachineFact(name, *derive(measured)))
-        except UndeterminedError as err:
+        except NotDeterminedError as err:
             missing[name] = str(err)
     return tuple(facts), missing
 
@@ -154,7 +155,7 @@ def _warp_launch(measured: MachineCells) -> Found:
     """
     lines = _dispatch_lines(measured)
     if len(lines) < 2 or lines[-1][1].slope < LEAST_RISE * lines[0][1].slope:
-        raise UndeterminedError("Empty blocks of more warps take no longer to start.")
+        raise NotDeterminedError("Empty blocks of more warps take no longer to start.")
     steps = [
         (
             (b.slope - a.slope) / (more - fewer),
@@ -207,9 +208,9 @@ def _bus(measured: MachineCells, kernel: str) -> Found:
 
 
 def _rate_of(slope: Line) -> tuple[float, float, float]:
-    """Invert a slope in seconds per byte; raise UndeterminedError if more bytes take no longer."""
+    """Invert a slope in seconds per byte; raise NotDeterminedError if more bytes take no longer."""
     if slope.low <= 0:
-        raise UndeterminedError("The cells' intervals are too wide to show how the time grows.")
+        raise NotDeterminedError("The cells' intervals are too wide to show how the time grows.")
     return 1.0 / slope.slope, 1.0 / slope.high, 1.0 / slope.low
 
 
@@ -293,7 +294,7 @@ def _end_by_latency(measured: MachineCells) -> Found:
     near = rows[rows[SPAN] <= QUARTER * cache][HOP_S]
     far = rows[rows[SPAN] >= OUTSIDE * cache][HOP_S]
     if near.empty or far.empty:
-        raise UndeterminedError(
+        raise NotDeterminedError(
             "The chains of the kernel 'chase' that go through their whole array do not span both "
             f"a quarter of the cache and {OUTSIDE:g} caches."
         )
@@ -313,7 +314,7 @@ def _end_by_rate(measured: MachineCells) -> Found:
     best = rows.groupby(BYTES_TOUCHED)[RATE].max()
     near, far = best[best.index <= WITHIN * cache], best[best.index >= OUTSIDE * cache]
     if near.empty or far.empty:
-        raise UndeterminedError(
+        raise NotDeterminedError(
             f"'global_load' was not measured both up to {WITHIN:g} caches and from {OUTSIDE:g} on."
         )
     # Short launches are slower for reasons other than the cache.
@@ -351,10 +352,6 @@ _DERIVED: Mapping[str, Callable[[MachineCells], Found]] = {
 # Cells without the cost of starting a launch
 
 
-class UndeterminedError(Exception):
-    """Reason why the cells do not determine a figure, as a sentence."""
-
-
 def _in_a_launch(rows: pd.DataFrame) -> pd.Series:
     """Return how much of a sample's cost is in the time of a launch; 0 if it was subtracted.
 
@@ -365,9 +362,9 @@ def _in_a_launch(rows: pd.DataFrame) -> pd.Series:
 
 
 def _needed(found: _Some, why: str) -> _Some:
-    """Return `found`, or raise UndeterminedError with the sentence `why` if it is None."""
+    """Return `found`, or raise NotDeterminedError with the sentence `why` if it is None."""
     if not len(found):
-        raise UndeterminedError(why)
+        raise NotDeterminedError(why)
     return found
 
 
@@ -378,16 +375,16 @@ class MachineCells:
         self._cells = cells.assign(**{BYTES_TOUCHED: bytes_touched(cells)})
 
     def of(self, kernel: str) -> pd.DataFrame:
-        """Return the kernel's cells; raise UndeterminedError if it has no verified cell."""
+        """Return the kernel's cells; raise NotDeterminedError if it has no verified cell."""
         rows = self._cells[self._cells["kernel"] == kernel]
         return _needed(rows, f"There is no verified cell of the kernel '{kernel}'.")
 
     @cached_property
     def cache(self) -> int:
-        """Bytes of the last cache level; raises UndeterminedError if they are unknown."""
+        """Bytes of the last cache level; raises NotDeterminedError if they are unknown."""
         cache = cache_bytes(self._cells)
         if cache is None:
-            raise UndeterminedError("The device does not report the size of its cache.")
+            raise NotDeterminedError("The device does not report the size of its cache.")
         return cache
 
     @cached_property
@@ -411,7 +408,7 @@ class MachineCells:
         part = weight * (x - sums["wx"] / sums["w"])
         spread = float((part * x).sum())
         if spread <= 1e-12 * float((weight * x * x).sum()):
-            raise UndeterminedError(
+            raise NotDeterminedError(
                 "No launch of the kernel 'dispatch' was sampled with two numbers of launches."
             )
         found = sorted(float((part * rows[name]).sum()) / spread for name in MEDIANS)
@@ -429,7 +426,7 @@ class MachineCells:
         once = self._known_s("sample") * float(_in_a_launch(rows).iloc[0])
         value, low, high = (float(cell[name]) - once for name in MEDIANS)
         if low <= 0:
-            raise UndeterminedError("The shortest launch takes no longer than a sample costs.")
+            raise NotDeterminedError("The shortest launch takes no longer than a sample costs.")
         how = (
             f"A launch of {int(cell['blocks'])} x {int(cell['threads_per_block'])} threads among "
             f"{int(cell['launches_per_sample'])}, without its part of the sample's cost."
@@ -440,7 +437,7 @@ class MachineCells:
         """Return the seconds of ``sample`` or ``launch``; 0 if the cells do not determine them."""
         try:
             return float(getattr(self, figure)[0])
-        except UndeterminedError:
+        except NotDeterminedError:
             return 0.0
 
     def net(self, kernel: str, start_known: bool = False) -> pd.DataFrame:
@@ -448,7 +445,7 @@ class MachineCells:
 
         If the cells do not determine the seconds of a start, 0 is used. Launches may be so short
         that the start would affect a rate: with `start_known`, an unknown start raises
-        UndeterminedError.
+        NotDeterminedError.
         """
         launch_s = self.launch[0] if start_known else self._known_s("launch")
         rows = self.of(kernel)

@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
+from ..core.errors import BadParquetError, DamagedFileError
 from ..core.schema import Status
 from ..devices.builds import read_build
-from ..storage.store import BadParquetError, check_table, is_whole, open_shard
-from ..storage.wholefile import DamagedFileError, read_json, read_whole
+from ..storage.store import check_table, is_whole, open_shard
+from ..storage.wholefile import read_json, read_whole
 from .flow import Flow
 
 # The script of the rule that compiles a kernel and element type.

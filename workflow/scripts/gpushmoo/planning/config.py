@@ -12,27 +12,26 @@ from typing import Any
 
 import yaml
 
-from ..chapters import (
-    ChapterError,
-    ChapterFolder,
-    ChapterFolderError,
-    ChapterPlan,
-    ChapterRun,
-    find_chapters,
-    load_chapter,
-)
+from ..chapters import ChapterFolder, ChapterPlan, ChapterRun, find_chapters, load_chapter
 from ..core.backends import AUTO
 from ..core.display import joined
-from ..core.errors import ConfigError
+from ..core.errors import (
+    BadParquetError,
+    ChapterError,
+    ChapterFolderError,
+    ConfigError,
+    KernelFolderError,
+    UnreadableError,
+)
 from ..core.keys import REQUIRED, keys_of
 from ..core.paths import DEFAULTS, RESULTS, ROOT
-from ..core.readable import UnreadableError, refuse_braces
+from ..core.readable import refuse_braces
 from ..core.run_plan import plain
 from ..core.schema import FAULTS, Status, axis_fault
 from ..registry import extras
 from ..storage.dataset import finished_runs, runs_in
-from ..storage.store import BadParquetError, read_metadata, unpacked
-from ..workloads.loader import KernelFolderError, find_kernels, misfit
+from ..storage.store import read_metadata, unpacked
+from ..workloads.loader import find_kernels, misfit
 from .digest import folder_digest
 from .refusal import did_you_mean, read_section, refuse_unknown
 from .settings import Settings, Sweep

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.backends import source_suffix
 from ..core.build_job import BuildJob
-from ..core.errors import ConfigError
+from ..core.errors import ConfigError, DamagedFileError
 from ..core.paths import ROOT
 from ..core.run_plan import RunPlan, SweepPlan
 from ..core.settings import Measure
@@ -31,7 +31,7 @@ from ..core.space import (
     shard_name,
 )
 from ..search.planner import SearchMode
-from ..storage.wholefile import DamagedFileError, read_json
+from ..storage.wholefile import read_json
 from ..workloads.loader import KernelFolder
 from ..workloads.views import Swept, View
 from .config import RunConfig

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..core.backends import BACKENDS
 from ..core.display import joined
-from ..core.errors import ConfigError, WorkloadError
+from ..core.errors import ConfigError, SizeError, WorkloadError
 from ..core.settings import Measure
 from ..core.space import (
     TIMING_MODES,
@@ -43,7 +43,7 @@ from ..workloads.loader import (
     values_of,
     versions_of,
 )
-from ..workloads.sizes import Room, SizeError, deciding_dtype, resolved
+from ..workloads.sizes import Room, deciding_dtype, resolved
 from .refusal import MANY_NAMES, did_you_mean, named, refuse_unknown, within
 from .settings import Sweep
 

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..core.errors import BadParquetError
 from ..core.run_plan import PLAN_FILE, SAVED
 from ..core.schema import SAMPLE_COUNT, is_axis
 from ..core.space import TIMING_MODES
-from .store import BadParquetError, check_table
+from .store import check_table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,8 +16,8 @@ from types import FrameType
 from typing import NoReturn, TextIO
 
 from ..core.display import MOST_SENTENCE, one_line
-from ..core.errors import UserError
-from .wholefile import UnusableFilesError, set_aside
+from ..core.errors import JobSignalledError, UnusableFilesError, UserError
+from .wholefile import set_aside
 
 _PR_SET_PDEATHSIG = 1
 # What persons, schedulers and closed terminals send to end a job.
@@ -36,10 +36,6 @@ def end_with_parent(parent: int | None = None) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if parent is not None and os.getppid() != parent:
         sys.exit()
-
-
-class JobSignalledError(BaseException):
-    """The job was told to end; one sentence. No exception that programs catch by the way."""
 
 
 @contextmanager

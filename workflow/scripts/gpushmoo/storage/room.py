@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..core.errors import UserError
+from ..core.errors import WriteError
 from .wholefile import filled_folder
 
 # Bytes that a folder must take: some files of a compiler.
@@ -23,15 +23,6 @@ _REMEDIES = {
 }
 # A name that cannot be, or is another thing's.
 _NAMES = (errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP)
-
-
-class NotWrittenError(UserError, OSError):
-    """A file could not be written; one sentence that says what to do."""
-
-    def __init__(self, path: Path, err: OSError) -> None:
-        super().__init__(unwritten(path, err))
-        self.path = path
-        self.errno = err.errno
 
 
 def temporary_folder() -> Path:
@@ -77,7 +68,7 @@ def output(out: Path, error: type[Exception]) -> Iterator[None]:
 
 def _elsewhere(out: Path, err: OSError) -> Path | None:
     """The file of an error if it is not about `out`, such as a temporary one."""
-    named = err.path if isinstance(err, NotWrittenError) else err.filename
+    named = err.path if isinstance(err, WriteError) else err.filename
     if not isinstance(named, str | os.PathLike):
         return None
     path = Path(named).absolute()

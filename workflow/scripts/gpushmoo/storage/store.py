@@ -26,11 +26,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ..core.errors import BadParquetError, WriteError
 from ..core.median import median_intervals
 from ..core.schema import METADATA_KEY, SCHEMA_VERSION, Status, cell_schema
 from ..core.space import Cell, Problem
-from .room import NotWrittenError
-from .wholefile import DamagedFileError, whole_file
+from .room import unwritten
+from .wholefile import whole_file
 
 MAGIC = b"PAR1"
 # Columns that files of an older schema do not have; they are null.
@@ -39,12 +40,8 @@ LATER_COLUMNS: Mapping[int, frozenset[str]] = {
 }
 
 
-class BadParquetError(DamagedFileError):
-    """A file is no whole Parquet file of gpushmoo; one sentence that begins with its name."""
-
-
 def write_parquet(table: pa.Table, path: Path, metadata: Mapping[str, Any] | None = None) -> None:
-    """Write `table` whole, with checksums and `metadata` as JSON. Raises NotWrittenError."""
+    """Write `table` whole, with checksums and `metadata` as JSON. Raises WriteError."""
     beside = dict(table.schema.metadata or {})
     if metadata is not None:
         plain = json.dumps({"schema_version": SCHEMA_VERSION, **metadata}, sort_keys=True)
@@ -56,7 +53,7 @@ def write_parquet(table: pa.Table, path: Path, metadata: Mapping[str, Any] | Non
             writer.write_table(table)
             writer.add_key_value_metadata(beside)
     except OSError as err:
-        raise NotWrittenError(path, err) from err
+        raise WriteError(unwritten(path, err), path, err.errno) from err
 
 
 def is_whole(path: Path) -> bool:

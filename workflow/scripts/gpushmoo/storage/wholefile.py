@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from ..core.errors import DamagedFileError
+
 # Ends of complete files by their suffix. Files of earlier versions have a comment behind it.
 _ENDS = {".html": b"</html>", ".pdf": b"%%EOF", ".svg": b"</svg>"}
 _LAST_BYTES = 128
@@ -23,24 +25,6 @@ _LAST_BYTES = 128
 _OLD_SUM = "sha256"
 # The folder of a run for its damaged files.
 QUARANTINE = "quarantine"
-
-
-class UnusableFilesError(Exception):
-    """Files that must not be used; one sentence. `files` are those at fault."""
-
-    def __init__(self, sentence: str, files: Sequence[Path] = ()) -> None:
-        """Remember the files, which a job sets aside."""
-        super().__init__(sentence)
-        self.files = tuple(files)
-
-
-class DamagedFileError(UnusableFilesError):
-    """A file is not as it was written; one sentence that begins with its name."""
-
-    def __init__(self, path: Path, what: str) -> None:
-        """Remember the file, which must not be used."""
-        super().__init__(f"'{path}' {what}", [path])
-        self.path = path
 
 
 @contextmanager

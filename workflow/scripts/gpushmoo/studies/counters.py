@@ -27,14 +27,14 @@ import pyarrow as pa
 
 from ..core.backends import BACKENDS, Backend
 from ..core.display import MOST_SENTENCE, one_line
-from ..core.errors import DeviceError, NoDeviceError, TypedError
+from ..core.errors import CounterError, DamagedFileError, DeviceError, NoDeviceError, TypedError
 from ..core.paths import ROOT, child_environment
 from ..core.schema import Small, StudiedCell, Text, Whole
 from ..core.space import ChosenCell, from_plain, to_plain
 from ..core.study_job import JobDevice, StudyJob
 from ..devices.base import Device, fitted
 from ..storage.joblog import end_with_parent, raises_signals
-from ..storage.wholefile import DamagedFileError, read_json, write_json
+from ..storage.wholefile import read_json, write_json
 from ..workloads.loader import KernelFolder, load_kernel
 from .cells import (
     COLUMNS,
@@ -62,14 +62,6 @@ _RUN: dict[str, Any] = {"stdin": subprocess.DEVNULL, "encoding": "utf-8", "error
 _COMPLAINT = re.compile(r"^==(?:ERROR|WARNING)== *(.+)$", re.M)
 
 
-class NotCountedError(Exception):
-    """No counters could be read; one sentence that says why."""
-
-    def __init__(self, reason: str) -> None:
-        """End the error's sentence with `reason`."""
-        super().__init__(f"Hardware counters were not read: {reason}")
-
-
 @dataclass(frozen=True)
 class CountedLaunch:
     """A launch as the profiler saw it; `values` by the metric's name, None where it has none."""
@@ -83,19 +75,19 @@ class CountedLaunch:
 def find_ncu(backend: Backend) -> str:
     """The backend's profiler, on the PATH or where it is usually installed, there the last version.
 
-    Raises NotCountedError.
+    Raises CounterError.
     """
     name, places = backend.profiler, backend.profiler_places
     if not name:
         having = ", ".join(b.name for b in BACKENDS.values() if b.profiler)
-        raise NotCountedError(f"backend '{backend.name}' has no profiler; {having} has.")
+        raise CounterError(f"backend '{backend.name}' has no profiler; {having} has.")
     found = shutil.which(name)
     if found is None:
         spots = (Path("/").glob(f"{place[1:]}/{name}") for place in places)
         installed = sorted((str(file) for some in spots for file in some), key=_size)
         found = next((file for file in reversed(installed) if os.access(file, os.X_OK)), None)
     if found is None:
-        raise NotCountedError(
+        raise CounterError(
             f"'{name}' (Nsight Compute) is neither on the PATH nor in {' or '.join(places)}."
         )
     return found
@@ -122,7 +114,7 @@ def count_launches(
     """Run `command` under the profiler with `options`; the recorded launches, in their order.
 
     The profiler writes to the file `report`; the command prints where this process prints. Unknown
-    metrics are left out of the launches' values. Raises NotCountedError.
+    metrics are left out of the launches' values. Raises CounterError.
     """
     wanted = list(metrics)
     for _ in range(1 + _RETRIES):
@@ -137,7 +129,7 @@ def count_launches(
             break
         log.warning("%s does not know: %s", ncu, ", ".join(unknown))
         wanted = [metric for metric in wanted if metric not in unknown]
-    raise NotCountedError(reason_in(text))
+    raise CounterError(reason_in(text))
 
 
 def _report_of(ncu: str, arguments: Sequence[str], report: Path, env: Mapping[str, str]) -> str:
@@ -148,9 +140,9 @@ def _report_of(ncu: str, arguments: Sequence[str], report: Path, env: Mapping[st
     try:
         done = subprocess.run(run, **_RUN, env=dict(env), timeout=LIMIT_S, check=False)
     except OSError as err:
-        raise NotCountedError(f"'{ncu}' does not start ({err.strerror}).") from err
+        raise CounterError(f"'{ncu}' does not start ({err.strerror}).") from err
     except subprocess.TimeoutExpired as err:
-        raise NotCountedError(f"the profiler took longer than {LIMIT_S:.0f} s.") from err
+        raise CounterError(f"the profiler took longer than {LIMIT_S:.0f} s.") from err
     if not report.is_file():
         return f"==ERROR== it ended with status {done.returncode} and wrote nothing"
     return report.read_text(encoding="utf-8", errors="replace")
@@ -260,14 +252,14 @@ class CounterStudy:
         """Count what can be counted and write COUNTERS_SCHEMA to `out`, or why nothing could be."""
         try:
             if not self.sample:
-                raise NotCountedError("no model of the device explains a launch.")
+                raise CounterError("no model of the device explains a launch.")
             ncu = find_ncu(BACKENDS[self.device.backend])
             self.profiler = version_of(ncu)
             for (alike, cells), group in product(self._alike().items(), GROUPS):
                 say(f"reading the counters '{group}' of {len(cells)} cells, {alike}")
                 self._count_group(ncu, alike, cells, group)
                 self._write(out)
-        except NotCountedError as err:
+        except CounterError as err:
             self.whys.append(str(err))
         for why in self.whys:
             say(why)
@@ -303,10 +295,10 @@ class CounterStudy:
             rows = count_launches(ncu, command, REPLAY[alike], read, report, child_environment())
             answered = _read(answer)
             joined = join(rows, answered["launched"], metrics)
-        except NotCountedError as err:
+        except CounterError as err:
             # Without a device, the profiler only saw that the process ended.
             why = _read(answer).get("why") if answer.is_file() else None
-            failed = NotCountedError(why) if why else err
+            failed = CounterError(why) if why else err
             if not self.values:
                 raise failed from err
             self.whys.append(str(failed))
@@ -359,7 +351,7 @@ def _read(answer: Path) -> dict[str, Any]:
     try:
         return read_json(answer)
     except DamagedFileError as err:
-        raise NotCountedError(
+        raise CounterError(
             "the process that launches the cells ended before it was through."
         ) from err
 
@@ -370,16 +362,16 @@ def join(
     """Counters by column, by the key of the cell whose launch they are of.
 
     The profiler knows no cells: launches are matched by order; kernel, grid and block must agree.
-    Raises NotCountedError where they do not.
+    Raises CounterError where they do not.
     """
     made = [one for one in launched if one["message"] is None]
     if len(rows) != len(made):
-        raise NotCountedError(f"the profiler recorded {len(rows)} launches, {len(made)} were made.")
+        raise CounterError(f"the profiler recorded {len(rows)} launches, {len(made)} were made.")
     for row, one in zip(rows, made, strict=True):
         seen = (row.kernel, row.grid, row.block)
         due = (one["entry"], one["grid"], one["block"])
         if seen != (due[0], tuple(due[1]), tuple(due[2])):
-            raise NotCountedError(f"{due} was launched, and the profiler saw {seen}.")
+            raise CounterError(f"{due} was launched, and the profiler saw {seen}.")
     return {
         one["key"]: {column: row.values.get(metric) for column, metric in metrics.items()}
         for row, one in zip(rows, made, strict=True)

@@ -18,7 +18,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import DeviceError, DeviceLostError, TypedError
+from ..core.errors import DeviceError, DeviceLostError, EnergyUnavailableError, TypedError
 from ..core.median import mean_interval
 from ..core.paths import ROOT
 from ..core.schema import ENERGY_SCHEMA
@@ -52,10 +52,6 @@ MOST_LAUNCHES = 1024
 # Untimed launches before the first that is timed.
 _WARMING = 2
 Say = Callable[[str], None]
-
-
-class NoEnergyError(TypedError):
-    """No energy can be measured; one sentence that says why."""
 
 
 # The counter
@@ -207,7 +203,7 @@ class EnergyMeter:
     def measure(self, say: Say) -> Iterator[Metered]:
         """Yield all windows so far after each round and at the end; cells run in batches that fit.
 
-        After the last round all outputs are verified once more. Raises NoEnergyError.
+        After the last round all outputs are verified once more. Raises EnergyUnavailableError.
         """
         plan = self.task.plan
         order = random.Random(plan.seed)
@@ -236,7 +232,8 @@ class EnergyMeter:
 
         `work` keeps the device busy for a while and returns the seconds of one launch. The window
         begins at the first step after the warming and ends at the first step that is late enough,
-        and work goes on until that is seen. Raises NoEnergyError when the counter does not step.
+        and work goes on until that is seen. Raises EnergyUnavailableError when the counter does not
+        step.
         """
         begin = self.clock()
         window_s = self.task.plan.window_s
@@ -250,7 +247,7 @@ class EnergyMeter:
             if first is not None and last is not None:
                 break
             if self.clock() - begin > warm_s + window_s + PATIENCE_S:
-                raise NoEnergyError(
+                raise EnergyUnavailableError(
                     f"the device's counter of energy did not step within {PATIENCE_S:g} s."
                 )
         within = [d for d in done if first.at <= d[0] and d[1] <= last.at] or [done[-1]]
@@ -357,11 +354,11 @@ def measure_energy(task: EnergyTask, out: Path, say: Say) -> None:
             power = device.power
             if power is None or power.energy_mj() is None:
                 name, backend = device.info.name, device.info.backend
-                raise NoEnergyError(f"nothing counts that of {name} (backend {backend}).")
+                raise EnergyUnavailableError(f"nothing counts that of {name} (backend {backend}).")
             with watched(power.energy_mj, power.read, time.monotonic) as steps:
                 for found in EnergyMeter(device, task, steps).measure(say):
                     write_energy(out, task, facts, found)
-    except (DeviceError, NoEnergyError) as err:
+    except (DeviceError, EnergyUnavailableError) as err:
         why = f"Energy was not measured: {err}"
         say(why)
         write_energy(out, task, facts, Metered(), why)

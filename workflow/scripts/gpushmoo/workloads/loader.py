@@ -23,7 +23,7 @@ from typing import Any, TypeGuard
 from ..core.backends import BACKENDS
 from ..core.display import one_line
 from ..core.dtypes import DTYPES
-from ..core.errors import WorkloadError
+from ..core.errors import KernelFolderError, WorkloadError
 from ..core.paths import KERNELS
 from ..core.python_digest import python_digest
 from ..core.schema import axis_fault
@@ -63,10 +63,6 @@ _SPACE = frozenset(
         *("title", "variants", "views"),
     }
 )
-
-
-class KernelFolderError(ValueError):
-    """A kernel folder is missing or does not keep the contract; one sentence."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ..core.dtypes import DTYPES
-from ..core.errors import WorkloadError
+from ..core.errors import SizeError, WorkloadError
 from ..core.space import Problem, RelativeSize, ShardSpace, Size
 from .contract import Workload
 from .loader import misfit, refusal
@@ -30,10 +30,6 @@ def _sides() -> list[int]:
 
 
 SIDES = _sides()
-
-
-class SizeError(ValueError):
-    """A size cannot be made for the device; a clause that begins with the size."""
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...core.dtypes import DType
-from ...core.errors import (
-    BuildError,
-    DeviceError,
-    LaunchRefusedError,
-    NoDeviceError,
-)
+from ...core.errors import BuildError, DeviceError, LaunchRefusedError, NoDeviceError
 from ...core.schema import Status
 from ...core.space import Version
 from ...workloads.contract import (

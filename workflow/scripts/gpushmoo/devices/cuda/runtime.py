@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from ...core.errors import (
+    ClocksNotLockedError,
     DeviceLostError,
     LaunchFailedError,
     LaunchRefusedError,
@@ -17,7 +18,7 @@ from ...core.errors import (
 )
 from ...core.paths import install
 from ..base import DeviceInfo
-from ..capabilities import BASE, ClocksNotLockedError, LockedClocks, Reading
+from ..capabilities import BASE, LockedClocks, Reading
 
 _INSTALL = f"install the extra 'cuda13' (or 'cuda12' for an older driver): {install('cuda13')}"
 

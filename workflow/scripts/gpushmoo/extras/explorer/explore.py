@@ -18,20 +18,20 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from ...analysis.aggregate import OpenedError, OpenedSet, count_planned, opened
+from ...analysis.aggregate import OpenedSet, count_planned, opened
 from ...analysis.best import tied_best
 from ...analysis.fastest import axes_of, params_text
 from ...analysis.run_quality import dataset_provenance
 from ...comparing.history import BESTS, COPY, History, bests_of, read_history
 from ...core.display import one_line
-from ...core.errors import UserError
+from ...core.errors import BadParquetError, ExplorerError, OpenedError
 from ...core.merit import merit_of
 from ...core.schema import GROUP, PARAMS, Status
 from ...core.space import asks_the_device
 from ...model.stage import DEVICE_MODEL_SCHEMA
 from ...storage.dataset import partitions, place_of_products, read_cells
 from ...storage.room import output
-from ...storage.store import BadParquetError, read_table
+from ...storage.store import read_table
 from ...storage.wholefile import read_json, write_whole
 
 # Significant digits of a shown number. It is rounded once and stored as a decimal.
@@ -389,10 +389,6 @@ def _rounded(value: float) -> float | None:
 
 
 PAGE_NAME = "explorer.html"
-
-
-class ExplorerError(UserError, ValueError):
-    """Request for a page that cannot be made, in one sentence."""
 
 
 def explore(

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...core.dtypes import TRITON_OPTIONS
-from ...exporting.choices import ExportError, ExportGroup
+from ...core.errors import ExportError
+from ...exporting.choices import ExportGroup
 from ...exporting.form import Chosen, Format, write_object
 from ...exporting.vocabulary import AUTOTUNE, t4_metadata
 from ...storage.wholefile import write_json, write_whole

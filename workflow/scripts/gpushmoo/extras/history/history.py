@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...comparing import CompareError
 from ...comparing.history import History, history_of, read_runs
 from ...comparing.runs import Place
+from ...core.errors import CompareError
 from ...core.names import several
 from ...figures.style import save, set_style
 from ...storage.dataset import runs_in

@@ -38,16 +38,12 @@ from ...analysis.statistics import (
 from ...comparing.compare import DELTA, Comparison, compare_runs, percent
 from ...comparing.runs import KEY, RunCells, read_run
 from ...core.display import one_line, seconds, tied_words
-from ...core.errors import UserError
+from ...core.errors import JudgeError
 from ...core.median import CONFIDENCE, coverage_of
 from ...core.names import several
 from ...core.schema import DERIVED, GROUP, TAKEN, Flag, Number, Small, Status, Table, Text, is_axis
 from ...exporting.formats import FORMAT
 from ...exporting.vocabulary import AUTOTUNE, ERRORS, INVALIDITY
-
-
-class JudgeError(UserError, ValueError):
-    """A file cannot be read or judged; one sentence."""
 
 
 class _PartError(ValueError):

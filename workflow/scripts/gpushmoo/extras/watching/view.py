@@ -25,13 +25,13 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from ...core.display import gbs, kind_words, seconds
-from ...core.errors import UserError
+from ...core.errors import DamagedFileError, WatchError
 from ...core.paths import RESULTS
 from ...core.run_plan import PLAN_FILE, RunPlan, SweepPlan
 from ...core.schema import METADATA_KEY, PARAMS, is_axis
 from ...core.space import TIMING_MODES, TYPICAL, in_order, most_values
 from ...measuring.progress import LiveCell, duration, live_path, read_live
-from ...storage.wholefile import DamagedFileError, read_json
+from ...storage.wholefile import read_json
 
 # A shard whose file is older is not being measured: its job was killed, or the machine stands
 # still. A job writes the file twice a second.
@@ -44,10 +44,6 @@ _FEW = 0.005
 # second number have shown another. Both by three recorded runs.
 _LATER, _LATER_SHOWN = 0.5, 5.0
 _COLUMNS = ("variant", "height", "width", "cache_state", "timing_mode", "status")
-
-
-class WatchError(UserError):
-    """There is no run to watch; one sentence."""
 
 
 @dataclass

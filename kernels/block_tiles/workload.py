@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 from gpushmoo.core.dtypes import DTYPES
-from gpushmoo.core.errors import LaunchRefusedError
+from gpushmoo.core.errors import LaunchConfigError
 from gpushmoo.core.space import Cell
 from gpushmoo.workloads.contract import BufferRef, CopyWorkload, Launch, ceil_div
 
@@ -36,7 +36,7 @@ class BlockTiles(CopyWorkload):
         size = DTYPES[cell.dtype].itemsize
         width = cell["row_bytes"] // size
         if width < 1 or cell["row_bytes"] % size or cell["pad_bytes"] % size or THREADS % width:
-            raise LaunchRefusedError(
+            raise LaunchConfigError(
                 f"no tile of {THREADS} elements of {size} bytes has rows of {cell['row_bytes']} "
                 f"bytes in an array with {cell['pad_bytes']} more in each row"
             )

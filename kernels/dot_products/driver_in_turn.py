@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from gpushmoo.core.errors import LaunchFailedError, LaunchRefusedError
+from gpushmoo.core.errors import LaunchConfigError, LaunchFailedError
 from gpushmoo.workloads.contract import BufferRef, Launch, SharedMemory
 from gpushmoo.workloads.host_fed import FedInTurn
 
@@ -51,7 +51,7 @@ class DriverInTurn:
     ) -> None:
         """`checked` gives the function of a launch, `calls` those of the driver (`driver_calls`).
 
-        Raises LaunchRefusedError or BuildError.
+        Raises LaunchConfigError or BuildError.
         """
         from . import driver_loops
 
@@ -103,7 +103,7 @@ def pieces_of(fed: FedInTurn, checked: Callable[[Any, Launch], Any]) -> tuple[An
         if launch is None:
             raise LaunchFailedError("a piece in turn has a launch, which this one lacks")
         if launch.has_attributes:
-            raise LaunchRefusedError("Pieces in turn are launched without attributes.")
+            raise LaunchConfigError("Pieces in turn are launched without attributes.")
         args = [a for a in launch.args if not isinstance(a, SharedMemory)]
         values = np.zeros(len(args), np.uint64)
         slots = []

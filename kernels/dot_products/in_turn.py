@@ -18,7 +18,7 @@ T = TypeVar("T")
 def bind_in_turn(device: Any, fed: FedInTurn) -> InTurn:
     """Make pieces ready: on CUDA in a compiled loop, elsewhere by the device's streams.
 
-    Raises LaunchRefusedError or BuildError.
+    Raises LaunchConfigError or BuildError.
     """
     if device.info.backend != "cuda":
         return by_streams(device, fed)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 from gpushmoo.core.dtypes import DTYPES
-from gpushmoo.core.errors import LaunchRefusedError
+from gpushmoo.core.errors import LaunchConfigError
 from gpushmoo.core.space import Cell
 from gpushmoo.workloads.contract import Access, Argument, Array, BufferRef, Launch, ceil_div
 from gpushmoo.workloads.host_fed import Piece, Pipeline
@@ -26,7 +26,7 @@ LANES = 4
 def pipeline(cell: Cell, operands: tuple[str, ...]) -> Pipeline:
     """Split the elements evenly over the streams of the printed formula; the host has the rest.
 
-    Raises LaunchRefusedError for parameters that it does not have, for threads that are no power of
+    Raises LaunchConfigError for parameters that it does not have, for threads that are no power of
     two, and for 1 to 3 elements a stream, for which it launches a grid of no block.
     """
     _refuse(cell)
@@ -39,7 +39,7 @@ def pipeline(cell: Cell, operands: tuple[str, ...]) -> Pipeline:
     share = _power_of_two(power // streams)
     vectors = share // LANES
     if vectors == 0:
-        raise LaunchRefusedError(
+        raise LaunchConfigError(
             f"{share} elements a stream; the printed program launches no block for fewer than "
             f"{LANES}."
         )
@@ -62,9 +62,9 @@ def pipeline(cell: Cell, operands: tuple[str, ...]) -> Pipeline:
 def _refuse(cell: Cell) -> None:
     for axis in ("chunk", "host_percent"):
         if cell[axis]:
-            raise LaunchRefusedError(f"{axis} is {cell[axis]}; the printed program has none.")
+            raise LaunchConfigError(f"{axis} is {cell[axis]}; the printed program has none.")
     if cell["threads"] & (cell["threads"] - 1):
-        raise LaunchRefusedError(
+        raise LaunchConfigError(
             f"{cell['threads']} threads a block; the printed program takes powers of two."
         )
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 from gpushmoo.core.dtypes import DTYPES
-from gpushmoo.core.errors import LaunchRefusedError
+from gpushmoo.core.errors import LaunchConfigError
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.workloads.contract import (
     Access,
@@ -138,11 +138,11 @@ class StreamedDot(DotProduct, HostFedWorkload):
     def pipeline(self, cell: Cell) -> Pipeline:
         """The pieces of a run; the host's share are the last elements, as in the document.
 
-        Raises LaunchRefusedError for blocks of more threads than the kernel has room for, for more
+        Raises LaunchConfigError for blocks of more threads than the kernel has room for, for more
         pieces than MOST_PIECES, and for what the printed loop cannot do.
         """
         if cell["threads"] > MOST_THREADS:
-            raise LaunchRefusedError(
+            raise LaunchConfigError(
                 f"{cell['threads']} threads a block; this kernel takes {MOST_THREADS}."
             )
         if cell.variant == PUBLISHED:
@@ -155,7 +155,7 @@ class StreamedDot(DotProduct, HostFedWorkload):
         streams, fewest, chunk = cell["streams"], cell["min_per_stream"], cell["chunk"]
         n_pieces = count_cuts(n_device, streams, fewest, chunk)
         if n_pieces > MOST_PIECES:
-            raise LaunchRefusedError(
+            raise LaunchConfigError(
                 f"{n_device} elements in {n_pieces} pieces; at most {MOST_PIECES} are queued."
             )
         pieces = []

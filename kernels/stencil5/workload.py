@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-from gpushmoo.core.errors import LaunchRefusedError
+from gpushmoo.core.errors import LaunchConfigError
 from gpushmoo.core.space import Cell
 from gpushmoo.workloads.contract import (
     Array,
@@ -47,12 +47,12 @@ class Stencil5(CopyWorkload):
     def launch(self, cell: Cell) -> Launch:
         """Blocks of one element a thread; what hangs over the edge is masked in the kernel.
 
-        Raises LaunchRefusedError where a block is larger than its tile.
+        Raises LaunchConfigError where a block is larger than its tile.
         """
         block = (cell["block_x"], cell["block_y"], 1)
         threads = block[0] * block[1]
         if cell.variant == "tiled" and threads > MOST_THREADS:
-            raise LaunchRefusedError(f"{threads} threads a block; a tile holds {MOST_THREADS}.")
+            raise LaunchConfigError(f"{threads} threads a block; a tile holds {MOST_THREADS}.")
         height, width = cell.problem.height, cell.problem.width
         grid = (ceil_div(width, block[0]), ceil_div(height, block[1]), 1)
         args = (

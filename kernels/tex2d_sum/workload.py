@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 from gpushmoo.core.dtypes import DTYPES
-from gpushmoo.core.errors import LaunchRefusedError
+from gpushmoo.core.errors import LaunchConfigError
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.workloads.contract import (
     Access,
@@ -206,12 +206,12 @@ class Tex2dSum(Workload):
     def launch(self, cell: Cell) -> Launch:
         """A grid that covers the image, or waves; the sums' buffer is null where none is stored.
 
-        Raises LaunchRefusedError where the threads of a block have no room to add up their sums.
+        Raises LaunchConfigError where the threads of a block have no room to add up their sums.
         """
         v = Variant.of(cell.variant)
         block = (cell["block_x"], cell["block_y"], 1)
         if v.sums == "reduced" and block[0] * block[1] > MOST_REDUCED:
-            raise LaunchRefusedError(
+            raise LaunchConfigError(
                 f"{block[0] * block[1]} threads a block; {cell.variant} takes {MOST_REDUCED}."
             )
         grid = grid_of(v.mapping, cell.problem, block[0], block[1])

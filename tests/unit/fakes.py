@@ -14,8 +14,8 @@ from gpushmoo.core.dtypes import DTYPES, DType
 from gpushmoo.core.errors import (
     BuildError,
     DeviceLostError,
+    LaunchConfigError,
     LaunchFailedError,
-    LaunchRefusedError,
     NoDeviceError,
     OutOfDeviceMemoryError,
     TypedError,
@@ -103,7 +103,7 @@ class ProcessHangsError(BaseException):
 ENDS: dict[str, type[BaseException]] = {"dead": ProcessDiedError, "hang": ProcessHangsError}
 
 ERRORS: dict[str, type[Exception]] = {
-    "refused": LaunchRefusedError,
+    "refused": LaunchConfigError,
     "failed": LaunchFailedError,
     "memory": OutOfDeviceMemoryError,
     "lost": DeviceLostError,

@@ -12,8 +12,8 @@ import pytest
 from gpushmoo.core.backends import BACKENDS
 from gpushmoo.core.errors import (
     DeviceLostError,
+    LaunchConfigError,
     LaunchFailedError,
-    LaunchRefusedError,
     NoDeviceError,
     OutOfDeviceMemoryError,
 )
@@ -120,9 +120,9 @@ def test_a_device_that_the_compiler_does_not_know_is_named(arch: str, extra: str
         (CUDADriverError("CUDA_ERROR_LAUNCH_FAILED: unspecified"), DeviceLostError),
         (CUDARuntimeError("cudaErrorMisalignedAddress: misaligned"), DeviceLostError),
         (CUDARuntimeError("cudaErrorECCUncorrectable: uncorrectable"), DeviceLostError),
-        (CUDADriverError("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many"), LaunchRefusedError),
-        (CUDARuntimeError("cudaErrorLaunchOutOfResources: too many"), LaunchRefusedError),
-        (CUDADriverError("CUDA_ERROR_INVALID_VALUE: invalid argument"), LaunchRefusedError),
+        (CUDADriverError("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many"), LaunchConfigError),
+        (CUDARuntimeError("cudaErrorLaunchOutOfResources: too many"), LaunchConfigError),
+        (CUDADriverError("CUDA_ERROR_INVALID_VALUE: invalid argument"), LaunchConfigError),
         (CUDARuntimeError("cudaErrorMemoryAllocation: out of memory"), OutOfDeviceMemoryError),
         (OutOfMemoryError("Out of memory allocating 8 bytes"), OutOfDeviceMemoryError),
         (CUDADriverError("CUDA_ERROR_NOT_SUPPORTED: not supported"), LaunchFailedError),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpushmoo.core.errors import LaunchFailedError, LaunchRefusedError
+from gpushmoo.core.errors import LaunchConfigError, LaunchFailedError
 from gpushmoo.devices.cuda.library import Cublas, loaded_library
 
 
@@ -57,12 +57,12 @@ def test_a_status_of_the_library_is_a_failed_launch() -> None:
 
 
 def test_other_types_are_refused() -> None:
-    with pytest.raises(LaunchRefusedError, match="int32"):
+    with pytest.raises(LaunchConfigError, match="int32"):
         Cublas(MadeUp(), 7).dot(*[array("int32", 16)] * 3)
 
 
 def test_a_library_that_is_not_loaded_is_refused(tmp_path: Path) -> None:
     maps = tmp_path / "maps"
     maps.write_text("7f00-7f01 r-xp 0 00:00 0 /opt/cuda lib/libcublasLt.so.13\n7f02-7f03 rw-p 0\n")
-    with pytest.raises(LaunchRefusedError, match="libcublas is not loaded"):
+    with pytest.raises(LaunchConfigError, match="libcublas is not loaded"):
         loaded_library("libcublas", str(maps))

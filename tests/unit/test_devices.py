@@ -17,7 +17,7 @@ from gpushmoo.core.backends import BACKENDS
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import (
     BuildError,
-    LaunchRefusedError,
+    LaunchConfigError,
     NoDeviceError,
     OutOfDeviceMemoryError,
 )
@@ -272,7 +272,7 @@ def test_what_does_not_build_or_fit_is_refused(device: Device, sources: Path) ->
         device.bind(program, launch, {"dst": buffer})
     threads = device.info.max_threads_per_block + 1
     launch = Launch("copy_good", (1, 1, 1), (threads, 1, 1), (), 1)
-    with pytest.raises(LaunchRefusedError, match=str(device.info.max_threads_per_block)):
+    with pytest.raises(LaunchConfigError, match=str(device.info.max_threads_per_block)):
         device.bind(program, launch, {})
 
 

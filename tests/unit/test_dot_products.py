@@ -17,7 +17,7 @@ from covering import CHOSEN, Choice, covering, edited, integers
 from dot_products.summation import reference_dot
 from dot_products.workloads import PUBLISHED, StreamedDot
 from gpushmoo.core.dtypes import DTYPES
-from gpushmoo.core.errors import LaunchRefusedError
+from gpushmoo.core.errors import LaunchConfigError
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Cell, Condition, Problem, Version, enumerate_cells
 from gpushmoo.devices.base import Device, bind_library
@@ -388,7 +388,7 @@ def test_without_streams_a_kernel_that_is_fed_costs_its_cells(
 
 
 def test_library_takes_samples_of_several_calls_and_refuses_others(device: Device) -> None:
-    with pytest.raises(LaunchRefusedError, match="'sort'"):
+    with pytest.raises(LaunchConfigError, match="'sort'"):
         bind_library(device, LibraryCall("sort", ("x", "y"), "dst", "float"), {})
     skip_without_library(device, "dot_cublas")
     folder, n = FOLDERS["dot_cublas"], 2**20
@@ -436,7 +436,7 @@ def test_the_printed_formulas(
     ],
 )
 def test_what_is_not_printed_is_refused(n: int, params: dict[str, int], message: str) -> None:
-    with pytest.raises(LaunchRefusedError) as caught:
+    with pytest.raises(LaunchConfigError) as caught:
         streamed().pipeline(printed_cell(n, **params))
     assert str(caught.value) == message
 

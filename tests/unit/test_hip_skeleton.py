@@ -8,7 +8,7 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 from gpushmoo.core.dtypes import DTYPES
-from gpushmoo.core.errors import BuildError, LaunchRefusedError, OutOfDeviceMemoryError
+from gpushmoo.core.errors import BuildError, LaunchConfigError, OutOfDeviceMemoryError
 from gpushmoo.workloads.contract import BufferRef, Launch
 
 # Of cupy-rocm-7-0 14.2, as far as the skeleton calls them; `nvrtc` is hipRTC there.
@@ -97,7 +97,7 @@ def test_errors_are_those_of_the_protocol(cupy: Any, tmp_path: Path) -> None:
     with pytest.raises(BuildError, match=r"kernel.hip:3: error: no such thing"):
         device.build(tmp_path, DTYPES["float"], {})
     wide = Launch("k", (8, 1, 1), (2048, 1, 1), (), tiles=8)
-    with pytest.raises(LaunchRefusedError, match="2048 threads"):
+    with pytest.raises(LaunchConfigError, match="2048 threads"):
         device.bind(MagicMock(), wide, {})
 
 

@@ -13,7 +13,7 @@ import pytest
 from bench import ended, wrong_words
 from conftest import ROOT, examples
 from gpushmoo.core.dtypes import DTYPES
-from gpushmoo.core.errors import LaunchRefusedError, OutOfDeviceMemoryError
+from gpushmoo.core.errors import LaunchConfigError, OutOfDeviceMemoryError
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Cell, Problem, enumerate_cells
 from gpushmoo.devices.base import Device, image_refusal
@@ -155,7 +155,7 @@ def test_a_block_stores_what_its_texels_sum_up_to(device: Device) -> None:
 def test_a_block_without_room_for_its_sums_is_refused() -> None:
     largest = replace(REDUCED, params=(("block_x", 64), ("block_y", 64)))
     assert TEX.workload.launch(largest).threads == 4096
-    with pytest.raises(LaunchRefusedError, match="4160 threads a block"):
+    with pytest.raises(LaunchConfigError, match="4160 threads a block"):
         TEX.workload.launch(replace(largest, params=(("block_x", 64), ("block_y", 65))))
 
 
@@ -227,7 +227,7 @@ def test_a_type_without_a_format_is_refused_by_name(device: Device, dtype: str, 
     refusal = image_refusal(device, Problem(8, 8), DTYPES[dtype])
     assert refusal is not None
     assert words in refusal
-    with pytest.raises(LaunchRefusedError, match=words):
+    with pytest.raises(LaunchConfigError, match=words):
         device.images.allocate(Problem(8, 8), DTYPES[dtype])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda.bindings import driver
-from gpushmoo.core.errors import LaunchRefusedError
+from gpushmoo.core.errors import LaunchConfigError
 from gpushmoo.core.space import TIMING_MODES, Cell, Condition, Problem, Version
 from gpushmoo.devices.base import set_constants
 from gpushmoo.devices.builds import VersionBuild
@@ -79,9 +79,9 @@ def test_the_driver_is_given_the_attributes_and_arguments() -> None:
 
 
 def test_what_makes_no_clusters_is_refused(opencl_device: Any) -> None:
-    with pytest.raises(LaunchRefusedError, match=r"the grid \(8, 2, 1\) is not of whole clusters"):
+    with pytest.raises(LaunchConfigError, match=r"the grid \(8, 2, 1\) is not of whole clusters"):
         extended(Driver(), 1, replace(LAUNCH, cluster=(3, 1, 1)), (), lambda: 0, raised)
-    with pytest.raises(LaunchRefusedError, match="OpenCL has no clusters"):
+    with pytest.raises(LaunchConfigError, match="OpenCL has no clusters"):
         opencl_device.bind(None, replace(LAUNCH, carveout=0), {})
     assert not LAUNCH.has_attributes
 
@@ -122,7 +122,7 @@ def test_a_device_runs_templates_in_clusters(cuda_device: Any, cooperative: bool
     assert all(bound.sample(4, Condition("warm", mode)) > 0 for mode in TIMING_MODES)
     large = replace(launch, grid=(2**20, 1, 1), cooperative=True)
     refused = cuda_device.bind(program, large, {"d": buffer})
-    with pytest.raises(LaunchRefusedError):
+    with pytest.raises(LaunchConfigError):
         refused.run()
     bound.run()
 
@@ -152,5 +152,5 @@ def test_a_cluster_or_grid_that_is_too_large_costs_its_cell_alone(name: str) -> 
         runtime=SimpleNamespace(CUDARuntimeError=CUDADriverError),
         memory=SimpleNamespace(OutOfMemoryError=MemoryError),
     )
-    with pytest.raises(LaunchRefusedError), Translate(SimpleNamespace(cuda=cuda)):
+    with pytest.raises(LaunchConfigError), Translate(SimpleNamespace(cuda=cuda)):
         raise CUDADriverError(f"CUDA_ERROR_{name}: no")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from gpushmoo.core.dtypes import DType
-from gpushmoo.core.errors import BuildError, LaunchRefusedError, OutOfDeviceMemoryError
+from gpushmoo.core.errors import BuildError, LaunchConfigError, OutOfDeviceMemoryError
 from gpushmoo.devices.base import DeviceInfo, check_limits
 from gpushmoo.devices.buffers import named
 from gpushmoo.devices.builds import BuildRequest, EntryFacts, VersionBuild
@@ -112,10 +112,10 @@ class HipDevice(CudaBuffers):
         buffers: Mapping[str, Any],
         renew: Callable[[], None] | None = None,
     ) -> HipLaunch:
-        """Prepare `launch`. Raises LaunchRefusedError or BuildError."""
+        """Prepare `launch`. Raises LaunchConfigError or BuildError."""
         check_limits(launch, self.info)
         if launch.has_attributes:
-            raise LaunchRefusedError("HIP has no clusters or carve-outs.")
+            raise LaunchConfigError("HIP has no clusters or carve-outs.")
         function = program.function(launch.entry)
         args = tuple(_argument(a, buffers) for a in passed(launch))
         shared = launch.shared_bytes
@@ -149,7 +149,7 @@ def _argument(argument: Argument, buffers: Mapping[str, Any]) -> Any:
         case np.generic():
             return argument
         case _:
-            raise LaunchRefusedError("The HIP backend has no images.")
+            raise LaunchConfigError("The HIP backend has no images.")
 
 
 def _described(cupy: Any, index: int) -> DeviceInfo:

@@ -151,11 +151,11 @@ class MadeUpDevice(Device):
     def bind(
         self, program: MadeUpProgram, launch: Launch, buffers: Mapping[str, Any], renew: Any = None
     ) -> MadeUpLaunch:
-        """Prepare `launch`. Raises LaunchRefusedError or BuildError."""
+        """Prepare `launch`. Raises LaunchConfigError or BuildError."""
         check_limits(launch, self.info)
         function = program.function(launch.entry)
         if launch.threads * program.registers(launch.entry) > REGISTERS_PER_UNIT:
-            raise errors.LaunchRefusedError("MADE_UP_OUT_OF_REGISTERS")
+            raise errors.LaunchConfigError("MADE_UP_OUT_OF_REGISTERS")
         args = [
             memory.named(a, buffers).view(program.element) if isinstance(a, BufferRef) else a
             for a in launch.args

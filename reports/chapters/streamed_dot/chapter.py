@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from gpushmoo.chapters import Chapter, ChapterPlan, ChapterRun
 from gpushmoo.core.backends import source_suffix
-from gpushmoo.core.errors import ChapterError, LaunchRefusedError, UnreadableError
+from gpushmoo.core.errors import ChapterError, LaunchConfigError, UnreadableError
 from gpushmoo.core.paths import ROOT
 from gpushmoo.core.readable import refuse_braces
 from gpushmoo.core.space import Cell
@@ -179,7 +179,7 @@ def _check_timeline(key: str, spec: Mapping[str, Any], folder: KernelFolder) -> 
         raise ChapterError(f"{key}.axes.host_percent is 100; of that nothing is streamed")
     try:
         w.pipeline(cell_of(spec))
-    except LaunchRefusedError as err:
+    except LaunchConfigError as err:
         raise ChapterError(f"{key}.axes: {str(err).removesuffix('.')}") from err
 
 

@@ -21,7 +21,7 @@ from dot_products import summation
 from dot_products.host_ways import THREADED, WAYS, dot_by
 from dot_products.workloads import PUBLISHED, DotProduct
 from gpushmoo.core.dtypes import DTYPES
-from gpushmoo.core.errors import LaunchRefusedError, OutOfDeviceMemoryError
+from gpushmoo.core.errors import LaunchConfigError, OutOfDeviceMemoryError
 from gpushmoo.core.schema import Number, Small, Table, Text, Whole
 from gpushmoo.core.space import Cell, Problem, Version
 from gpushmoo.devices.base import Device, streams_of
@@ -378,7 +378,7 @@ def _taken(made: Mapping[str, Callable[[], Call]]) -> dict[str, Call]:
     """Those that the device does not refuse."""
     ways = {}
     for label, make in made.items():
-        with suppress(LaunchRefusedError, OutOfDeviceMemoryError):
+        with suppress(LaunchConfigError, OutOfDeviceMemoryError):
             ways[label] = make()
     return ways
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gpushmoo.core.errors import LaunchRefusedError, OutOfDeviceMemoryError
+from gpushmoo.core.errors import LaunchConfigError, OutOfDeviceMemoryError
 from gpushmoo.measuring.host_pipeline import Feed, Pool
 
 
@@ -17,7 +17,7 @@ def managed_array(device: Any, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """A copy by cudaMallocManaged; at most half of the free memory, so that no page is evicted."""
     cuda = device.cupy.cuda
     if not cuda.Device().attributes["ConcurrentManagedAccess"]:
-        raise LaunchRefusedError("No page of managed memory moves when it is touched.")
+        raise LaunchConfigError("No page of managed memory moves when it is touched.")
     with device.translated():
         if 2 * array.nbytes > cuda.Device().mem_info[0]:
             raise OutOfDeviceMemoryError("Managed memory would take over half of the device.")

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 from dot_products.host_ways import WAYS
-from gpushmoo.core.errors import LaunchRefusedError
+from gpushmoo.core.errors import LaunchConfigError
 from gpushmoo.devices.base import Device
 from gpushmoo.workloads.loader import load_kernel
 from matplotlib.figure import Figure
@@ -257,7 +257,7 @@ def test_a_way_that_is_refused_is_left_out_and_one_that_is_wrong_ends_the_study(
 
     def refuses(self: Any, cell: Any) -> Any:
         if cell.variant == "published":
-            raise LaunchRefusedError("no")
+            raise LaunchConfigError("no")
         return pipeline(self, cell)
 
     with monkeypatch.context() as patched:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ..core.backends import Backend
 from ..core.dtypes import DType
-from ..core.errors import BuildError, DeviceLostError, LaunchRefusedError, TypedError
+from ..core.errors import BuildError, DeviceLostError, LaunchConfigError, TypedError
 from ..core.space import USUAL, Condition, Problem, Version
 from ..workloads.contract import Launch, LibraryCall, NullRef, SharedMemory
 from ..workloads.loader import KernelFolder
@@ -117,7 +117,7 @@ class PreparedLaunch(Protocol):
         """Launch once and wait. Raises LaunchFailedError or DeviceLostError."""
 
     def sample(self, launches: int, met: Condition = USUAL) -> float:
-        """Seconds per launch by the device's clock, over `launches`. Raises LaunchRefusedError."""
+        """Seconds per launch by the device's clock, over `launches`. Raises LaunchConfigError."""
 
     def interval(self, met: Condition) -> TimedInterval:
         """Return what the clock's interval of a sample is around."""
@@ -152,7 +152,7 @@ class Library(Protocol):
     """The vendor's library of functions: `Device.library`."""
 
     def bind(self, call: LibraryCall, buffers: Mapping[str, Any]) -> PreparedLaunch:
-        """Prepare a call. Raises LaunchRefusedError if the library has no such function."""
+        """Prepare a call. Raises LaunchConfigError if the library has no such function."""
 
 
 class Batches(Protocol):
@@ -218,7 +218,7 @@ class Device(ABC):
         """Prepare a launch of a program that this device built.
 
         With `renew`, launches are timed one by one, and it is called before each to queue what
-        gives the buffers their content. Raises LaunchRefusedError when the block or grid is over a
+        gives the buffers their content. Raises LaunchConfigError when the block or grid is over a
         limit.
         """
 
@@ -399,9 +399,9 @@ def image_refusal(device: Device, problem: Problem, dtype: DType) -> str | None:
 
 
 def bind_library(device: Device, call: LibraryCall, buffers: Mapping[str, Any]) -> PreparedLaunch:
-    """Prepare a call of the vendor's library. Raises LaunchRefusedError if there is none."""
+    """Prepare a call of the vendor's library. Raises LaunchConfigError if there is none."""
     if device.library is None:
-        raise LaunchRefusedError(f"There is no library that computes '{call.name}'.")
+        raise LaunchConfigError(f"There is no library that computes '{call.name}'.")
     return device.library.bind(call, buffers)
 
 
@@ -419,16 +419,16 @@ def set_constants(
 
 
 def images_of(device: Device) -> Images:
-    """The images of a device. Raises LaunchRefusedError if it has none."""
+    """The images of a device. Raises LaunchConfigError if it has none."""
     if device.images is None:
-        raise LaunchRefusedError("There is no such image: the device has no images.")
+        raise LaunchConfigError("There is no such image: the device has no images.")
     return device.images
 
 
 def streams_of(device: Device) -> Streams:
-    """The streams of a device. Raises LaunchRefusedError if it has none."""
+    """The streams of a device. Raises LaunchConfigError if it has none."""
     if device.streams is None:
-        raise LaunchRefusedError("The device has no streams, which feed it from the host.")
+        raise LaunchConfigError("The device has no streams, which feed it from the host.")
     return device.streams
 
 
@@ -550,13 +550,13 @@ def fitted(launch: Launch, program: Program, info: DeviceInfo) -> Launch:
 
 
 def check_limits(launch: Launch, info: DeviceInfo) -> None:
-    """Raise LaunchRefusedError when block or grid exceed the device's limits."""
+    """Raise LaunchConfigError when block or grid exceed the device's limits."""
     if launch.threads > info.max_threads_per_block:
-        raise LaunchRefusedError(
+        raise LaunchConfigError(
             f"{launch.threads} threads a block; the device takes {info.max_threads_per_block}."
         )
     sizes = (("block", launch.block, info.max_block), ("grid", launch.grid, info.max_grid))
     for what, given, most in sizes:
         for axis, size, limit in zip("xyz", given, most, strict=True):
             if size > limit:
-                raise LaunchRefusedError(f"{what} {axis} is {size}; the device takes {limit}.")
+                raise LaunchConfigError(f"{what} {axis} is {size}; the device takes {limit}.")

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.dtypes import DType
-from ..core.errors import LaunchRefusedError
+from ..core.errors import LaunchConfigError
 from ..core.space import Problem
 from ..workloads.limits import Limit
 from .buffers import Output, Tolerance
@@ -75,10 +75,10 @@ class Images(ABC):
         )
 
     def allocate(self, problem: Problem, dtype: DType) -> Any:
-        """An image of undefined content. Raises LaunchRefusedError or OutOfDeviceMemoryError."""
+        """An image of undefined content. Raises LaunchConfigError or OutOfDeviceMemoryError."""
         refusal = self.refusal(problem, dtype)
         if refusal is not None:
-            raise LaunchRefusedError(f"There is no such image: {refusal}.")
+            raise LaunchConfigError(f"There is no such image: {refusal}.")
         with self._translated():
             return self._new(problem, dtype)
 

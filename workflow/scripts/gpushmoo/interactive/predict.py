@@ -17,7 +17,7 @@ from ..core.errors import (
     BuildError,
     ConfigError,
     DamagedFileError,
-    LaunchRefusedError,
+    LaunchConfigError,
     UserError,
     WorkloadError,
 )
@@ -300,7 +300,7 @@ def _asked(
             return ConfigError(f"There is no such launch: {why}.")
         launch = workload.launch(cell)
         found = codes[workload.version(cell)]
-    except (LaunchRefusedError, WorkloadError) as err:
+    except (LaunchConfigError, WorkloadError) as err:
         return ConfigError(f"There is no such launch: {err}")
     if isinstance(found, BuildError):
         return found

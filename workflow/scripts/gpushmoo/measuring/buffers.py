@@ -170,7 +170,7 @@ def open_space(
     seed: int,
     data: HostData | None = None,
 ) -> Space:
-    """Memory for cells with this result. Raises OutOfDeviceMemoryError or LaunchRefusedError.
+    """Memory for cells with this result. Raises OutOfDeviceMemoryError or LaunchConfigError.
 
     The `data` on the host are made from the `seed` if they are None.
     """

@@ -14,7 +14,7 @@ from ..core.dtypes import DTYPES
 from ..core.errors import (
     BuildError,
     DeviceError,
-    LaunchRefusedError,
+    LaunchConfigError,
     NoDeviceError,
     SizeError,
     TypedError,
@@ -211,7 +211,7 @@ def axis_values(
             program = builds.programs[version.name]
             launch = completed(folder.workload.launch(cell), program)
             resident_blocks = program.resident_blocks(launch)
-        except (BuildError, LaunchRefusedError, WorkloadError):
+        except (BuildError, LaunchConfigError, WorkloadError):
             continue
         break
     residency = Residency(device.info.multiprocessors, resident_blocks)

@@ -11,7 +11,7 @@ from ..core.build_job import BuildJob
 from ..core.display import MOST_SENTENCE, one_line
 from ..core.errors import (
     BuildError,
-    LaunchRefusedError,
+    LaunchConfigError,
     OutOfDeviceMemoryError,
     TypedError,
     WorkloadError,
@@ -30,7 +30,7 @@ from ..workloads.contract import Launch, Workload
 def status_of(err: TypedError) -> Status:
     """The status of a cell that ended by `err`. A lack of resources is no fault."""
     match err:
-        case LaunchRefusedError() | OutOfDeviceMemoryError():
+        case LaunchConfigError() | OutOfDeviceMemoryError():
             return Status.RESOURCES
         case BuildError():
             return Status.BUILD_FAILED
@@ -164,7 +164,7 @@ def planned(workload: Workload, cell: Cell) -> CellRun:
             return CellRun(cell, NoLaunch(), status=Status.INVALID, message=message)
         workload.work(cell)
         return CellRun(cell, workload.launch(cell))
-    except (LaunchRefusedError, WorkloadError) as err:
+    except (LaunchConfigError, WorkloadError) as err:
         return CellRun(cell, NoLaunch(), status=status_of(err), message=str(err))
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.dtypes import triton_type
-from ..core.errors import LaunchRefusedError, WorkloadError
+from ..core.errors import LaunchConfigError, WorkloadError
 from ..core.numbers import whole
 from ..core.space import BLOCK_AXES, Cell, Problem, Version
 from .contract import Access, Array, BufferRef, Launch, Roofline, SharedMemory, Workload
@@ -383,15 +383,15 @@ class CallWorkload(Workload):
 
     @staticmethod
     def _refuse_blocks(grid: Sequence[int]) -> None:
-        """Raise LaunchRefusedError if a grid has more blocks than any launch."""
+        """Raise LaunchConfigError if a grid has more blocks than any launch."""
         remedy = "use larger blocks, or have a thread compute several elements."
         for side, count in zip("xyz", grid, strict=True):
             if count > MOST_BLOCKS:
-                raise LaunchRefusedError(
+                raise LaunchConfigError(
                     f"grid {side} has {count} blocks, a launch at most {MOST_BLOCKS}: {remedy}"
                 )
         if math.prod(grid) >= 2**63:
-            raise LaunchRefusedError(f"grid has {math.prod(grid):.3g} blocks: {remedy}")
+            raise LaunchConfigError(f"grid has {math.prod(grid):.3g} blocks: {remedy}")
 
     @staticmethod
     def _argument(argument: Any, values: dict[str, Any]) -> Any:

@@ -432,7 +432,7 @@ class Workload(ABC):
 
     @abstractmethod
     def launch(self, cell: Cell) -> Launch:
-        """The timed launch of `cell`. May raise LaunchRefusedError."""
+        """The timed launch of `cell`. May raise LaunchConfigError."""
 
     def proof(self, cell: Cell) -> Launch:
         """The launch that verifies `cell`: by default the timed one.

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...core.dtypes import DType
-from ...core.errors import BuildError, DeviceError, LaunchRefusedError, NoDeviceError
+from ...core.errors import BuildError, DeviceError, LaunchConfigError, NoDeviceError
 from ...core.schema import Status
 from ...core.space import Version
 from ...workloads.contract import (
@@ -233,7 +233,7 @@ class CudaDevice(CudaBuffers):
         buffers: Mapping[str, Any],
         renew: Callable[[], None] | None = None,
     ) -> CudaLaunch:
-        """Prepare `launch`. Raises LaunchRefusedError or BuildError."""
+        """Prepare `launch`. Raises LaunchConfigError or BuildError."""
         return CudaLaunch(self.timer, self._prepare(program, launch, buffers), renew)
 
     def time(self, enqueue: Enqueue) -> CudaLaunch:
@@ -270,11 +270,11 @@ class CudaDevice(CudaBuffers):
             return extended(driver_bindings(), pointer, launch, args, stream, check)
 
     def checked(self, program: CudaProgram, launch: Launch) -> Any:
-        """Return the function of `launch`. Raises LaunchRefusedError beyond a limit."""
+        """Return the function of `launch`. Raises LaunchConfigError beyond a limit."""
         check_limits(launch, self.info)
         function = program.function(launch.entry)
         if launch.threads > function.max_threads_per_block:
-            raise LaunchRefusedError(
+            raise LaunchConfigError(
                 f"{launch.threads} threads a block; this kernel's registers allow "
                 f"{function.max_threads_per_block}."
             )
@@ -288,7 +288,7 @@ class CudaDevice(CudaBuffers):
         """Raise the function's limit beyond 48 KiB, up to the device's limit."""
         most = self._most_shared - int(function.shared_size_bytes)
         if n_bytes > most:
-            raise LaunchRefusedError(
+            raise LaunchConfigError(
                 f"{n_bytes} bytes of shared memory; this kernel may ask for {most}."
             )
         if n_bytes > function.max_dynamic_shared_size_bytes:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.dtypes import DTYPES
-from ...core.errors import LaunchFailedError, LaunchRefusedError
+from ...core.errors import LaunchConfigError, LaunchFailedError
 from ...workloads.contract import LibraryCall
 from ..base import PreparedLaunch
 from ..capabilities import Translated
@@ -24,14 +24,14 @@ def loaded_library(name: str, maps: str = "/proc/self/maps") -> ctypes.CDLL:
 
     Raises
     ------
-    LaunchRefusedError
+    LaunchConfigError
         If the process has loaded no such library.
     """
     for line in Path(maps).read_text(encoding="utf-8").splitlines():
         file = line.split(maxsplit=5)[-1]
         if os.path.basename(file).startswith(f"{name}.so"):
             return ctypes.CDLL(file)
-    raise LaunchRefusedError(f"{name} is not loaded. Install CuPy with its CUDA libraries.")
+    raise LaunchConfigError(f"{name} is not loaded. Install CuPy with its CUDA libraries.")
 
 
 class Cublas:
@@ -51,12 +51,12 @@ class Cublas:
 
         Raises
         ------
-        LaunchRefusedError
+        LaunchConfigError
             If cuBLAS has no `dot` of this type.
         """
         name = _DOTS.get(str(x.dtype))
         if name is None:
-            raise LaunchRefusedError(f"cuBLAS has no `dot` of {x.dtype}. Use float.")
+            raise LaunchConfigError(f"cuBLAS has no `dot` of {x.dtype}. Use float.")
         at_x, at_y, at_out = (ctypes.c_void_p(array.data.ptr) for array in (x, y, out))
         count = ctypes.c_int64(x.size)
         step = ctypes.c_int64(1)
@@ -82,9 +82,9 @@ class CublasCalls:
         self._cupy, self._stream, self._translated, self._bound = cupy, stream, translated, bound
 
     def bind(self, call: LibraryCall, buffers: Mapping[str, Any]) -> PreparedLaunch:
-        """cuBLAS's ``dot``; `cupy.dot` would store the products first. Else LaunchRefusedError."""
+        """cuBLAS's ``dot``; `cupy.dot` would store the products first. Else LaunchConfigError."""
         if call.name != "dot":
-            raise LaunchRefusedError(f"cuBLAS has no function '{call.name}'.")
+            raise LaunchConfigError(f"cuBLAS has no function '{call.name}'.")
         scalar = DTYPES[call.dtype].scalar
         with self._translated():
             x, y = (buffers[name].view(scalar) for name in call.inputs)

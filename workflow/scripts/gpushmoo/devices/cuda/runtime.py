@@ -11,8 +11,8 @@ from typing import Any
 from ...core.errors import (
     ClocksNotLockedError,
     DeviceLostError,
+    LaunchConfigError,
     LaunchFailedError,
-    LaunchRefusedError,
     NoDeviceError,
     OutOfDeviceMemoryError,
 )
@@ -119,7 +119,7 @@ class Translate:
             *("COOPERATIVE_LAUNCH_TOO_LARGE", "INVALID_CLUSTER_SIZE"),
         )
         if any(word in text for word in refused):
-            raise LaunchRefusedError(text) from err
+            raise LaunchConfigError(text) from err
         if re.search(_STICKY, text, re.IGNORECASE):
             raise DeviceLostError(text) from err
         raise LaunchFailedError(text) from err

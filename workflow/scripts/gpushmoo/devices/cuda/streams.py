@@ -75,7 +75,7 @@ class CudaStream:
             source.data.copy_to_host_async(target.ctypes.data, target.nbytes, self.stream)
 
     def launch(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> None:
-        """Queue a launch. Raises LaunchRefusedError or BuildError."""
+        """Queue a launch. Raises LaunchConfigError or BuildError."""
         enqueue = self._prepare(program, launch, buffers)
         with self._translated(), self.stream:
             enqueue()

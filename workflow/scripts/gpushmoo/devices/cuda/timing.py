@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import LaunchRefusedError, TypedError
+from ...core.errors import LaunchConfigError, TypedError
 from ...core.space import USUAL, Condition
 from ...workloads.contract import Launch
 from ..base import DeviceInfo, Sample, TimedInterval, each_or_error, flush_bytes
@@ -85,11 +85,11 @@ def extended(
     """Queues `launch` of the driver's `function` in the current stream; `args` are CuPy's.
 
     `driver` is the module of `driver_bindings`, `check` raises for its codes. Raises
-    LaunchRefusedError for blocks that make no clusters.
+    LaunchConfigError for blocks that make no clusters.
     """
     cluster = launch.cluster or (1, 1, 1)
     if any(n % size for n, size in zip(launch.grid, cluster, strict=True)):
-        raise LaunchRefusedError(f"the grid {launch.grid} is not of whole clusters {cluster}.")
+        raise LaunchConfigError(f"the grid {launch.grid} is not of whole clusters {cluster}.")
     handle = driver.CUfunction(function)
     _allow(driver, handle, launch, check)
     values = [np.frombuffer(_bytes(arg), np.uint8) for arg in args]
@@ -288,7 +288,7 @@ class CudaLaunch:
         return TimedInterval.ROW if row else TimedInterval.EACH
 
     def steps(self, launches: int, met: Condition) -> Steps:
-        """How a sample is taken. Raises LaunchRefusedError if there is no such graph.
+        """How a sample is taken. Raises LaunchConfigError if there is no such graph.
 
         Flushed or isolated launches are timed one by one. An untimed launch before several warm
         ones fills the L2 cache as they leave it.
@@ -315,7 +315,7 @@ class CudaLaunch:
                 self._timer.flush()
 
         if met.timing_mode not in ("batched", "isolated"):
-            raise LaunchRefusedError(
+            raise LaunchConfigError(
                 f"Launches that change what they read are not timed as '{met.timing_mode}': that "
                 "leaves no room to give buffers their content back."
             )

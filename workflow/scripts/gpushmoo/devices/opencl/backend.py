@@ -14,8 +14,8 @@ from ...core.dtypes import DTYPES, DType
 from ...core.errors import (
     BuildError,
     DeviceLostError,
+    LaunchConfigError,
     LaunchFailedError,
-    LaunchRefusedError,
     NoDeviceError,
     OutOfDeviceMemoryError,
 )
@@ -151,7 +151,7 @@ class _Translate:
         if any(word in text for word in ("MEM_OBJECT_ALLOCATION", "INVALID_BUFFER_SIZE")):
             raise OutOfDeviceMemoryError(f"The buffer does not fit ({text}).") from err
         if any(word in text for word in ("WORK_GROUP", "WORK_ITEM", "GLOBAL_WORK", "RESOURCES")):
-            raise LaunchRefusedError(text) from err
+            raise LaunchConfigError(text) from err
         if any(word in text for word in ("DEVICE_NOT_AVAILABLE", "OUT_OF_HOST", "CONTEXT")):
             raise DeviceLostError(text) from err
         raise LaunchFailedError(text) from err
@@ -231,7 +231,7 @@ class OpenCLDevice(OpenCLBuffers):
         buffers: Mapping[str, Any],
         renew: Callable[[], None] | None = None,
     ) -> OpenCLLaunch:
-        """Prepare `launch`. Raises LaunchRefusedError or BuildError."""
+        """Prepare `launch`. Raises LaunchConfigError or BuildError."""
         enqueue = self._prepare(program, launch, buffers)
         return OpenCLLaunch(self, lambda: enqueue(self._queue), renew)
 
@@ -257,19 +257,19 @@ class OpenCLDevice(OpenCLBuffers):
     ) -> Enqueue:
         check_limits(launch, self.info)
         if launch.has_attributes:
-            raise LaunchRefusedError("OpenCL has no clusters, cooperative launches or carve-outs.")
+            raise LaunchConfigError("OpenCL has no clusters, cooperative launches or carve-outs.")
         kernel = program.kernel(launch.entry)
         limit = kernel.get_work_group_info(
             self._cl.kernel_work_group_info.WORK_GROUP_SIZE, self._context.devices[0]
         )
         if launch.threads > limit:
-            raise LaunchRefusedError(
+            raise LaunchConfigError(
                 f"{launch.threads} threads a block; this kernel takes {limit} on this device."
             )
         check_count(launch.entry, launch.args, kernel.num_args)
         most = self._context.devices[0].local_mem_size
         if launch.shared_bytes > most:
-            raise LaunchRefusedError(
+            raise LaunchConfigError(
                 f"{launch.shared_bytes} bytes of local memory; the device has {most}."
             )
         args = [self._argument(a, buffers) for a in launch.args]

@@ -76,7 +76,7 @@ class OpenCLStream:
         self._events.append(event)
 
     def launch(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> None:
-        """Queue a launch. Raises LaunchRefusedError or BuildError."""
+        """Queue a launch. Raises LaunchConfigError or BuildError."""
         enqueue = self._prepare(program, launch, buffers)
         with self._translated():
             enqueue(self._queue)

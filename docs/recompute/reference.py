@@ -1,14 +1,14 @@
 """The configuration's keys from their classes, and the command line from its parser."""
 
 import json
-from argparse import Action, _SubParsersAction
+from argparse import SUPPRESS, Action, _SubParsersAction
 from collections.abc import Iterator
 from dataclasses import is_dataclass
 from typing import Any
 
 import gpushmoo
 from gpushmoo.core.keys import REQUIRED, keys_of
-from gpushmoo.interactive.shell import _parser as command_line
+from gpushmoo.interactive.shell import build_parser as command_line
 from gpushmoo.planning.settings import Settings, Sweep
 
 FUNCTIONS = (
@@ -57,7 +57,9 @@ def _commands() -> list[dict[str, Any]]:
     told: set[tuple[str, str]] = set()
     found = []
     for name, parser in commands.choices.items():
-        arguments = [a for a in parser._actions if a.dest not in ("help", "form")]
+        arguments = [
+            a for a in parser._actions if a.dest not in ("help", "form") and a.help != SUPPRESS
+        ]
         lines = [(_written(a), str(a.help).replace("%%", "%")) for a in arguments]
         # What a word for a value means is said where it first stands.
         words = {word.strip("[] …") for word, _ in told}

@@ -22,10 +22,9 @@ from gpushmoo import open_run
 from gpushmoo.core.backends import BACKENDS
 from gpushmoo.core.errors import DeviceLostError
 from gpushmoo.devices.select import DeviceChoice
-from gpushmoo.interactive import shell, tables
+from gpushmoo.interactive import answers, measure, tables
 from gpushmoo.interactive.opened_run import Run
-from gpushmoo.interactive.shell import main
-from gpushmoo.interactive.tables import COMMANDS
+from gpushmoo.interactive.shell import build_parser, main
 from histories import made
 from synthetic import write_shard
 from test_ab import judged_as
@@ -59,7 +58,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def there(
     run: Path, shards: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder with what the commands of COMMANDS below name; nothing is measured."""
+    """A folder with what the commands below name; nothing is measured."""
     monkeypatch.chdir(tmp_path)
     finish(run, shards, DTYPE)
     found = open_run(next(iter(shards.values())).parent)
@@ -71,7 +70,7 @@ def there(
         os.write(1, b"written")
         return found
 
-    monkeypatch.setattr(shell, "sweep", swept)
+    monkeypatch.setattr(measure, "sweep", swept)
     monkeypatch.setattr("gpushmoo.interactive.tune.tune", swept)
     write(tmp_path, "same")
     monkeypatch.setattr("gpushmoo.interactive.ab.ab", lambda *_, **__: judged_as([1.05] * 4, 0.1))
@@ -106,7 +105,8 @@ def told(
         status = main([*words.split(), "--json"])
         out, err = capfd.readouterr()
         found: dict[str, Any] = json.loads(out, parse_constant=pytest.fail)
-        assert main([words.split()[0], "--json-schema"]) == 0
+        with pytest.raises(SystemExit, match="0"):
+            main([words.split()[0], "--json-schema"])
         schema = json.loads(capfd.readouterr().out)
         jsonschema.Draft202012Validator.check_schema(schema)
         jsonschema.Draft202012Validator(schema).validate(found)
@@ -118,7 +118,8 @@ def told(
 
 def of_commands(*cases: Any) -> list[Any]:
     """The cases whose command there is: that of an extra is there with its folder."""
-    return [case for case in cases if case[0].split()[0] in COMMANDS["commands"]]
+    [commands] = (action for action in build_parser()._actions if action.choices)
+    return [case for case in cases if case[0].split()[0] in commands.choices]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,8 @@ def test_a_command_prints_by_its_schema(words: str, lengths: dict[str, int], tol
 def test_every_command_is_tried() -> None:
     [mark] = (m for m in test_a_command_prints_by_its_schema.pytestmark)
     tried = {words.split()[0] for words, _ in mark.args[1]}
-    assert tried | {"run"} == set(COMMANDS["commands"])
+    [commands] = (a for a in build_parser()._actions if a.choices)
+    assert tried | {"run"} == set(commands.choices)
 
 
 def test_of_a_run_snakemakes_own_words_go_to_stderr_and_its_status_is_kept(told: Any) -> None:
@@ -187,7 +189,7 @@ def test_an_error_is_an_object_and_its_sentence_stays_on_stderr(
     def run_it(*_: Any) -> None:
         raise raised
 
-    monkeypatch.setattr(shell, "sweep", run_it)
+    monkeypatch.setattr(measure, "sweep", run_it)
     ended, found, err = told(words)
     assert (ended, found["schema"]) == (status, "gpushmoo/error/1")
     assert found["error"].startswith(sentence)
@@ -202,7 +204,7 @@ def test_what_is_no_finite_number_or_missing_is_null(capsys: pytest.CaptureFixtu
         "list": [[1.0, np.nan], np.array([-np.inf]), []],
         "kind": pd.Categorical(["a", None, "b"]),
     }
-    tables.print_json("any", {"rows": pd.DataFrame(values), "alone": np.float64("nan")})
+    answers.print_json("any", {"rows": pd.DataFrame(values), "alone": np.float64("nan")})
     found = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert found["alone"] is None
     assert [[*row.values()] for row in found["rows"]] == [

@@ -99,8 +99,8 @@ def test_the_instrument_does_not_speak_of_a_document() -> None:
 # Modules that are a backend's own, and the table of them.
 OF_BACKENDS = tuple(f"gpushmoo.devices.{name}" for name in (*BACKENDS, "machine_code"))
 TABLE = "gpushmoo.core.backends"
-# Keys of the configuration that are a backend's own.
-KEYS = ("cuda_arch", "opencl_runtime")
+# Keys of the configuration that are a backend's own, and an option of the command line for one.
+KEYS = ("cuda_arch", "opencl_runtime", "--opencl-runtime")
 
 
 def names_in(tree: ast.Module) -> Iterator[tuple[int, str]]:

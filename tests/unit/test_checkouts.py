@@ -15,7 +15,7 @@ from conftest import ROOT, python
 from gpushmoo import ConfigError, ab_checkouts
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive.checkouts import differ
-from gpushmoo.interactive.shell import _parser, main
+from gpushmoo.interactive.shell import build_parser, main
 from test_ab import WORKLOAD
 
 # Four units of work an element; SLOW takes forty.
@@ -217,6 +217,6 @@ def test_the_workflow_to_copy_says_commands_that_there_are() -> None:
     # No index has it.
     assert ".[cuda12]" in ran[0]
     [ab] = [words[1:] for words in ran if words[0].endswith("/gpushmoo")]
-    told = vars(_parser().parse_args(ab))
+    told = vars(build_parser().parse_args(ab))
     assert (told["a"], told["b"], told["fail_on_regression"]) == ("HEAD^1", "HEAD", True)
     assert ran[-1][1:] == ["-m", "shmoo"]

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 from gpushmoo.interactive.arguments import loaded
-from gpushmoo.interactive.shell import _parser
+from gpushmoo.interactive.shell import build_parser
 
 
 def test_what_instruments_import_from_the_library_is_there() -> None:
@@ -34,7 +34,7 @@ def test_what_instruments_import_from_the_library_is_there() -> None:
 
 def test_the_command_that_is_timed_is_one() -> None:
     timed = runpy.run_path(str(ROOT / "experiments/benchmarks/fixed_cost.py"))["SHELL"]
-    assert _parser().parse_args(timed[3:]).sizes == [2048]
+    assert build_parser().parse_args(timed[3:]).sizes == [2048]
 
 
 def test_the_seconds_of_several_devices_add_up() -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from conftest import ROOT, USER_CUDA, USER_OPENCL, environment
+from conftest import ROOT, USER_CUDA, USER_OPENCL, environment, python
 from fakes import INFO
 from gpushmoo import BufferRef, ConfigError, CopyWorkload, Launch, Sweep, ceil_div, open_run, sweep
 from gpushmoo.__main__ import main as program
@@ -29,8 +29,8 @@ from gpushmoo.core.errors import DeviceError, DeviceLostError, NoDeviceError, Op
 from gpushmoo.devices.base import DeviceInfo
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive import measure, shell, tables
+from gpushmoo.interactive.commands import measuring, runs
 from gpushmoo.interactive.shell import main
-from gpushmoo.interactive.tables import COMMANDS
 from gpushmoo.measuring.job import MeasuredShard, ShardTask, measure_shard
 from gpushmoo.measuring.process import WorkerProcess
 from gpushmoo.measuring.starting import StartedProgram
@@ -282,13 +282,13 @@ def test_a_full_disk_leaves_no_half_of_a_saved_sweep(
         raise error
 
     monkeypatch.setattr("gpushmoo.interactive.measure.copy_folder", fail)
-    monkeypatch.setattr(shell, "sweep", lambda *_, **__: swept)
+    monkeypatch.setattr(measure, "sweep", lambda *_, **__: swept)
     assert main(["sweep", "kernel", "--out", str(tmp_path / "kept")]) == 2
     said = capsys.readouterr().err
     assert "No space left" in said
     assert "Traceback" not in said
     # What was measured is shown, though it cannot be kept.
-    assert shell.report(swept) in said
+    assert measuring.report(swept) in said
     assert not (tmp_path / "kept").exists()
 
 
@@ -349,7 +349,7 @@ def test_the_table_tells_how_many_more_are_tied_and_an_unsteady_copy(
     for seconds, ending in (([1.0, 1.01], "  of the copy"), ([1.0, 1.5], "  of the copy ± 20 %")):
         for shard in swept.provenance:
             monkeypatch.setitem(shard["controls"][0], "seconds", seconds * 9)
-        lines = shell.report(swept).splitlines()
+        lines = measuring.report(swept).splitlines()
         assert "and 3 more" in lines
         [heading] = (line for line in lines if line.startswith("PER_THREAD  block_x  "))
         assert heading.endswith(ending)
@@ -358,7 +358,7 @@ def test_the_table_tells_how_many_more_are_tied_and_an_unsteady_copy(
 def test_a_table_is_printed_for_programs_and_nothing_else(
     swept: Sweep, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shell, "sweep", lambda *_: swept)
+    monkeypatch.setattr(measure, "sweep", lambda *_: swept)
     assert main(["sweep", "kernel", "--csv"]) == 0
     read = pd.read_csv(io.StringIO(capsys.readouterr().out))
     for column in ("bandwidth_gbs", "PER_THREAD", "variant"):
@@ -385,7 +385,7 @@ def test_the_exit_status_tells_a_verdict_from_what_was_not_measured(
             raise ended
         return swept
 
-    monkeypatch.setattr(shell, "sweep", run)
+    monkeypatch.setattr(measure, "sweep", run)
     monkeypatch.setattr(Sweep, "statuses", ended)
     assert main(["sweep", "kernel"]) == status
 
@@ -398,11 +398,11 @@ def test_a_sweep_names_its_faulty_cells(swept: Sweep) -> None:
     copied.cells = cells
     first = cells.iloc[0]
     launch = f"PER_THREAD={first['PER_THREAD']}, block_x={first['block_x']}: {', '.join(fault)}"
-    assert launch in shell.report(copied)
+    assert launch in measuring.report(copied)
 
 
 def test_a_taken_place_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(shell, "sweep")
+    monkeypatch.setattr(measure, "sweep", None)
     (tmp_path / "there").touch()
     for taken in (tmp_path, tmp_path / "there"):
         assert main(["sweep", "kernel", "--out", str(taken)]) == 2
@@ -412,7 +412,7 @@ def test_each_command_helps_by_an_example(capsys: pytest.CaptureFixture[str]) ->
     with pytest.raises(SystemExit):
         main(["--help"])
     commands = re.findall(r"^    (\w+) ", capsys.readouterr().out, re.M)
-    assert commands == [*COMMANDS["commands"]]
+    assert {"new", "sweep", "tune", "ab", "list", "compare", "export", "run"} <= {*commands}
     for name in commands:
         with pytest.raises(SystemExit):
             main([name, "--help"])
@@ -420,15 +420,15 @@ def test_each_command_helps_by_an_example(capsys: pytest.CaptureFixture[str]) ->
         assert title == "example:"
         words = shlex.split(example)
         assert words[:2] == ["gpushmoo", name]
-        ours = shell._for_snakemake(words[1:])[0] if name == "run" else words[1:]
-        assert shell._parser().parse_args(ours).command.__name__ == f"_{name}"
+        ours = runs.split_words(words[1:])[0] if name == "run" else words[1:]
+        assert shell.build_parser().parse_args(ours).command.name == name
 
 
 def test_a_run_is_snakemakes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[list[str]] = []
-    monkeypatch.setattr(shell, "run_snakemake", lambda words: started.append(words) or 7)
+    monkeypatch.setattr(runs, "run_snakemake", lambda words: started.append(words) or 7)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").touch()
     assert main(["run", "mine.yaml", "--cores", "4", "--", "export", "--dry-run"]) == 7
@@ -449,7 +449,7 @@ def test_a_run_is_snakemakes(
     ):
         assert main(["run", *given.split()]) == 7
         assert started[-1][2:] == theirs.split()
-    monkeypatch.setattr(shell, "ROOT", tmp_path)
+    monkeypatch.setattr(runs, "ROOT", tmp_path)
     assert main(["run"]) == 2
     assert "A run needs a clone of gpushmoo" in capsys.readouterr().err
 
@@ -590,7 +590,7 @@ def test_axes_are_read_as_they_are_written(
     words: str, axes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(shell, "sweep", lambda _, **given: sys.exit(asked.append(given["axes"])))
+    monkeypatch.setattr(measure, "sweep", lambda _, **given: sys.exit(asked.append(given["axes"])))
     with pytest.raises(SystemExit):
         main(["sweep", "kernel", "--axes", *words.split()])
     assert asked == [axes]
@@ -601,7 +601,9 @@ def test_the_shell_takes_all_devices_or_an_index(
     word: str, device: int | str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(shell, "sweep", lambda _, **given: sys.exit(asked.append(given["device"])))
+    monkeypatch.setattr(
+        measure, "sweep", lambda _, **given: sys.exit(asked.append(given["device"]))
+    )
     with pytest.raises(SystemExit):
         main(["sweep", "kernel", "--device", word])
     assert asked == [device]
@@ -752,3 +754,16 @@ def test_a_guided_sweep_leaves_cells_out(folder: Path, device: dict[str, str]) -
     assert not set(found.best["block_x"]) - set(
         found.cells.loc[found.cells["status"] == "ok", "block_x"]
     )
+
+
+def test_the_options_of_run_are_known_without_its_parser() -> None:
+    [commands] = (a for a in shell.build_parser()._actions if a.choices)
+    own = [name for a in commands.choices["run"]._actions for name in a.option_strings]
+    assert sorted(own) == sorted(runs.OPTIONS)
+
+
+def test_the_parser_needs_no_slow_import() -> None:
+    code = "import sys; from gpushmoo.interactive.shell import build_parser; build_parser(); "
+    slow = ("numpy", "pandas", "pyarrow", "pydantic", "rich", "yaml")
+    done = python(f"{code}print([m for m in {slow} if m in sys.modules])")
+    assert done.stdout == "[]\n"

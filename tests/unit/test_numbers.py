@@ -1,38 +1,46 @@
 """Numbers of the command line: each option refuses what it cannot be, before anything is done."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from gpushmoo import ConfigError, sweep
-from gpushmoo.interactive.shell import main
-from gpushmoo.interactive.tables import COMMANDS
+from gpushmoo.interactive.commands import options
+from gpushmoo.interactive.shell import build_parser, main
 from gpushmoo.workloads.limits import Limit
 
+# By the function that reads it: texts that it refuses.
 KINDS = {
-    "whole": ["-1", "1.5"],
-    "count": ["-1", "0", "1.5"],
-    "cores": ["-1", "0", "1.5"],
-    "real": ["-1"],
-    "positive": ["-1", "0"],
-    "share": ["-5%", "100%", "1", "nan%"],
-    "size": ["-1", "1.5"],
-    "sizes": ["-1", "1.5"],
+    options.whole: ["-1", "1.5"],
+    options.count: ["-1", "0", "1.5"],
+    options.cores: ["-1", "0", "1.5"],
+    options.device: ["-1", "1.5"],
+    options.real: ["-1"],
+    options.positive: ["-1", "0"],
+    options.share: ["-5%", "100%", "1", "nan%"],
+    options.size: ["-1", "1.5"],
+    options.sizes: ["-1", "1.5"],
 }
 OPTIONS = [
-    (command, option, kind)
-    for command, about in COMMANDS["commands"].items()
-    for option in {word.rstrip("?*+!") for word in " ".join(about["takes"]).split()}
-    if (kind := COMMANDS["arguments"][option][0]) in KINDS
+    (command, option.option_strings[0], option.type)
+    for commands in build_parser()._actions
+    for command, parser in (commands.choices or {}).items()
+    for option in parser._actions
+    if option.type in KINDS
 ]
 
 
-@pytest.mark.parametrize(("command", "option", "kind"), sorted(OPTIONS))
+def test_each_kind_of_number_is_an_option() -> None:
+    assert {kind for _, _, kind in OPTIONS} == KINDS.keys()
+
+
+@pytest.mark.parametrize(("command", "option", "kind"), OPTIONS)
 def test_what_is_no_such_number_is_one_sentence(
-    command: str, option: str, kind: str, capsys: pytest.CaptureFixture[str]
+    command: str, option: str, kind: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for value in ("nan", "inf", "-inf", "1e400", "x", "9" * 400, *KINDS[kind]):
-        if value == "9" * 400 and kind in ("size", "sizes"):
+        if value == "9" * 400 and kind in (options.size, options.sizes):
             continue
         assert main([command, f"{option}={value}"]) == 2
         said = capsys.readouterr().err

@@ -12,7 +12,7 @@ import pytest
 from begun import run as run
 from conftest import environment
 from gpushmoo.core.errors import UserError, WriteError
-from gpushmoo.interactive import shell
+from gpushmoo.interactive.commands import measuring
 from gpushmoo.interactive.shell import main
 from gpushmoo.storage.room import output, output_folder, unwritten
 from mounts import Mount, fill
@@ -102,7 +102,7 @@ def test_a_summary_is_appended_whole_or_not(mount: Mount, tmp_path: Path) -> Non
     fill(small / "filler")
     # A part of it fits on the page that is taken already.
     with pytest.raises(UserError, match="make room there"):
-        shell._append(summary, "x" * 100_000)
+        measuring._append(summary, "x" * 100_000)
     assert summary.read_text() == "before\n"
 
 

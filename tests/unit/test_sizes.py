@@ -18,7 +18,7 @@ from gpushmoo.devices.base import Device
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.figures.stage import where_of
 from gpushmoo.interactive.arguments import checked
-from gpushmoo.interactive.shell import _sizes
+from gpushmoo.interactive.commands import options
 from gpushmoo.measuring.job import ShardTask, run_shard
 from gpushmoo.measuring.shard_file import Earlier
 from gpushmoo.planning import flow as flow_module
@@ -329,7 +329,7 @@ def test_a_call_takes_such_a_size(opencl_choice: DeviceChoice, factor: float) ->
     assert one.cells[["height", "width"]].drop_duplicates().to_numpy().tolist() == [[128, 128]]
     with pytest.raises(ConfigError, match=r"Argument 'sizes\.0\.of_cache' is 0"):
         checked({"sizes": {"of_cache": 0}})
-    assert _sizes("512,of_cache:4,8x16") == [512, {"of_cache": 4.0}, (8, 16)]
+    assert options.sizes("512,of_cache:4,8x16") == [512, {"of_cache": 4.0}, (8, 16)]
 
 
 def test_a_workload_may_have_such_a_size_by_default(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 from conftest import USER_OPENCL, WORKLOAD_TEMPLATE
 from gpushmoo.comparing.history import LAUNCHES, history_of, read_runs
 from gpushmoo.extras.history.figure import draw_timelines
-from gpushmoo.interactive.shell import report
+from gpushmoo.interactive.commands.measuring import report
 from gpushmoo.storage.dataset import read_cells
 from projects import Project
 

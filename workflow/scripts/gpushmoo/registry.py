@@ -20,25 +20,6 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 @dataclass(frozen=True)
-class Command:
-    """A command of the command line that an extra adds.
-
-    `does`, `takes`, `gives` and `example` have the form of those in ``interactive/commands.yaml``.
-    `arguments` and `answers` are the words of `takes` and `gives` that this file does not explain,
-    with their explanations. `answer` gets the arguments by name and returns an
-    `interactive.tables.Answer`.
-    """
-
-    does: str
-    takes: Sequence[str]
-    gives: Sequence[str]
-    example: str
-    answer: Callable[..., Any]
-    arguments: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
-    answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Section:
     """A section of the report, which ``section.typ`` in the extra's folder lays out.
 
@@ -58,7 +39,7 @@ class Section:
 class Extra:
     """The parts of gpushmoo that an extra adds to.
 
-    `commands` are by name. `products` are names of files beside the report, which each run makes by
+    `products` are names of files beside the report, which each run makes by
     the extra's rules, and `compared` are those in the folder of a comparison. `cells_page` is the
     one of the products that shows all cells; the report refers to it. `pytest_plugins` are modules
     that pytest loads. `formats` are those of an export by name: functions that import and return a
@@ -66,7 +47,6 @@ class Extra:
     configuration that say what the extra does: without it they are refused.
     """
 
-    commands: Mapping[str, Command] = field(default_factory=dict)
     products: Sequence[str] = ()
     compared: Sequence[str] = ()
     cells_page: str | None = None
@@ -101,6 +81,11 @@ def extra_sections() -> dict[str, Section]:
     return dict(sorted(found, key=lambda each: (each[1].place, each[0])))
 
 
-def extra_commands() -> dict[str, Command]:
-    """The commands of all extras by name."""
-    return {name: command for e in extras().values() for name, command in e.commands.items()}
+def extra_commands() -> list[str]:
+    """The modules ``commands`` of extras, whose ``add_commands`` adds commands to the parser."""
+    folders = extra_folders().items()
+    return [
+        f"{_PACKAGE.name}.extras.{name}.commands"
+        for name, folder in folders
+        if (folder / "commands.py").is_file()
+    ]

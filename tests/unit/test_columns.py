@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import pyarrow as pa
 from gpushmoo.core.schema import Meaning, Number, Small, Table, Text
 
@@ -9,18 +11,17 @@ from gpushmoo.core.schema import Meaning, Number, Small, Table, Text
 class First(Table):
     """Hold the columns that both share."""
 
-    name: Text  # what it is called
+    name: Annotated[Text, Meaning("what it is called")]
 
 
 class Second(First):
     """Add one column to the first."""
 
-    took_s: Number | None  # [s] how long it took,
-    # as far as that is known
+    took_s: Annotated[Number | None, Meaning("how long it took, as far as that is known", "s")]
     counts: list[Small]
 
 
-def test_columns_are_those_of_the_bases_first_and_comments_say_what_they_mean() -> None:
+def test_columns_are_those_of_the_bases_first_and_their_meanings_are_noted() -> None:
     expected = [
         pa.field("name", pa.string(), nullable=False),
         pa.field("took_s", pa.float64(), nullable=True),

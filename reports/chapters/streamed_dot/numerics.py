@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from dot_products.summation import Reference
 from dot_products.workloads import LANES, DotProduct
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import DeviceError, DeviceLostError
-from gpushmoo.core.schema import Flag, Number, Table, Text, Whole
+from gpushmoo.core.schema import Flag, Meaning, Number, Table, Text, Whole
 from gpushmoo.core.space import Cell, Problem, Version
 from gpushmoo.devices.base import Device
 from gpushmoo.measuring.buffers import FedSpace, ReducedSpace
@@ -43,18 +43,26 @@ class Errors(Table):
 
     kernel: Text
     variant: Text
-    mode: Text  # name of a way of computing
+    mode: Annotated[Text, Meaning("name of a way of computing")]
     dtype: Text
-    params: Text  # launch parameters of the way, as a text
-    n: Whole  # elements of one array
-    condition: Number  # condition number of the sum; NaN where all products are zero
-    value: Number | None  # what the way gave; null where it gave none
-    exact: Number  # the double that is nearest to the exact sum
-    relative_error: Number | None  # distance of the value from the exact sum, over the exact sum
-    bound: Number | None  # how far rounding explains it to be off, over the exact sum
-    depth: Whole | None  # roundings on the longest way through the sum
-    agrees: Flag | None  # whether the error is within the bound
-    message: Text | None  # why there is no value, or none that rounding explains
+    params: Annotated[Text, Meaning("launch parameters of the way, as a text")]
+    n: Annotated[Whole, Meaning("elements of one array")]
+    condition: Annotated[
+        Number, Meaning("condition number of the sum; NaN where all products are zero")
+    ]
+    value: Annotated[Number | None, Meaning("what the way gave; null where it gave none")]
+    exact: Annotated[Number, Meaning("the double that is nearest to the exact sum")]
+    relative_error: Annotated[
+        Number | None, Meaning("distance of the value from the exact sum, over the exact sum")
+    ]
+    bound: Annotated[
+        Number | None, Meaning("how far rounding explains it to be off, over the exact sum")
+    ]
+    depth: Annotated[Whole | None, Meaning("roundings on the longest way through the sum")]
+    agrees: Annotated[Flag | None, Meaning("whether the error is within the bound")]
+    message: Annotated[
+        Text | None, Meaning("why there is no value, or none that rounding explains")
+    ]
     backend: Text
     device_name: Text
 

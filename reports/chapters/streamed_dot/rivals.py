@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from dot_products.host_ways import THREADED, WAYS, dot_by
 from dot_products.workloads import PUBLISHED, DotProduct
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import LaunchConfigError, OutOfDeviceMemoryError
-from gpushmoo.core.schema import Number, Small, Table, Text, Whole
+from gpushmoo.core.schema import Meaning, Number, Small, Table, Text, Whole
 from gpushmoo.core.space import Cell, Problem, Version
 from gpushmoo.devices.base import Device, streams_of
 from gpushmoo.devices.streams import Stream
@@ -41,13 +41,17 @@ from .today import GraphFeed, in_place, managed_array
 class TimedWay(Table):
     """A way of one dot product, timed in one round."""
 
-    comparison: Text  # what the round compares: length, share, parameter, between or copy
-    operation: Text  # x·y, x·x, or the direction of a copy
+    comparison: Annotated[
+        Text, Meaning("what the round compares: length, share, parameter, between or copy")
+    ]
+    operation: Annotated[Text, Meaning("x·y, x·x, or the direction of a copy")]
     dtype: Text
     n: Whole
-    way: Text  # name of a way of computing; where lengths are compared, the length
-    round: Small  # in which round, from zero; ways are compared within one
-    seconds: Number  # [s] mean of a call by the host's clock
+    way: Annotated[
+        Text, Meaning("name of a way of computing; where lengths are compared, the length")
+    ]
+    round: Annotated[Small, Meaning("in which round, from zero; ways are compared within one")]
+    seconds: Annotated[Number, Meaning("mean of a call by the host's clock", "s")]
     backend: Text
     device_name: Text
 

@@ -15,10 +15,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Annotated
 
 import pandas as pd
 import pyarrow as pa
-from gpushmoo.core.schema import Flag, Number, Small, Table, Text, Whole
+from gpushmoo.core.schema import Flag, Meaning, Number, Small, Table, Text, Whole
 from gpushmoo.core.space import Cell
 from gpushmoo.devices.base import DeviceInfo
 from gpushmoo.storage.store import read_table
@@ -154,7 +155,7 @@ def _length(merged: Sequence[Interval]) -> float:
 class TracedSpan(Table):
     """A copy of a piece, or the kernel on it."""
 
-    case: Text  # name of the traced case
+    case: Annotated[Text, Meaning("name of the traced case")]
     cell_key: Text
     kernel: Text
     dtype: Text
@@ -162,17 +163,23 @@ class TracedSpan(Table):
     n: Whole
     device_name: Text
     backend: Text
-    one_engine: Flag  # whether begins of copies are derived, since one engine makes them all
-    total_s: Number  # [s] from the first copy to the number, by the host's clock
-    untraced_s: Number  # [s] the median of as many runs without marks
-    stream: Small  # which stream, from zero
-    piece: Small  # which piece of the arrays, from zero
-    what: Text  # copy or kernel
-    array: Text | None  # which array is copied; null for a kernel
-    nbytes: Whole  # [bytes] what was copied; zero for a kernel
-    ready_s: Number  # [s] queued, and all before it in its stream done
-    begin_s: Number  # [s] it begins; later than ready where it waits for the engine
-    end_s: Number  # [s] it ends
+    one_engine: Annotated[
+        Flag, Meaning("whether begins of copies are derived, since one engine makes them all")
+    ]
+    total_s: Annotated[
+        Number, Meaning("from the first copy to the number, by the host's clock", "s")
+    ]
+    untraced_s: Annotated[Number, Meaning("the median of as many runs without marks", "s")]
+    stream: Annotated[Small, Meaning("which stream, from zero")]
+    piece: Annotated[Small, Meaning("which piece of the arrays, from zero")]
+    what: Annotated[Text, Meaning("copy or kernel")]
+    array: Annotated[Text | None, Meaning("which array is copied; null for a kernel")]
+    nbytes: Annotated[Whole, Meaning("what was copied; zero for a kernel", "bytes")]
+    ready_s: Annotated[Number, Meaning("queued, and all before it in its stream done", "s")]
+    begin_s: Annotated[
+        Number, Meaning("it begins; later than ready where it waits for the engine", "s")
+    ]
+    end_s: Annotated[Number, Meaning("it ends", "s")]
 
 
 TIMELINE_SCHEMA = TracedSpan.schema()

@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
-from gpushmoo.core.schema import Number, Table, Text, Whole
+from gpushmoo.core.schema import Meaning, Number, Table, Text, Whole
 from gpushmoo.storage.store import write_parquet
 
 from .memory import banks_of
@@ -58,24 +58,47 @@ class SearchedMachine(Table):
 
     device: Text
     width: Whole
-    latency_cycles: Whole  # [cycles of the core clock] from a command to its data
-    issue: Text  # what is issued and waits as a whole: half-warp or warp
-    port: Text  # multiprocessors that share a port to the memory, and what it passes in a cycle
-    memory: Text  # what is simulated of the memory
-    memory_clock: Text  # clock of the memory
-    held_blocks: Whole  # blocks of block_eq_partition that a multiprocessor holds at once
-    one_block_gbs: Number  # [GB/s] one block of float
-    twice_error: Number  # most that double over float is off 2, as a share, up to 8 blocks
-    doubling_error: Number  # most that a doubling of the blocks is off 2, as a share, up to 8
-    float_change: Number  # relative change of float's bandwidth from 16 to 32 blocks
-    double_change: Number  # relative change of double's bandwidth from 16 to 32 blocks
-    thirty_gain: Number  # least gain of 30 blocks over 16 and 32, both types, as a share
-    coalesced_gain: Number  # double over float in the coalesced copy, minus one
-    float3_one: Number  # float3 over float in the coalesced copy, by one access
-    float3_three: Number  # the same by the three commands of compiled code
-    lonely_share: Number  # [0 to 1] double on 32 blocks: time in which under half the units work
-    bus_busy_share: Number  # [0 to 1] double on 16 blocks: time in which the bus is busy
-    even_change: Number  # double's change from 16 to 32 blocks on 32 multiprocessors
+    latency_cycles: Annotated[
+        Whole, Meaning("from a command to its data", "cycles of the core clock")
+    ]
+    issue: Annotated[Text, Meaning("what is issued and waits as a whole: half-warp or warp")]
+    port: Annotated[
+        Text,
+        Meaning("multiprocessors that share a port to the memory, and what it passes in a cycle"),
+    ]
+    memory: Annotated[Text, Meaning("what is simulated of the memory")]
+    memory_clock: Annotated[Text, Meaning("clock of the memory")]
+    held_blocks: Annotated[
+        Whole, Meaning("blocks of block_eq_partition that a multiprocessor holds at once")
+    ]
+    one_block_gbs: Annotated[Number, Meaning("one block of float", "GB/s")]
+    twice_error: Annotated[
+        Number, Meaning("most that double over float is off 2, as a share, up to 8 blocks")
+    ]
+    doubling_error: Annotated[
+        Number, Meaning("most that a doubling of the blocks is off 2, as a share, up to 8")
+    ]
+    float_change: Annotated[
+        Number, Meaning("relative change of float's bandwidth from 16 to 32 blocks")
+    ]
+    double_change: Annotated[
+        Number, Meaning("relative change of double's bandwidth from 16 to 32 blocks")
+    ]
+    thirty_gain: Annotated[
+        Number, Meaning("least gain of 30 blocks over 16 and 32, both types, as a share")
+    ]
+    coalesced_gain: Annotated[Number, Meaning("double over float in the coalesced copy, minus one")]
+    float3_one: Annotated[Number, Meaning("float3 over float in the coalesced copy, by one access")]
+    float3_three: Annotated[Number, Meaning("the same by the three commands of compiled code")]
+    lonely_share: Annotated[
+        Number, Meaning("double on 32 blocks: time in which under half the units work", "0 to 1")
+    ]
+    bus_busy_share: Annotated[
+        Number, Meaning("double on 16 blocks: time in which the bus is busy", "0 to 1")
+    ]
+    even_change: Annotated[
+        Number, Meaning("double's change from 16 to 32 blocks on 32 multiprocessors")
+    ]
 
 
 SEARCH_SCHEMA = SearchedMachine.schema()

@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from gpushmoo.core.dtypes import DTYPES
-from gpushmoo.core.schema import Number, Table, Text, Whole
+from gpushmoo.core.schema import Meaning, Number, Table, Text, Whole
 from gpushmoo.storage.store import write_parquet
 
 from . import dram_controller as c
@@ -304,28 +304,41 @@ COMPILED_COMMANDS = {"float3": 3}
 class Simulated(Table):
     """A simulated launch; what a level of detail does not know is null."""
 
-    device: Text  # name of the simulated device
-    variant: Text  # which simulated machine, of several that differ a little
-    level: Text  # level of detail: bus, partitions or banks
+    device: Annotated[Text, Meaning("name of the simulated device")]
+    variant: Annotated[Text, Meaning("which simulated machine, of several that differ a little")]
+    level: Annotated[Text, Meaning("level of detail: bus, partitions or banks")]
     kernel: Text
     dtype: Text
-    commands: Whole  # loads, and as many stores, by which a thread moves one element
+    commands: Annotated[
+        Whole, Meaning("loads, and as many stores, by which a thread moves one element")
+    ]
     height: Whole
     width: Whole
-    num_partition: Whole  # blocks that share out all tiles
-    tiles: Whole  # tiles of the array
-    row_bytes: Whole  # [bytes] a row of a tile
-    pad_bytes: Whole  # [bytes] padding after each row of the array
-    critical_path_tiles: Whole  # tiles that the busiest multiprocessor copies
-    makespan_cycles: Number  # [cycles of the core clock] until the last write has crossed the bus
-    bus_busy_share: Number  # [0 to 1] share of that time in which the bus is busy
-    lonely_share: Number  # [0 to 1] share in which fewer than half of the units have work left
-    row_hit_share: Number | None  # [0 to 1] requests that found their row of memory open
-    mean_wait_cycles: Number | None  # [cycles of the core clock] a request's mean time at its
-    # partition
-    longest_queue: Whole | None  # requests that waited at one partition at most
-    busiest_partition: Number | None  # requests of the busiest partition over the mean of all
-    bandwidth_gbs: Number  # [GB/s] bytes read and written over the makespan
+    num_partition: Annotated[Whole, Meaning("blocks that share out all tiles")]
+    tiles: Annotated[Whole, Meaning("tiles of the array")]
+    row_bytes: Annotated[Whole, Meaning("a row of a tile", "bytes")]
+    pad_bytes: Annotated[Whole, Meaning("padding after each row of the array", "bytes")]
+    critical_path_tiles: Annotated[Whole, Meaning("tiles that the busiest multiprocessor copies")]
+    makespan_cycles: Annotated[
+        Number, Meaning("until the last write has crossed the bus", "cycles of the core clock")
+    ]
+    bus_busy_share: Annotated[
+        Number, Meaning("share of that time in which the bus is busy", "0 to 1")
+    ]
+    lonely_share: Annotated[
+        Number, Meaning("share in which fewer than half of the units have work left", "0 to 1")
+    ]
+    row_hit_share: Annotated[
+        Number | None, Meaning("requests that found their row of memory open", "0 to 1")
+    ]
+    mean_wait_cycles: Annotated[
+        Number | None, Meaning("a request's mean time at its partition", "cycles of the core clock")
+    ]
+    longest_queue: Annotated[Whole | None, Meaning("requests that waited at one partition at most")]
+    busiest_partition: Annotated[
+        Number | None, Meaning("requests of the busiest partition over the mean of all")
+    ]
+    bandwidth_gbs: Annotated[Number, Meaning("bytes read and written over the makespan", "GB/s")]
 
 
 class Profile(Table):
@@ -333,13 +346,13 @@ class Profile(Table):
 
     dtype: Text
     commands: Whole
-    partition: Whole  # which partition of memory, from zero
-    from_cycle: Number  # [cycles of the core clock] the stretch begins
-    to_cycle: Number  # [cycles of the core clock] the stretch ends
-    bursts: Whole  # bursts that the partition's memory moved
-    requests: Whole  # requests that came to the partition
-    row_openings: Whole  # rows that its banks opened
-    waiting: Number  # requests that waited there in the mean
+    partition: Annotated[Whole, Meaning("which partition of memory, from zero")]
+    from_cycle: Annotated[Number, Meaning("the stretch begins", "cycles of the core clock")]
+    to_cycle: Annotated[Number, Meaning("the stretch ends", "cycles of the core clock")]
+    bursts: Annotated[Whole, Meaning("bursts that the partition's memory moved")]
+    requests: Annotated[Whole, Meaning("requests that came to the partition")]
+    row_openings: Annotated[Whole, Meaning("rows that its banks opened")]
+    waiting: Annotated[Number, Meaning("requests that waited there in the mean")]
 
 
 class SameMachine(Table):
@@ -350,8 +363,8 @@ class SameMachine(Table):
     dtype: Text
     num_partition: Whole
     measured_gbs: Number
-    simulated_gbs: Number  # [GB/s] bandwidth that the simulation says
-    error: Number  # simulated over measured bandwidth, minus one
+    simulated_gbs: Annotated[Number, Meaning("bandwidth that the simulation says", "GB/s")]
+    error: Annotated[Number, Meaning("simulated over measured bandwidth, minus one")]
 
 
 SIMULATION_SCHEMA, PROFILE_SCHEMA = Simulated.schema(), Profile.schema()

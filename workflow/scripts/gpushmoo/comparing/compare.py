@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,19 @@ from ..analysis.statistics import ChangeEstimate, Spreads
 from ..core.display import number_of, seconds, significant
 from ..core.errors import CompareError, RegressionError
 from ..core.names import several
-from ..core.schema import GROUP, PARAMS, Flag, Group, Number, Small, Status, Table, Text, Whole
+from ..core.schema import (
+    GROUP,
+    PARAMS,
+    Flag,
+    Group,
+    Meaning,
+    Number,
+    Small,
+    Status,
+    Table,
+    Text,
+    Whole,
+)
 from ..storage.store import read_table, write_parquet
 from ..storage.wholefile import write_whole
 from .runs import (
@@ -53,28 +65,42 @@ class ChangedCell(Group):
     """A cell in A, before, and B, after. Changes are of times: 0.02 is two percent slower."""
 
     cell_key: Text
-    params: Text  # launch parameters, in one text
-    a_s: Number  # [s] a launch in A, of several runs in the first
-    b_s: Number  # [s] a launch in B, of several runs in the first
-    change: Number | None  # time in B over time in A, minus one
-    change_low: Number | None  # lower end of its 95 % interval; null if nothing determines it
-    change_high: Number | None  # upper end of its 95 % interval; null if nothing determines it
-    change_vs_memcpy: Number | None  # the change of the time in multiples of the memcpy baseline
-    change_vs_memcpy_low: Number | None  # lower end of its 95 % interval
-    change_vs_memcpy_high: Number | None  # upper end of its 95 % interval
-    p_value: Number  # [0 to 1] of no change, by the less sure of both; for this row alone
-    verdict: Text  # slower, faster, same or undecided, corrected for the number of rows
+    params: Annotated[Text, Meaning("launch parameters, in one text")]
+    a_s: Annotated[Number, Meaning("a launch in A, of several runs in the first", "s")]
+    b_s: Annotated[Number, Meaning("a launch in B, of several runs in the first", "s")]
+    change: Annotated[Number | None, Meaning("time in B over time in A, minus one")]
+    change_low: Annotated[
+        Number | None, Meaning("lower end of its 95 % interval; null if nothing determines it")
+    ]
+    change_high: Annotated[
+        Number | None, Meaning("upper end of its 95 % interval; null if nothing determines it")
+    ]
+    change_vs_memcpy: Annotated[
+        Number | None, Meaning("the change of the time in multiples of the memcpy baseline")
+    ]
+    change_vs_memcpy_low: Annotated[Number | None, Meaning("lower end of its 95 % interval")]
+    change_vs_memcpy_high: Annotated[Number | None, Meaning("upper end of its 95 % interval")]
+    p_value: Annotated[
+        Number, Meaning("of no change, by the less sure of both; for this row alone", "0 to 1")
+    ]
+    verdict: Annotated[
+        Text, Meaning("slower, faster, same or undecided, corrected for the number of rows")
+    ]
 
 
 class ChangedGroup(Group):
     """The best of a group in A and in B, and all its cells together."""
 
-    best_a: Text  # launch parameters of A's fastest cell
-    best_b: Text  # launch parameters of B's fastest cell
-    a_gbs: Number | None  # [GB/s] bandwidth of A's best, of several runs in the first
-    b_gbs: Number | None  # [GB/s] bandwidth of B's best, of several runs in the first
-    a_s: Number  # [s] median of A's best, of several runs in the first
-    b_s: Number  # [s] median of B's best, of several runs in the first
+    best_a: Annotated[Text, Meaning("launch parameters of A's fastest cell")]
+    best_b: Annotated[Text, Meaning("launch parameters of B's fastest cell")]
+    a_gbs: Annotated[
+        Number | None, Meaning("bandwidth of A's best, of several runs in the first", "GB/s")
+    ]
+    b_gbs: Annotated[
+        Number | None, Meaning("bandwidth of B's best, of several runs in the first", "GB/s")
+    ]
+    a_s: Annotated[Number, Meaning("median of A's best, of several runs in the first", "s")]
+    b_s: Annotated[Number, Meaning("median of B's best, of several runs in the first", "s")]
     change: Number | None
     change_low: Number | None
     change_high: Number | None
@@ -83,22 +109,31 @@ class ChangedGroup(Group):
     change_vs_memcpy_high: Number | None
     p_value: Number
     verdict: Text
-    alarm: Flag  # whether the best got slower by more than delta, significant at 95 %
-    winner_held: Flag  # whether A's fastest cell is among B's tied ones
-    whole: Number | None  # change of the mean log time of all cells that both have, as a share
-    whole_low: Number | None  # lower end of its 95 % interval
-    whole_high: Number | None  # upper end of its 95 % interval
-    whole_verdict: Text  # slower, faster, same or undecided, of all these cells together
-    unlike: Number  # change that another number of launches in a sample may make; 0 if alike
-    tied_a: Small  # cells that are statistically tied with A's fastest
-    tied_b: Small  # cells that are statistically tied with B's fastest
-    tied_both: Small  # cells that are both
-    only_a: Small  # cells that are verified in A and not in B
-    only_b: Small  # cells that are verified in B and not in A
-    slower: Small  # cells of the group that are slower
-    faster: Small  # cells of the group that are faster
-    same: Small  # cells of the group that are same
-    undecided: Small  # cells of the group of which neither is sure
+    alarm: Annotated[
+        Flag, Meaning("whether the best got slower by more than delta, significant at 95 %")
+    ]
+    winner_held: Annotated[Flag, Meaning("whether A's fastest cell is among B's tied ones")]
+    whole: Annotated[
+        Number | None,
+        Meaning("change of the mean log time of all cells that both have, as a share"),
+    ]
+    whole_low: Annotated[Number | None, Meaning("lower end of its 95 % interval")]
+    whole_high: Annotated[Number | None, Meaning("upper end of its 95 % interval")]
+    whole_verdict: Annotated[
+        Text, Meaning("slower, faster, same or undecided, of all these cells together")
+    ]
+    unlike: Annotated[
+        Number, Meaning("change that another number of launches in a sample may make; 0 if alike")
+    ]
+    tied_a: Annotated[Small, Meaning("cells that are statistically tied with A's fastest")]
+    tied_b: Annotated[Small, Meaning("cells that are statistically tied with B's fastest")]
+    tied_both: Annotated[Small, Meaning("cells that are both")]
+    only_a: Annotated[Small, Meaning("cells that are verified in A and not in B")]
+    only_b: Annotated[Small, Meaning("cells that are verified in B and not in A")]
+    slower: Annotated[Small, Meaning("cells of the group that are slower")]
+    faster: Annotated[Small, Meaning("cells of the group that are faster")]
+    same: Annotated[Small, Meaning("cells of the group that are same")]
+    undecided: Annotated[Small, Meaning("cells of the group of which neither is sure")]
 
 
 class Drift(Table):

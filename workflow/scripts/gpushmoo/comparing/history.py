@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ import pyarrow as pa
 from ..analysis.fastest import params_texts
 from ..core.display import kind_words, number_of, significant
 from ..core.errors import CompareError
-from ..core.schema import GROUP, PARAMS, Group, Number, Small, Text, Time
+from ..core.schema import GROUP, PARAMS, Group, Meaning, Number, Small, Text, Time
 from ..storage.store import read_metadata, read_table, write_parquet
 from ..storage.wholefile import write_whole
 from .compare import MOST_ROWS, group_words, markdown_table, percent
@@ -39,17 +39,23 @@ BESTS = {BEST: "GB/s", LAUNCHES: "launches/s"}
 class HistoryRow(Group):
     """A group's best in a run that has it."""
 
-    number: Small  # place of the run among all of the history, in time, from 1
-    run: Text  # name of the run, with as much of its path as distinguishes it from others
+    number: Annotated[Small, Meaning("place of the run among all of the history, in time, from 1")]
+    run: Annotated[
+        Text, Meaning("name of the run, with as much of its path as distinguishes it from others")
+    ]
     measured_at: Time
     device_uuid: Text
-    params: Text  # launch parameters, in one text
+    params: Annotated[Text, Meaning("launch parameters, in one text")]
     bandwidth_gbs: Number | None
     bandwidth_low_gbs: Number | None
     bandwidth_high_gbs: Number | None
-    launch_rate: Number  # [1/s] one over the median
-    launch_rate_low: Number  # [1/s] lower end of its prediction interval for another run
-    launch_rate_high: Number  # [1/s] upper end of its prediction interval for another run
+    launch_rate: Annotated[Number, Meaning("one over the median", "1/s")]
+    launch_rate_low: Annotated[
+        Number, Meaning("lower end of its prediction interval for another run", "1/s")
+    ]
+    launch_rate_high: Annotated[
+        Number, Meaning("upper end of its prediction interval for another run", "1/s")
+    ]
     memcpy_gbs: Number | None
     vs_memcpy: Number | None
     candidates: Small

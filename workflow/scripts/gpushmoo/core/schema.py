@@ -1,24 +1,26 @@
 """Columns of Parquet files: the contract between the stages.
 
-Each column is written down once, with name, type, unit and meaning in one line:
+Each column is an annotation with its name, type, meaning and unit:
 
     class Cells(Table):
-        median_s: Number | None  # [s] a launch: the geometric mean of the repeats' medians
+        median_s: Annotated[Number | None, Meaning("the geometric mean of the medians", "s")]
 
-The meaning is a comment, so that no other words make a stage run again. A column without one means
-what it means in another table. `docs/data.md` is made of it.
+A column without a meaning means the same as in another table. `docs/data.md` is made of it.
 """
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
+
+from .meaning import Meaning as Meaning
+from .meaning import meaning_in
 
 SCHEMA_VERSION = 5
 METADATA_KEY = b"gpushmoo"
@@ -51,29 +53,13 @@ FAULTS = frozenset(Status) - LIMITS - {Status.OK, Status.UNPROPOSED}
 # In a shard's provenance, the number of invalid combinations that have no row, if there are any.
 UNLISTED = "unlisted"
 
-Text = str
-Whole = int
-Small = int
-Number = float
-Flag = bool
-Time = datetime
-_KINDS = {
-    "Text": pa.string(),
-    "Whole": pa.int64(),
-    "Small": pa.int32(),
-    "Number": pa.float64(),
-    "Flag": pa.bool_(),
-    "Time": pa.timestamp("ms", tz="UTC"),
-}
-_LINE = re.compile(r"    (?:(\w+): [^#]+|)#(?: \[(.+?)\])? (.+)")
-
-
-@dataclass(frozen=True)
-class Meaning:
-    """A column in words; `unit` is empty for texts, keys and what is only counted."""
-
-    text: str
-    unit: str = ""
+# Types of columns, each with its type in Arrow.
+Text = Annotated[str, pa.string()]
+Whole = Annotated[int, pa.int64()]
+Small = Annotated[int, pa.int32()]
+Number = Annotated[float, pa.float64()]
+Flag = Annotated[bool, pa.bool_()]
+Time = Annotated[datetime, pa.timestamp("ms", tz="UTC")]
 
 
 class Table:
@@ -82,9 +68,7 @@ class Table:
     @classmethod
     def fields(cls) -> list[pa.Field]:
         """Return the columns as Arrow's fields."""
-        tables = cls.__mro__[-2::-1]
-        named = [item for one in tables for item in inspect.get_annotations(one).items()]
-        return [_field(name, annotation) for name, annotation in named]
+        return [pa.field(name, *_arrow_type(hint)) for name, hint in _columns(cls).items()]
 
     @classmethod
     def schema(cls) -> pa.Schema:
@@ -93,35 +77,41 @@ class Table:
 
     @classmethod
     def meanings(cls) -> dict[str, Meaning]:
-        """What the columns mean, as far as comments say it."""
-        found: dict[str, Meaning] = {}
-        for base in cls.__mro__[-3::-1]:
-            name = ""
-            for line in filter(None, map(_LINE.fullmatch, inspect.getsource(base).splitlines())):
-                before = found[name].text + " " if line[1] is None else ""
-                name = line[1] or name
-                unit = found[name].unit if before else line[2] or ""
-                found[name] = Meaning(before + line[3], unit)
-        return found
+        """The meanings of the columns that have one."""
+        noted = ((name, meaning_in(get_args(hint))) for name, hint in _columns(cls).items())
+        return {name: meaning for name, meaning in noted if meaning is not None}
 
 
-def _field(name: str, annotation: str) -> pa.Field:
-    kind, _, null = annotation.partition(" | ")
-    listed = re.fullmatch(r"list\[(\w+)\]", kind)
-    return pa.field(name, pa.list_(_KINDS[listed[1]]) if listed else _KINDS[kind], bool(null))
+def _columns(table: type[Table]) -> dict[str, Any]:
+    """The annotations of a table's columns by name, those of its bases first."""
+    return get_type_hints(table, include_extras=True)
+
+
+def _arrow_type(hint: Any) -> tuple[pa.DataType, bool]:
+    """The type in Arrow of an annotation, and whether a value may be null."""
+    if get_origin(hint) is Annotated:
+        inner, *notes = get_args(hint)
+        of_arrow = [note for note in notes if isinstance(note, pa.DataType)]
+        return (of_arrow[0], False) if of_arrow else _arrow_type(inner)
+    if get_origin(hint) is list:
+        return pa.list_(_arrow_type(get_args(hint)[0])[0]), False
+    [kind] = (one for one in get_args(hint) if one is not NoneType)
+    return _arrow_type(kind)[0], True
 
 
 class Group(Table):
     """What cells compete in. Devices of one name share a sweep; rows say which measured them."""
 
-    kernel: Text  # name of the kernel's folder
-    dtype: Text  # element type
-    variant: Text  # variant of the kernel
-    height: Whole  # [elements] rows of the problem
-    width: Whole  # [elements] columns of the problem
-    cache_state: Text  # what the last cache holds before a sample: warm or flushed
-    timing_mode: Text  # how launches come: batched, isolated, stream or graph
-    device_name: Text  # name of the device's model
+    kernel: Annotated[Text, Meaning("name of the kernel's folder")]
+    dtype: Annotated[Text, Meaning("element type")]
+    variant: Annotated[Text, Meaning("variant of the kernel")]
+    height: Annotated[Whole, Meaning("rows of the problem", "elements")]
+    width: Annotated[Whole, Meaning("columns of the problem", "elements")]
+    cache_state: Annotated[
+        Text, Meaning("what the last cache holds before a sample: warm or flushed")
+    ]
+    timing_mode: Annotated[Text, Meaning("how launches come: batched, isolated, stream or graph")]
+    device_name: Annotated[Text, Meaning("name of the device's model")]
 
 
 class Cells(Table):
@@ -133,60 +123,130 @@ class Cells(Table):
     of its samples.
     """
 
-    cell_key: Text  # hash of all that makes the cell; the same in every sweep that has it
+    cell_key: Annotated[
+        Text, Meaning("hash of all that makes the cell; the same in every sweep that has it")
+    ]
     kernel: Text
     dtype: Text
     variant: Text
     height: Whole
     width: Whole
-    status: Text  # how the cell ended; only what is ok was verified and has times
-    message: Text | None  # why it did not end as ok; null where it did
-    bandwidth_gbs: Number | None  # [GB/s] bytes read and written over the median; null of no bytes
-    bandwidth_low_gbs: Number | None  # [GB/s] lower end of its prediction interval for another run
-    bandwidth_high_gbs: Number | None  # [GB/s] upper end of its prediction interval for another run
-    median_s: Number | None  # [s] a launch: the geometric mean of the repeats' medians
-    median_low_s: Number | None  # [s] lower end of the interval for another run's median
-    median_high_s: Number | None  # [s] upper end of the interval for another run's median
-    coverage: Number | None  # [0 to 1] confidence of the interval; smaller with very few samples
-    own_low_s: Number | None  # [s] as median_low_s, without what cells of a group share
-    own_high_s: Number | None  # [s] as median_high_s, without it: by these two, cells compare
-    within_half_width: Number | None  # [0 to 1] half of the samples' own interval over the median
-    between_spread: Number | None  # [0 to 1] relative standard deviation of the repeats' medians
-    repeat_medians_s: list[Number]  # [s] the median of each repeat
-    repeat_samples: list[Small]  # how many of the samples each repeat has
-    repeat_memcpy_gbs: list[Number]  # [GB/s] what the memcpy baseline reached in each repeat
-    samples_s: list[Number]  # [s] every sample in the order taken: the mean of its launches
-    events_s: list[Number] | None  # [s] the same by the device's clock, if samples_s are processor
-    # times because the process lacked its cores; null otherwise
-    sampled_at_s: list[Number]  # [s] when each sample began, from the start of its job on
-    processor_s: list[Number] | None  # [s] of a CPU: what all threads computed for a launch of each
-    # sample; waiting for a core is not in it. Null of other devices
-    launches_per_sample: Small | None  # launches that one sample is the mean of
-    overhead_s: Number | None  # [s] of a sample, besides its launches; samples_s are without it.
-    # Null if samples hold it: of launches that are flushed, isolated, renewed, or of 2 ms and more
-    overhead_error_s: Number | None  # [s] standard error of overhead_s
-    bytes_read: Whole  # [bytes] what a launch has to read, each byte once
-    bytes_written: Whole  # [bytes] what a launch has to write, each byte once
-    work: Number | None  # [work_unit] what a launch computes; null if the workload does not give it
-    work_unit: Text | None  # what the work counts: FLOP or another
-    working_set_over_cache: Number | None  # bytes read and written over the device's last cache
+    status: Annotated[
+        Text, Meaning("how the cell ended; only what is ok was verified and has times")
+    ]
+    message: Annotated[Text | None, Meaning("why it did not end as ok; null where it did")]
+    bandwidth_gbs: Annotated[
+        Number | None, Meaning("bytes read and written over the median; null of no bytes", "GB/s")
+    ]
+    bandwidth_low_gbs: Annotated[
+        Number | None, Meaning("lower end of its prediction interval for another run", "GB/s")
+    ]
+    bandwidth_high_gbs: Annotated[
+        Number | None, Meaning("upper end of its prediction interval for another run", "GB/s")
+    ]
+    median_s: Annotated[
+        Number | None, Meaning("a launch: the geometric mean of the repeats' medians", "s")
+    ]
+    median_low_s: Annotated[
+        Number | None, Meaning("lower end of the interval for another run's median", "s")
+    ]
+    median_high_s: Annotated[
+        Number | None, Meaning("upper end of the interval for another run's median", "s")
+    ]
+    coverage: Annotated[
+        Number | None,
+        Meaning("confidence of the interval; smaller with very few samples", "0 to 1"),
+    ]
+    own_low_s: Annotated[
+        Number | None, Meaning("as median_low_s, without what cells of a group share", "s")
+    ]
+    own_high_s: Annotated[
+        Number | None, Meaning("as median_high_s, without it: by these two, cells compare", "s")
+    ]
+    within_half_width: Annotated[
+        Number | None, Meaning("half of the samples' own interval over the median", "0 to 1")
+    ]
+    between_spread: Annotated[
+        Number | None, Meaning("relative standard deviation of the repeats' medians", "0 to 1")
+    ]
+    repeat_medians_s: Annotated[list[Number], Meaning("the median of each repeat", "s")]
+    repeat_samples: Annotated[list[Small], Meaning("how many of the samples each repeat has")]
+    repeat_memcpy_gbs: Annotated[
+        list[Number], Meaning("what the memcpy baseline reached in each repeat", "GB/s")
+    ]
+    samples_s: Annotated[
+        list[Number], Meaning("every sample in the order taken: the mean of its launches", "s")
+    ]
+    events_s: Annotated[
+        list[Number] | None,
+        Meaning(
+            "the same by the device's clock, if samples_s are processor times because the "
+            "process lacked its cores; null otherwise",
+            "s",
+        ),
+    ]
+    sampled_at_s: Annotated[
+        list[Number], Meaning("when each sample began, from the start of its job on", "s")
+    ]
+    processor_s: Annotated[
+        list[Number] | None,
+        Meaning(
+            "of a CPU: what all threads computed for a launch of each sample; waiting for a "
+            "core is not in it. Null of other devices",
+            "s",
+        ),
+    ]
+    launches_per_sample: Annotated[Small | None, Meaning("launches that one sample is the mean of")]
+    overhead_s: Annotated[
+        Number | None,
+        Meaning(
+            "of a sample, besides its launches; samples_s are without it. Null if samples hold "
+            "it: of launches that are flushed, isolated, renewed, or of 2 ms and more",
+            "s",
+        ),
+    ]
+    overhead_error_s: Annotated[Number | None, Meaning("standard error of overhead_s", "s")]
+    bytes_read: Annotated[Whole, Meaning("what a launch has to read, each byte once", "bytes")]
+    bytes_written: Annotated[Whole, Meaning("what a launch has to write, each byte once", "bytes")]
+    work: Annotated[
+        Number | None,
+        Meaning("what a launch computes; null if the workload does not give it", "work_unit"),
+    ]
+    work_unit: Annotated[Text | None, Meaning("what the work counts: FLOP or another")]
+    working_set_over_cache: Annotated[
+        Number | None, Meaning("bytes read and written over the device's last cache")
+    ]
     cache_state: Text
     timing_mode: Text
-    memcpy_gbs: Number | None  # [GB/s] the memcpy baseline of the same buffers, in the same rounds
-    vs_memcpy: Number | None  # bandwidth in multiples of memcpy_gbs
-    threads_per_block: Small  # threads of a block
-    blocks: Whole  # blocks of the launch
-    tiles: Whole  # pieces that the blocks share out among them
-    multiprocessors: Small  # multiprocessors or compute units of the device
-    resident_blocks: Small | None  # blocks that a multiprocessor holds at once; null if unknown
-    registers: Small | None  # registers of a thread; null if unknown
-    verified_words: Whole | None  # [words of four bytes] words of the output that were compared
-    wrong_words: Whole | None  # [words of four bytes] those of them that were not as they should be
-    worst_error: Number | None  # largest error of an element over its limit; null if exact
-    device_uuid: Text  # the device that measured; after repeats that of the first
+    memcpy_gbs: Annotated[
+        Number | None,
+        Meaning("the memcpy baseline of the same buffers, in the same rounds", "GB/s"),
+    ]
+    vs_memcpy: Annotated[Number | None, Meaning("bandwidth in multiples of memcpy_gbs")]
+    threads_per_block: Annotated[Small, Meaning("threads of a block")]
+    blocks: Annotated[Whole, Meaning("blocks of the launch")]
+    tiles: Annotated[Whole, Meaning("pieces that the blocks share out among them")]
+    multiprocessors: Annotated[Small, Meaning("multiprocessors or compute units of the device")]
+    resident_blocks: Annotated[
+        Small | None, Meaning("blocks that a multiprocessor holds at once; null if unknown")
+    ]
+    registers: Annotated[Small | None, Meaning("registers of a thread; null if unknown")]
+    verified_words: Annotated[
+        Whole | None, Meaning("words of the output that were compared", "words of four bytes")
+    ]
+    wrong_words: Annotated[
+        Whole | None,
+        Meaning("those of them that were not as they should be", "words of four bytes"),
+    ]
+    worst_error: Annotated[
+        Number | None, Meaning("largest error of an element over its limit; null if exact")
+    ]
+    device_uuid: Annotated[
+        Text, Meaning("the device that measured; after repeats that of the first")
+    ]
     device_name: Text
-    backend: Text  # the backend of the device: cuda, opencl or another
-    measured_at: Time  # [UTC] when the job that measured the cell wrote it
+    backend: Annotated[Text, Meaning("name of the backend of the device")]
+    measured_at: Annotated[Time, Meaning("when the job that measured the cell wrote it", "UTC")]
 
 
 class BestCell(Table):
@@ -201,14 +261,25 @@ class BestCell(Table):
     median_high_s: Number
     work: Number | None
     work_unit: Text | None
-    share_of_peak: Number | None  # bandwidth over the measured peak, above 1 where the cell is
-    # faster; null where no peak was measured
+    share_of_peak: Annotated[
+        Number | None,
+        Meaning(
+            "bandwidth over the measured peak, above 1 where the cell is faster; null where no "
+            "peak was measured",
+        ),
+    ]
     vs_memcpy: Number | None
-    slower_than_best: Number  # [0 to 1] median over that of the group's fastest, minus one
-    is_fastest: Flag  # whether the cell has the group's smallest median
-    tied: Small  # cells of the group that are statistically tied with its fastest
-    candidates: Small  # cells of the group that ended as ok
-    boundary: Text  # axes of which the fastest cell has the outermost value: block_x up, ...
+    slower_than_best: Annotated[
+        Number, Meaning("median over that of the group's fastest, minus one", "0 to 1")
+    ]
+    is_fastest: Annotated[Flag, Meaning("whether the cell has the group's smallest median")]
+    tied: Annotated[
+        Small, Meaning("cells of the group that are statistically tied with its fastest")
+    ]
+    candidates: Annotated[Small, Meaning("cells of the group that ended as ok")]
+    boundary: Annotated[
+        Text, Meaning("axes of which the fastest cell has the outermost value: block_x up, ...")
+    ]
     cell_key: Text
 
 
@@ -218,7 +289,9 @@ MOST_THREADS = 2**31 - 1
 # Lists with an entry for each repeat.
 REPEAT_COLUMNS = ("repeat_medians_s", "repeat_samples", "repeat_memcpy_gbs")
 
-CORE_COLUMNS = frozenset(field.name for field in Cells.fields())
+# Read from the annotations once, since a run opens many shards.
+_FIELDS = tuple(Cells.fields())
+CORE_COLUMNS = frozenset(field.name for field in _FIELDS)
 # Of columns that stages put beside those of a data set; no axis can begin with it.
 DERIVED = "#"
 # What is in the place of the samples where a stage asks only how many there are.
@@ -256,7 +329,7 @@ def cell_schema(axes: Iterable[str]) -> pa.Schema:
     fault = axis_fault(names)
     if fault is not None:
         raise ValueError(f"{fault}.")
-    return pa.schema(Cells.fields() + [pa.field(name, pa.int64()) for name in names])
+    return pa.schema([*_FIELDS, *(pa.field(name, pa.int64()) for name in names)])
 
 
 GROUP = tuple(field.name for field in Group.fields())
@@ -284,35 +357,56 @@ class StudiedCell(Table):
     height: Whole
     width: Whole
     cache_state: Text
-    params: Text  # launch parameters, name=value, between blanks
+    params: Annotated[Text, Meaning("launch parameters, name=value, between blanks")]
 
 
 class Energy(StudiedCell):
     """Cells whose energy was measured; lists have an entry for each round."""
 
-    role: Text  # why the cell was chosen
-    message: Text | None  # why the cell has no figures; null where it has
+    role: Annotated[Text, Meaning("why the cell was chosen")]
+    message: Annotated[Text | None, Meaning("why the cell has no figures; null where it has")]
     bytes_read: Whole
     bytes_written: Whole
-    rounds: Small  # rounds in each of which the cell had one window
+    rounds: Annotated[Small, Meaning("rounds in each of which the cell had one window")]
     launches_per_sample: Small | None
-    power_w: Number | None  # [W] mean power of the board in the windows
-    idle_w: Number | None  # [W] power of the idle device, the mean of before and after
-    gbs: Number | None  # [GB/s] bandwidth in the windows, by the device's own times
-    busy_share: Number | None  # [0 to 1] share of the windows that is known to be spent in launches
-    joules_per_gb: Number | None  # [J/GB] energy of a gigabyte read or written, with idle power
-    joules_per_gb_low: Number | None  # [J/GB] lower end of its 95 % interval, by t over the rounds
-    joules_per_gb_high: Number | None  # [J/GB] upper end of it
-    net_joules_per_gb: Number | None  # [J/GB] the same with the idle power subtracted
-    net_joules_per_gb_low: Number | None  # [J/GB] lower end of its 95 % interval, by t over rounds
-    net_joules_per_gb_high: Number | None  # [J/GB] upper end of it
-    window_s: list[Number]  # [s] length of each window, from step to step of the counter
-    window_j: list[Number]  # [J] energy that the counter shows for it
-    window_gbs: list[Number]  # [GB/s] bandwidth in it
-    sm_clock_mhz_low: Small | None  # [MHz] lowest clock of the cores that was read in a window
-    sm_clock_mhz_high: Small | None  # [MHz] highest one
-    temperature_c: Small | None  # [°C] highest temperature that was read in a window
-    throttled: Flag  # whether the device protected itself in a window
+    power_w: Annotated[Number | None, Meaning("mean power of the board in the windows", "W")]
+    idle_w: Annotated[
+        Number | None, Meaning("power of the idle device, the mean of before and after", "W")
+    ]
+    gbs: Annotated[
+        Number | None, Meaning("bandwidth in the windows, by the device's own times", "GB/s")
+    ]
+    busy_share: Annotated[
+        Number | None,
+        Meaning("share of the windows that is known to be spent in launches", "0 to 1"),
+    ]
+    joules_per_gb: Annotated[
+        Number | None, Meaning("energy of a gigabyte read or written, with idle power", "J/GB")
+    ]
+    joules_per_gb_low: Annotated[
+        Number | None, Meaning("lower end of its 95 % interval, by t over the rounds", "J/GB")
+    ]
+    joules_per_gb_high: Annotated[Number | None, Meaning("upper end of it", "J/GB")]
+    net_joules_per_gb: Annotated[
+        Number | None, Meaning("the same with the idle power subtracted", "J/GB")
+    ]
+    net_joules_per_gb_low: Annotated[
+        Number | None, Meaning("lower end of its 95 % interval, by t over rounds", "J/GB")
+    ]
+    net_joules_per_gb_high: Annotated[Number | None, Meaning("upper end of it", "J/GB")]
+    window_s: Annotated[
+        list[Number], Meaning("length of each window, from step to step of the counter", "s")
+    ]
+    window_j: Annotated[list[Number], Meaning("energy that the counter shows for it", "J")]
+    window_gbs: Annotated[list[Number], Meaning("bandwidth in it", "GB/s")]
+    sm_clock_mhz_low: Annotated[
+        Small | None, Meaning("lowest clock of the cores that was read in a window", "MHz")
+    ]
+    sm_clock_mhz_high: Annotated[Small | None, Meaning("highest one", "MHz")]
+    temperature_c: Annotated[
+        Small | None, Meaning("highest temperature that was read in a window", "°C")
+    ]
+    throttled: Annotated[Flag, Meaning("whether the device protected itself in a window")]
     device_uuid: Text
     device_name: Text
 

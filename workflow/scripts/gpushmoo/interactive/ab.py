@@ -22,7 +22,7 @@ from ..core.backends import AUTO
 from ..core.display import number_of, one_line, seconds
 from ..core.errors import ConfigError
 from ..core.news import News
-from ..core.schema import Flag, Number, Small, Status, Table, Text, Whole
+from ..core.schema import Flag, Meaning, Number, Small, Status, Table, Text, Whole
 from ..core.space import TYPICAL, asks_the_device, most_values
 from ..devices.base import DeviceInfo
 from ..devices.select import DeviceChoice
@@ -279,8 +279,8 @@ class Pair(Table):
     """What names a pair of cells, except its parameters."""
 
     dtype: Text
-    variant_a: Text  # variant of A
-    variant_b: Text  # variant of B
+    variant_a: Annotated[Text, Meaning("variant of A")]
+    variant_b: Annotated[Text, Meaning("variant of B")]
     height: Whole
     width: Whole
     cache_state: Text
@@ -293,29 +293,38 @@ class Judged(Table):
     change: Number | None
     change_low: Number | None
     change_high: Number | None
-    p_other: Number | None  # [0 to 1] p-value of that nothing changed
-    p_same: Number | None  # [0 to 1] p-value of that it changed by the threshold or more
-    p_beyond: Number | None  # [0 to 1] p-value of that B is not slower by more than the threshold
-    verdict: Text | None  # as judged over all pairs; null of one that was not measured
-    beyond: Flag  # whether B is shown to be slower by more than the threshold
+    p_other: Annotated[Number | None, Meaning("p-value of that nothing changed", "0 to 1")]
+    p_same: Annotated[
+        Number | None, Meaning("p-value of that it changed by the threshold or more", "0 to 1")
+    ]
+    p_beyond: Annotated[
+        Number | None,
+        Meaning("p-value of that B is not slower by more than the threshold", "0 to 1"),
+    ]
+    verdict: Annotated[
+        Text | None, Meaning("as judged over all pairs; null of one that was not measured")
+    ]
+    beyond: Annotated[Flag, Meaning("whether B is shown to be slower by more than the threshold")]
 
 
 class PairedCell(Judged, Pair):
     """A pair of cells; its launch parameters are further keys."""
 
-    kernel: Text  # name of the kernel's folder, of several its path within both sides
-    status: Text  # how the pair ended; only what is ok has times
+    kernel: Annotated[
+        Text, Meaning("name of the kernel's folder, of several its path within both sides")
+    ]
+    status: Annotated[Text, Meaning("how the pair ended; only what is ok has times")]
     message: Text | None
-    launches: Small | None  # launches of a sample
-    a_s: Number | None  # [s] median of a launch of A
-    b_s: Number | None  # [s] median of a launch of B
+    launches: Annotated[Small | None, Meaning("launches of a sample")]
+    a_s: Annotated[Number | None, Meaning("median of a launch of A", "s")]
+    b_s: Annotated[Number | None, Meaning("median of a launch of B", "s")]
 
 
 class PairedGroup(Judged, Pair):
     """All measured pairs that differ in their parameters alone; their mean is known better."""
 
-    kernel: Text  # as in the pairs
-    pairs: Small  # how many there are
+    kernel: Annotated[Text, Meaning("as in the pairs")]
+    pairs: Annotated[Small, Meaning("how many there are")]
 
 
 _WHICH, _JUDGED = (tuple(f.name for f in table.fields()) for table in (Pair, Judged))

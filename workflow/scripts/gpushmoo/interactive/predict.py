@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, overload
+from typing import Annotated, Any, overload
 
 import pandas as pd
 
@@ -21,7 +21,7 @@ from ..core.errors import (
     UserError,
     WorkloadError,
 )
-from ..core.schema import Flag, Number, Small, Table, Text, Whole
+from ..core.schema import Flag, Meaning, Number, Small, Table, Text, Whole
 from ..core.space import (
     CACHE_STATES,
     TYPICAL,
@@ -81,8 +81,10 @@ class PredictedLaunch(Table):
     l2_share: Number | None
     dram_share: Number | None
     resident_blocks: Small | None
-    known_kernel: Flag  # whether cells of the kernel were in the fit; of others the band is wider
-    message: Text | None  # why there is no such launch; null where there is one
+    known_kernel: Annotated[
+        Flag, Meaning("whether cells of the kernel were in the fit; of others the band is wider")
+    ]
+    message: Annotated[Text | None, Meaning("why there is no such launch; null where there is one")]
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from .. import __name__ as library
 from ..core.backends import AUTO, BACKENDS
 from ..core.errors import ConfigError, KernelFolderError, NoDeviceError
 from ..core.paths import KERNELS
-from ..core.schema import BestCell, Group, Number, Small, Table, Text
+from ..core.schema import BestCell, Group, Meaning, Number, Small, Table, Text
 from ..devices.select import DeviceChoice, probe
 from ..storage.temporary import OwnFolder
 from ..workloads.loader import find_kernels, load_kernel
@@ -28,23 +28,25 @@ class ListedKernel(Table):
     """A kernel of the clone, or of the folder kernels."""
 
     kernel: Text
-    dtypes: list[Text]  # its element types
-    variants: list[Text]  # its variants
-    axes: list[Text]  # its launch parameters
-    backends: list[Text]  # backends that have its source
-    title: Text  # what it is called in reports
+    dtypes: Annotated[list[Text], Meaning("its element types")]
+    variants: Annotated[list[Text], Meaning("its variants")]
+    axes: Annotated[list[Text], Meaning("its launch parameters")]
+    backends: Annotated[list[Text], Meaning("backends that have its source")]
+    title: Annotated[Text, Meaning("what it is called in reports")]
 
 
 class ListedDevice(Table):
     """A device that kernels can be measured on, and how to choose it."""
 
-    device: Small  # its place among those of the backend, from 0
+    device: Annotated[Small, Meaning("its place among those of the backend, from 0")]
     backend: Text
-    opencl_runtime: Text | None  # which OpenCL runtime; null of another backend
+    opencl_runtime: Annotated[
+        Text | None, Meaning("which runtime of the backend; null if it has one")
+    ]
     device_name: Text
-    memory_gib: Number  # [GiB] memory of the device
-    driver: Text  # version of its driver
-    device_uuid: Text  # what tells it from others
+    memory_gib: Annotated[Number, Meaning("memory of the device", "GiB")]
+    driver: Annotated[Text, Meaning("version of its driver")]
+    device_uuid: Annotated[Text, Meaning("what tells it from others")]
 
 
 def aligned(rows: DataFrame, justify: Callable[[str, int], str] = str.ljust) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ..analysis.run_quality import dataset_provenance
 from ..core.paths import ROOT
-from ..core.schema import GROUP, Flag, Group, Number, Text, is_axis
+from ..core.schema import GROUP, Flag, Group, Meaning, Number, Text, is_axis
 from ..storage.dataset import read_medians
 from ..storage.store import write_parquet
 from ..storage.wholefile import write_json
@@ -33,20 +33,32 @@ class ModelledCell(Group):
     """Prediction of the model for a cell."""
 
     cell_key: Text
-    trained: Flag  # whether the model of the device was fitted to the cell
-    measured_s: Number  # [s] median of a launch
-    predicted_s: Number  # [s] predicted median of a launch
-    low_s: Number | None  # [s] lower end of the model's band; null without a band
-    high_s: Number | None  # [s] upper end of the model's band; null without a band
-    measured_gbs: Number  # [GB/s] bandwidth of the median
-    predicted_gbs: Number  # [GB/s] predicted bandwidth
-    limit: Text  # which of the limits alone would take longest
-    start_share: Number  # [0 to 1] time of the launch's start alone, over the largest limit
-    dispatch_share: Number  # [0 to 1] time of starting the blocks alone, over the largest limit
-    service_share: Number  # [0 to 1] time of instructions and lines alone, over the largest limit
-    waiting_share: Number  # [0 to 1] time of waiting for loads alone, over the largest limit
-    l2_share: Number  # [0 to 1] time of L2 alone, over the largest limit
-    dram_share: Number  # [0 to 1] time of DRAM alone, over the largest limit
+    trained: Annotated[Flag, Meaning("whether the model of the device was fitted to the cell")]
+    measured_s: Annotated[Number, Meaning("median of a launch", "s")]
+    predicted_s: Annotated[Number, Meaning("predicted median of a launch", "s")]
+    low_s: Annotated[
+        Number | None, Meaning("lower end of the model's band; null without a band", "s")
+    ]
+    high_s: Annotated[
+        Number | None, Meaning("upper end of the model's band; null without a band", "s")
+    ]
+    measured_gbs: Annotated[Number, Meaning("bandwidth of the median", "GB/s")]
+    predicted_gbs: Annotated[Number, Meaning("predicted bandwidth", "GB/s")]
+    limit: Annotated[Text, Meaning("which of the limits alone would take longest")]
+    start_share: Annotated[
+        Number, Meaning("time of the launch's start alone, over the largest limit", "0 to 1")
+    ]
+    dispatch_share: Annotated[
+        Number, Meaning("time of starting the blocks alone, over the largest limit", "0 to 1")
+    ]
+    service_share: Annotated[
+        Number, Meaning("time of instructions and lines alone, over the largest limit", "0 to 1")
+    ]
+    waiting_share: Annotated[
+        Number, Meaning("time of waiting for loads alone, over the largest limit", "0 to 1")
+    ]
+    l2_share: Annotated[Number, Meaning("time of L2 alone, over the largest limit", "0 to 1")]
+    dram_share: Annotated[Number, Meaning("time of DRAM alone, over the largest limit", "0 to 1")]
 
 
 DEVICE_MODEL_SCHEMA = ModelledCell.schema()

@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 
@@ -29,7 +29,7 @@ from ..core.backends import BACKENDS, Backend
 from ..core.display import MOST_SENTENCE, one_line
 from ..core.errors import CounterError, DamagedFileError, DeviceError, NoDeviceError, TypedError
 from ..core.paths import ROOT, child_environment
-from ..core.schema import Small, StudiedCell, Text, Whole
+from ..core.schema import Meaning, Small, StudiedCell, Text, Whole
 from ..core.space import ChosenCell, from_plain, to_plain
 from ..core.study_job import JobDevice, StudyJob
 from ..devices.base import Device, fitted
@@ -208,11 +208,11 @@ Say = Callable[[str], None]
 class CountedCell(StudiedCell):
     """A cell that was launched under the profiler; its counters follow in further columns."""
 
-    asks: Text  # question that the cell's counters answer
-    message: Text | None  # why it was not launched
+    asks: Annotated[Text, Meaning("question that the cell's counters answer")]
+    message: Annotated[Text | None, Meaning("why it was not launched")]
     bytes_read: Whole
     bytes_written: Whole
-    entry: Text | None  # name of the kernel's function
+    entry: Annotated[Text | None, Meaning("name of the kernel's function")]
     blocks: Whole | None
     threads_per_block: Whole | None
     multiprocessors: Small | None

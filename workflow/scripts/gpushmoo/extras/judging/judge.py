@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -41,7 +41,19 @@ from ...core.display import one_line, seconds, tied_words
 from ...core.errors import JudgeError
 from ...core.median import CONFIDENCE, coverage_of
 from ...core.names import several
-from ...core.schema import DERIVED, GROUP, TAKEN, Flag, Number, Small, Status, Table, Text, is_axis
+from ...core.schema import (
+    DERIVED,
+    GROUP,
+    TAKEN,
+    Flag,
+    Meaning,
+    Number,
+    Small,
+    Status,
+    Table,
+    Text,
+    is_axis,
+)
 from ...exporting.formats import FORMAT
 from ...exporting.vocabulary import AUTOTUNE, ERRORS, INVALIDITY
 
@@ -470,22 +482,29 @@ def _row(group: FileGroup, of: Configuration) -> dict[str, Any]:
 class JudgedGroup(Table):
     """A group of configurations in a file."""
 
-    file: Text  # its name, or that of a run
-    format: Text  # whose form the file has
+    file: Annotated[Text, Meaning("its name, or that of a run")]
+    format: Annotated[Text, Meaning("whose form the file has")]
     kernel: Text
-    problem: Text  # what the configurations compete in
+    problem: Annotated[Text, Meaning("what the configurations compete in")]
     device_name: Text
-    configurations: Small  # configurations that the file has
-    timed: Small  # those of them that have a time
-    samples: Small  # the fewest samples of one of these
-    winner: Text  # the fastest one's parameters
-    winner_s: Number  # [s] its median
-    tied: Small | None  # how many are statistically tied with it; null where nothing tells it
-    near: Small  # how many are within the threshold of it
-    published: Text  # the fastest one by the file's own figure
-    published_tied: Flag | None  # whether that is among the tied; null where nothing tells it
-    halves_agree: Flag | None  # whether both halves of the samples name the same; null of few
-    cannot_tell: list[Text]  # what the file leaves open
+    configurations: Annotated[Small, Meaning("configurations that the file has")]
+    timed: Annotated[Small, Meaning("those of them that have a time")]
+    samples: Annotated[Small, Meaning("the fewest samples of one of these")]
+    winner: Annotated[Text, Meaning("the fastest one's parameters")]
+    winner_s: Annotated[Number, Meaning("its median", "s")]
+    tied: Annotated[
+        Small | None,
+        Meaning("how many are statistically tied with it; null where nothing tells it"),
+    ]
+    near: Annotated[Small, Meaning("how many are within the threshold of it")]
+    published: Annotated[Text, Meaning("the fastest one by the file's own figure")]
+    published_tied: Annotated[
+        Flag | None, Meaning("whether that is among the tied; null where nothing tells it")
+    ]
+    halves_agree: Annotated[
+        Flag | None, Meaning("whether both halves of the samples name the same; null of few")
+    ]
+    cannot_tell: Annotated[list[Text], Meaning("what the file leaves open")]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ...core.schema import Number, Table, Text, Whole
+from typing import Annotated
+
+from ...core.schema import Meaning, Number, Table, Text, Whole
 
 
 class SweepProgress(Table):
@@ -10,9 +12,9 @@ class SweepProgress(Table):
 
     kernel: Text
     dtype: Text
-    ended: Whole  # cells that have ended, of all repeats
-    planned: Number  # cells of all repeats; by the plan, until they are counted
-    variant: Text | None  # the fastest one's
-    params: Text | None  # the fastest one's launch parameters, in one text
+    ended: Annotated[Whole, Meaning("cells that have ended, of all repeats")]
+    planned: Annotated[Number, Meaning("cells of all repeats; by the plan, until they are counted")]
+    variant: Annotated[Text | None, Meaning("the fastest one's")]
+    params: Annotated[Text | None, Meaning("the fastest one's launch parameters, in one text")]
     median_s: Number | None
     bandwidth_gbs: Number | None

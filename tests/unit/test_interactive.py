@@ -26,9 +26,12 @@ from gpushmoo.__main__ import main as program
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.core.backends import BACKENDS
 from gpushmoo.core.errors import DeviceError, DeviceLostError, NoDeviceError, OpenError
+from gpushmoo.core.keys import bounds_of, keys_of
+from gpushmoo.core.settings import Measure
 from gpushmoo.devices.base import DeviceInfo
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive import measure, shell, tables
+from gpushmoo.interactive.arguments import Arguments
 from gpushmoo.interactive.commands import measuring, runs
 from gpushmoo.interactive.shell import main
 from gpushmoo.measuring.job import MeasuredShard, ShardTask, measure_shard
@@ -767,3 +770,13 @@ def test_the_parser_needs_no_slow_import() -> None:
     slow = ("numpy", "pandas", "pyarrow", "pydantic", "rich", "yaml")
     done = python(f"{code}print([m for m in {slow} if m in sys.modules])")
     assert done.stdout == "[]\n"
+
+
+def test_a_call_takes_all_keys_of_a_section_but_that_of_many_jobs() -> None:
+    keys, arguments = keys_of(Measure), keys_of(Arguments)
+    assert {*keys} - {*arguments} == {"cells_per_shard"}
+    for name in keys.keys() & arguments.keys():
+        assert keys[name].meaning == arguments[name].meaning
+        assert bounds_of(keys[name].annotation) == bounds_of(arguments[name].annotation)
+        if name not in ("repeats", "budget"):
+            assert keys[name].default == arguments[name].default

@@ -6,14 +6,9 @@ meant. So a sentence speaks of the fault of that alternative alone.
 
 from __future__ import annotations
 
-import ast
-import inspect
 import re
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cache
-from itertools import pairwise
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
@@ -29,6 +24,8 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
+
+from .meaning import meaning_in
 
 # The types of errors that `planning.refusal` words by what the key allows.
 ALTERNATIVES = "alternatives"
@@ -258,7 +255,7 @@ def keys_of(kind: Any) -> dict[str, Key]:
             field.alias or name: Key(
                 Annotated[field.annotation, field],
                 field.annotation,
-                " ".join((field.description or "").split()),
+                " ".join((field.description or _meaning(field.metadata)).split()),
                 _default(field),
             )
             for name, field in kind.model_fields.items()
@@ -266,10 +263,9 @@ def keys_of(kind: Any) -> dict[str, Key]:
     if not is_dataclass(kind):
         return {}
     hints = get_type_hints(kind, include_extras=True)
-    meanings = _attribute_docstrings(kind)
     made = kind()
     return {
-        name: Key(hints[name], hints[name], meanings.get(name, ""), getattr(made, name))
+        name: Key(hints[name], hints[name], _meaning(get_args(hints[name])), getattr(made, name))
         for name in (field.name for field in fields(kind))
     }
 
@@ -278,20 +274,10 @@ def _default(field: FieldInfo) -> Any:
     return REQUIRED if field.is_required() else field.get_default(call_default_factory=True)
 
 
-@cache
-def _attribute_docstrings(kind: type) -> dict[str, str]:
-    """The texts below the attributes of a class, by name."""
-    (body,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-    assert isinstance(body, ast.ClassDef)
-    return {
-        before.target.id: " ".join(after.value.value.split())
-        for before, after in pairwise(body.body)
-        if isinstance(before, ast.AnnAssign)
-        and isinstance(before.target, ast.Name)
-        and isinstance(after, ast.Expr)
-        and isinstance(after.value, ast.Constant)
-        and isinstance(after.value.value, str)
-    }
+def _meaning(notes: Iterable[object]) -> str:
+    """The meaning that an annotation notes; empty if it notes none."""
+    noted = meaning_in(notes)
+    return noted.text if noted else ""
 
 
 def bounds_of(allowed: Any) -> dict[str, float]:

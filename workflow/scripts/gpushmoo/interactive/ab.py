@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-from pydantic import Field, create_model
+from pydantic import Field
 
 from ..comparing.compare import change
 from ..comparing.verdicts import LEAST_BLOCKS, block_changes, judged, paired_change
@@ -29,6 +29,7 @@ from ..devices.select import DeviceChoice
 from ..measuring.events import NAMES, Against, Assignment
 from ..measuring.job import MeasuredPairs, measure_pairs
 from ..planning.refusal import refuse_unknown
+from ..planning.settings import Threshold
 from ..storage.temporary import OwnFolder
 from ..workloads.combinations import Tell
 from ..workloads.loader import KernelFolder, late_imports, shared_code
@@ -51,15 +52,21 @@ _MEASURE = (
 )
 
 
-# Pairs are compared, and so measured on one device.
-PairArguments = create_model(
-    "PairArguments",
-    __base__=Arguments,
-    device=(Annotated[int, Field(ge=0)], 0),
-    pairs=(Annotated[int, Field(ge=1)] | None, None),
-    rounds=(Annotated[int, Field(ge=LEAST_BLOCKS, le=10_000)], 8),
-    threshold=(Annotated[float, Field(gt=0, lt=1)], 0.01),
-)
+class PairArguments(Arguments):
+    """The arguments of `ab` that are keys of a configuration, and those of pairs."""
+
+    # Pairs are compared, and so measured on one device.
+    device: Annotated[int, Field(ge=0), Meaning("Index of the device.")] = 0
+    pairs: Annotated[
+        Annotated[int, Field(ge=1)] | None,
+        Meaning("Pairs of an element type at most; by default all."),
+    ] = None
+    rounds: Annotated[
+        int,
+        Field(ge=LEAST_BLOCKS, le=10_000),
+        Meaning("Rounds of two samples of A and two of B."),
+    ] = 8
+    threshold: Threshold = 0.01
 
 
 def ab(  # noqa: PLR0913 - keyword-only options of one public call

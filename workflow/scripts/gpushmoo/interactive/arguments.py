@@ -3,22 +3,50 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import create_model
+from pydantic import Field
 
+from ..core.backends import AUTO
 from ..core.errors import ConfigError, KernelFolderError
-from ..core.keys import Section, keys_of
-from ..core.settings import Measure, Search
+from ..core.keys import Section
+from ..core.settings import (
+    Budget,
+    CellBudgetS,
+    CellTimeoutS,
+    CompileTimeoutS,
+    LaunchesFactor,
+    LockClocks,
+    MaxBuilds,
+    MaxCells,
+    MaxFaults,
+    MaxSamples,
+    Measure,
+    MinSamples,
+    RelativeHalfWidth,
+    Repeats,
+    Search,
+    SearchKey,
+    Warmup,
+)
 from ..core.shard_job import ShardJob
 from ..devices.select import DeviceChoice
 from ..planning.plan import HowMeasured, shard_job
 from ..planning.refusal import of_a_call, read_section
-from ..planning.settings import Settings, Sweep
+from ..planning.settings import (
+    SEED,
+    THREAD_LIMIT,
+    Backend,
+    DeviceKey,
+    OpenclRuntime,
+    Seed,
+    SweptKeys,
+    ThreadLimit,
+)
 from ..planning.sweeps import (
     SweepConfig,
     read_sweep,
@@ -31,8 +59,6 @@ from ..workloads.loader import KernelFolder, is_folder, load_kernel
 
 # Arguments that take one value in place of a list of it.
 _LISTS = ("dtypes", "variants", "sizes", "cache", "timing_modes")
-# The key under `measure` of a configuration that is about runs of many jobs.
-_OF_RUNS = "cells_per_shard"
 
 
 @dataclass(frozen=True)
@@ -67,27 +93,42 @@ class Request:
         return shard_job(self.sweep, dtype, how, count).part(index, repeat)
 
 
-# The keys of a configuration that are arguments of `sweep`, and which of them have other defaults
-# there.
-_OF_SWEEP = {name: key for name, key in keys_of(Sweep).items() if name != "kernel"}
-_OF_MEASURE = {name: key for name, key in keys_of(Measure).items() if name != _OF_RUNS}
-_OF_RUN = ("seed", "thread_limit", "backend", "device", "opencl_runtime")
-_OTHER_DEFAULTS = {"repeats": 1, "budget": None, "device": 0}
+class Arguments(SweptKeys):
+    """The arguments of `sweep` besides the kernel: keys of a configuration by the same names.
+
+    A call measures once, without a budget, on the first device. All other defaults are those of a
+    configuration.
+    """
+
+    repeats: Repeats = 1
+    budget: Budget = None
+    min_samples: MinSamples = Measure.min_samples
+    max_samples: MaxSamples = Measure.max_samples
+    relative_half_width: RelativeHalfWidth = Measure.relative_half_width
+    cell_budget_s: CellBudgetS = Measure.cell_budget_s
+    cell_timeout_s: CellTimeoutS = Measure.cell_timeout_s
+    max_faults: MaxFaults = Measure.max_faults
+    compile_timeout_s: CompileTimeoutS = Measure.compile_timeout_s
+    warmup: Warmup = Measure.warmup
+    search: SearchKey = Field(default_factory=Search)
+    lock_clocks: LockClocks = Measure.lock_clocks
+    launches_factor: LaunchesFactor = Measure.launches_factor
+    max_cells: MaxCells = Measure.max_cells
+    max_builds: MaxBuilds = Measure.max_builds
+    seed: Seed = SEED
+    thread_limit: ThreadLimit = THREAD_LIMIT
+    backend: Backend = AUTO
+    """Device backend; auto takes the first of which a device answers."""
+    device: DeviceKey = 0
+    """all (every CUDA device at once, one shard each; the first OpenCL device) or the index of one
+    device."""
+    opencl_runtime: OpenclRuntime = AUTO
+    """OpenCL runtime, or auto for the first that works."""
 
 
-def _annotated(kind: type, names: Iterable[str]) -> dict[str, Any]:
-    """The annotation and the default of each of these keys, as pydantic takes them."""
-    keys = keys_of(kind)
-    return {n: (keys[n].annotation, _OTHER_DEFAULTS.get(n, keys[n].default)) for n in names}
-
-
-Arguments = create_model(
-    "Arguments",
-    __base__=Section,
-    **_annotated(Sweep, _OF_SWEEP),
-    **_annotated(Measure, _OF_MEASURE),
-    **_annotated(Settings, _OF_RUN),
-)
+# The arguments that default to the kernel's own values, and those that are keys under `measure`.
+_OF_SWEEP = frozenset(SweptKeys.model_fields)
+_OF_MEASURE = tuple(key.name for key in fields(Measure) if key.name in Arguments.model_fields)
 
 
 def checked(given: Mapping[str, Any], kind: type[Section] = Arguments) -> dict[str, Any]:
@@ -165,7 +206,7 @@ def refuse_no_flag(**flags: Any) -> None:
 
 def argument_names() -> list[str]:
     """The names of all arguments."""
-    return [*keys_of(Arguments)]
+    return [*Arguments.model_fields]
 
 
 def _plain(value: Any) -> Any:

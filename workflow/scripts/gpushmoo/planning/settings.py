@@ -12,6 +12,7 @@ from pydantic import Field, Tag
 
 from ..core.backends import AUTO, BACKENDS
 from ..core.keys import Axis, OneOf, Section, SizeKey, Text, Texts, Unique, alternatives, matching
+from ..core.meaning import Meaning
 from ..core.schema import FAULTS
 from ..core.settings import Measure
 from ..core.space import TIMING_MODES
@@ -45,13 +46,34 @@ Remeasure = Annotated[
 Names = Annotated[tuple[str, ...], Field(min_length=1), Unique]
 
 
-class Sweep(Section):
-    """What of a kernel is measured; a missing key takes the kernel's own default."""
+# The keys that are arguments of a call as well, with their defaults in a configuration.
+SEED = 20091017
+THREAD_LIMIT = 1024
+Seed = Annotated[
+    int,
+    Field(ge=0, le=2**32 - 1),
+    Meaning("Seed of the input data and of the sampling order."),
+]
+# 1024 is the limit of every NVIDIA GPU since Fermi. That of a CPU is higher; the same limit keeps
+# both comparable. A cell over it is not run and gets the status too_many_threads.
+ThreadLimit = Annotated[
+    Annotated[int, Field(ge=1)] | None,
+    Meaning(
+        "Threads a block may have at most, beside the device's own limit; null leaves the device's."
+    ),
+]
+Threshold = Annotated[
+    float,
+    Field(gt=0, lt=1),
+    Meaning("The change that does not matter, a share of the time."),
+]
+
+
+class SweptKeys(Section):
+    """Which cells of a kernel are measured; a missing key takes the kernel's own default."""
 
     FORMERLY: ClassVar = {"launch": "timing_modes"}
 
-    kernel: Text | None = None
-    """Folder name of the kernel that is swept, if it is not the sweep's own name."""
     dtypes: Names | None = None
     """Element types."""
     variants: Names | None = None
@@ -64,6 +86,13 @@ class Sweep(Section):
     """How launches come to the device, batched, isolated, stream or graph, or several."""
     axes: dict[str, Axis] | None = None
     """Launch parameters by name."""
+
+
+class Sweep(SweptKeys):
+    """What of a kernel is measured; a missing key takes the kernel's own default."""
+
+    kernel: Text | None = None
+    """Folder name of the kernel that is swept, if it is not the sweep's own name."""
 
 
 class Settings(Section):
@@ -85,8 +114,7 @@ class Settings(Section):
         ),
     ] = "local"
     """Name of the run; its outputs are in results/<run>/."""
-    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 20091017
-    """Seed of the input data and of the sampling order."""
+    seed: Seed = SEED
     # On a cluster it must be named: auto asks the host on which Snakemake starts, not the nodes.
     backend: Backend = AUTO
     """Device backend, a folder of the library's devices; auto takes the first of which a device
@@ -112,10 +140,7 @@ class Settings(Section):
     device_memory_gib: Annotated[float, Field(gt=0, le=2**20)] | None = None
     """Memory of the device in GiB, for checks where the device is not on this host; null asks the
     device."""
-    # 1024 is the limit of every NVIDIA GPU since Fermi. That of a CPU is higher; the same limit
-    # keeps both comparable. A cell over it is not run and gets the status too_many_threads.
-    thread_limit: Annotated[int, Field(ge=1)] | None = 1024
-    """Threads a block may have at most, beside the device's own limit; null leaves the device's."""
+    thread_limit: ThreadLimit = THREAD_LIMIT
     # A relative one begins at the folder of the file that names it; on the command line, at the
     # working directory.
     kernel_folders: Texts = ()
@@ -154,8 +179,7 @@ class Settings(Section):
     """The later run that the target compare compares with before; the same number of folders."""
     noise_runs: Annotated[Texts, Unique] = ()
     """Folders of two or more runs of one and the same thing, which show how far runs are apart."""
-    threshold: Annotated[float, Field(gt=0, lt=1)] = 0.01
-    """The change that does not matter, a share of the time."""
+    threshold: Threshold = 0.01
     fail_on_regression: bool = False
     """Whether compare ends with an error when a group's best got slower by more than threshold,
     significant at 95 %."""

@@ -34,9 +34,10 @@ CALL = {
     "arguments": [np.empty((TOKENS, WIDTH), np.float32), table, index, np.int32(TOKENS)],
     "size": TOKENS,
     "axes": {"block_x": [128, 256, 512, 1024], "VEC": [1, 2, 4], "EACH": [1, 2, 4]},
-    "grid": f"ceil(n * {WIDTH} / (block_x * VEC * EACH))",
-    "expect": [table[index], None, None, None],
-    "moved": f"n * (4 + 8 * {WIDTH})",
+    "launch": gpushmoo.LaunchConfig(
+        grid=f"ceil(n * {WIDTH} / (block_x * VEC * EACH))", moved=f"n * (4 + 8 * {WIDTH})"
+    ),
+    "check": gpushmoo.Check([table[index], None, None, None]),
 }
 PEERS = {
     "PyTorch": "torch.nn.functional.embedding(index, table)",

@@ -45,12 +45,13 @@ CALL = {
     "arguments": [np.empty(ROWS, np.float32), a, x],
     "size": ROWS,
     "axes": {"THREADS_A_ROW": [8, 16, 32], "ROWS_A_BLOCK": [4, 8, 16, 32], "VEC": [2, 4, 8]},
-    "block": "THREADS_A_ROW * ROWS_A_BLOCK",
-    "grid": "n / ROWS_A_BLOCK",
-    "expect": [exact, None, None],
-    "atol": gpushmoo.sum_bound(sizes, WIDTH),
-    "moved": f"2 * {WIDTH} * n",
-    "work": f"2 * {WIDTH} * n",
+    "launch": gpushmoo.LaunchConfig(
+        grid="n / ROWS_A_BLOCK",
+        block="THREADS_A_ROW * ROWS_A_BLOCK",
+        moved=f"2 * {WIDTH} * n",
+        work=f"2 * {WIDTH} * n",
+    ),
+    "check": gpushmoo.Check([exact, None, None], atol=gpushmoo.sum_bound(sizes, WIDTH)),
 }
 PEERS = {"PyTorch": "a @ x", "CuPy": "a @ x"}
 

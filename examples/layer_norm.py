@@ -67,12 +67,12 @@ CALL = {
     "arguments": [np.empty_like(x), x, weight, bias],
     "size": x.shape,
     "axes": {"block_x": [32, 64, 128, 256, 512, 1024], "VEC": [1, 2, 4]},
-    "valid": f"VEC * block_x <= {WIDTH}",
-    "grid": "height",
-    "expect": [centred * scale * weight + bias, None, None, None],
-    "rtol": 1e-5,
-    "atol": 1e-5,
-    "moved": "2 * 4 * n",
+    "launch": gpushmoo.LaunchConfig(
+        grid="height", valid=f"VEC * block_x <= {WIDTH}", moved="2 * 4 * n"
+    ),
+    "check": gpushmoo.Check(
+        [centred * scale * weight + bias, None, None, None], rtol=1e-5, atol=1e-5
+    ),
 }
 PEERS = {"PyTorch": "torch.nn.functional.layer_norm(x, x.shape[1:], weight, bias, 1e-5)"}
 

@@ -42,10 +42,10 @@ CALL = {
     "arguments": [np.empty(SEGMENTS, np.float32), x, ends, np.int32(SEGMENTS)],
     "size": SEGMENTS,
     "axes": {"block_x": [64, 128, 256, 512], "SHARERS": [1, 2, 4, 8, 16, 32]},
-    "grid": "ceil(n * SHARERS / block_x)",
-    "expect": [exact, None, None, None],
-    "atol": gpushmoo.sum_bound(sizes, LONGEST),
-    "moved": f"4 * ({x.size} + 2 * n)",
+    "launch": gpushmoo.LaunchConfig(
+        grid="ceil(n * SHARERS / block_x)", moved=f"4 * ({x.size} + 2 * n)"
+    ),
+    "check": gpushmoo.Check([exact, None, None, None], atol=gpushmoo.sum_bound(sizes, LONGEST)),
 }
 PEERS = {
     "PyTorch": "torch.segment_reduce(x, 'sum', offsets=torch.nn.functional.pad(ends, (1, 0)))",

@@ -85,7 +85,7 @@ def sweep(backend: str, bad: list[int], blocks: list[int]) -> dict[str, Any]:
         [np.zeros_like(x), x, np.int32(N)],
         N,
         {"BAD": bad, "block_x": blocks},
-        expect=[2 * x, None, None],
+        check=gpushmoo.Check([2 * x, None, None]),
         backend=backend,
         progress=False,
         cell_timeout_s=TIMEOUT_S,

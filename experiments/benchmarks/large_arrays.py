@@ -128,13 +128,12 @@ def call(given: argparse.Namespace, row: str, n: int) -> dict[str, Any]:
         {"y": y, "x": x, "n": np.uint64(n)},
         n,
         {"block_x": [256]},
-        expect={"y": expected},
-        moved=f"{2 * x.itemsize} * n",
+        launch=gpushmoo.LaunchConfig(moved=f"{2 * x.itemsize} * n"),
+        check=gpushmoo.Check({"y": expected}, **limit),
         backend=given.backend,
         min_samples=6,
         max_samples=6,
         progress=False,
-        **limit,
     )
     seconds = time.perf_counter() - begin
     most = looks.stop()

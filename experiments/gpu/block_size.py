@@ -39,10 +39,9 @@ if __name__ == "__main__":
             arguments,
             ELEMENTS,
             {"block_x": [*THREADS]},
-            expect=[expected[kernel], None, None, None],
-            ulp=1,  # the compiler fuses product and sum, the host does not
-            shared=SHARED,
-            moved=f"{8 * arrays} * n",
+            launch=gpushmoo.LaunchConfig(shared=SHARED, moved=f"{8 * arrays} * n"),
+            # The compiler fuses product and sum, the host does not.
+            check=gpushmoo.Check([expected[kernel], None, None, None], ulp=1),
             search={"mode": "all"},
             backend="cuda",
             progress=False,

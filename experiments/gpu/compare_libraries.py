@@ -70,8 +70,9 @@ def peer(call: dict[str, Any], library: str, text: str) -> dict[str, Any]:
     code = compile(text, "<peer>", "eval")
     found = eval(code, known)
     result = found.cpu().numpy() if library == "PyTorch" else found.get()
-    due = call["expect"][0]
-    limit = np.asarray(call.get("atol", 0)) + call.get("rtol", 0) * np.abs(due)
+    check = call["check"]
+    due = check.expect[0]
+    limit = np.asarray(check.atol) + check.rtol * np.abs(due)
     right = np.abs(result.astype(np.float64).reshape(due.shape) - due) <= limit
     us = timed_us(lambda: eval(code, known))
     low, middle, high = min(us), median(us), max(us)

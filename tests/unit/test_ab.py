@@ -22,7 +22,7 @@ from fakes import (
     cell_tag,
     make_cells,
 )
-from gpushmoo import ABTest, ConfigError, ab
+from gpushmoo import ABTest, ConfigError, Version, ab
 from gpushmoo.core.errors import (
     DeviceError,
     WorkerExitedError,
@@ -33,7 +33,7 @@ from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.devices.capabilities import Reading
 from gpushmoo.devices.select import DeviceChoice
-from gpushmoo.interactive.ab import Side
+from gpushmoo.interactive.ab import Side, versions_of
 from gpushmoo.interactive.checkouts import Checkouts
 from gpushmoo.interactive.shell import main
 from gpushmoo.measuring.events import (
@@ -371,7 +371,7 @@ def against(place: Path, device: dict[str, Any]) -> ABTest:
     """Two folders of one name, of which the second's wider blocks fault."""
     mine = place / "mine" / "copies"
     theirs = place / "theirs" / "copies"
-    return ab(mine, theirs, variant_a="one", rounds=4, progress=False, **device)
+    return ab(Version(mine, "one"), theirs, rounds=4, progress=False, **device)
 
 
 def test_two_folders_of_one_name_are_measured(against: ABTest) -> None:
@@ -442,19 +442,21 @@ def test_options_are_separated_as_in_a_shell(
         raise DeviceError("not measured")
 
     monkeypatch.setattr("gpushmoo.interactive.ab.measure_pairs", measure)
+    mine = place / "mine" / "copies"
+    sides = Version(mine, options="'-DX=a b' -O3"), Version(mine, options=["-DX=a b"])
     with pytest.raises(DeviceError, match="not measured"):
-        ab(place / "mine" / "copies", options_a="'-DX=a b' -O3", options_b=["-DX=a b"], **device)
+        ab(*sides, **device)
     assert seen == [(("-DX=a b", "-O3"), ("-DX=a b",))]
 
 
 def test_variants_and_options_make_versions(place: Path, device: dict[str, Any]) -> None:
     asked: Any = {"axes": {"block_x": 32}, "rounds": 4, "progress": False, **device}
     mine = place / "mine" / "copies"
-    result = ab(mine, variant_a="one", variant_b="wrong", **asked)
+    result = ab(Version(mine, "one"), Version(mine, "wrong"), **asked)
     [message] = result.cells["message"]
     assert message.startswith("B: 4096 of 4096 words differ")
     assert result.cells[["variant_a", "variant_b"]].to_numpy().tolist() == [["one", "wrong"]]
-    result = ab(mine, variant_a="two", options_b="-DFACTOR=2.0f -Werror", **asked)
+    result = ab(Version(mine, "two"), Version(mine, options="-DFACTOR=2.0f -Werror"), **asked)
     assert result.cells["status"].tolist() == ["build_failed"]
 
 
@@ -503,7 +505,21 @@ def test_the_shell_prints_and_the_guard_sets_the_exit_status(
 def test_what_cannot_be_is_told_in_one_sentence(
     given: dict[str, Any], sentence: str, place: Path, device: dict[str, Any]
 ) -> None:
+    asked = {"b": None, **device, **given}
+    sides = versions_of(place / "mine" / "copies", asked.pop("b"), asked)
     with pytest.raises(ConfigError) as told:
-        ab(place / "mine" / "copies", **{**device, **given}, progress=False)
+        ab(*sides, **asked, progress=False)
     assert sentence in str(told.value)
     assert "\n" not in str(told.value)
+
+
+def test_former_keywords_are_one_sentence_with_the_new_form() -> None:
+    said = (
+        r"^ab: variant_a, variant_b, options_a are former keywords, which the next version "
+        r"refuses; pass gpushmoo.Version\(folder, variant=…, options=…\)\.$"
+    )
+    with pytest.warns(DeprecationWarning, match=said), pytest.raises(ConfigError, match="nothing"):
+        ab("nothing", variant_a="one", variant_b="two", options_a="-O3")
+    asked = {"variant_b": "two", "options_a": "-O3", "device": 1}
+    assert versions_of("x", None, asked) == (Version("x", options="-O3"), Version("x", "two"))
+    assert asked == {"device": 1}

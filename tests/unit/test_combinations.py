@@ -11,6 +11,7 @@ import gpushmoo
 import numpy as np
 import pytest
 from bench import Bench
+from calls import grouped
 from conftest import ROOT
 from gpushmoo.analysis.aggregate import fault_of
 from gpushmoo.core.errors import WorkloadError
@@ -57,7 +58,7 @@ def space_of(workload: CallWorkload) -> ShardSpace:
 def tuned(**asked: Any) -> gpushmoo.Tuned:
     asked = {"axes": MANY, "valid": FEW_OF_MANY, "expect": [X, None], **asked}
     usual = {"backend": "opencl", "max_samples": 6, "min_samples": 6}
-    return gpushmoo.tune(COPY, "copy", [np.zeros_like(X), X], N, **{**usual, **asked})
+    return gpushmoo.tune(COPY, "copy", [np.zeros_like(X), X], N, **grouped(**{**usual, **asked}))
 
 
 def test_cells_at_places_are_those_of_the_whole_space() -> None:
@@ -154,7 +155,7 @@ def test_searches_and_budgets_see_the_valid_ones_alone(more: dict[str, Any]) -> 
         "copy",
         [np.zeros_like(X), X],
         N,
-        **{**asked, "grid": "n // block_x + 0 * C", **more, "backend": "opencl"},
+        **grouped(**{**asked, "grid": "n // block_x + 0 * C", **more, "backend": "opencl"}),
     )
     assert result.statuses["invalid"] == 4 * 79 * 79 - 32
     assert len(result.cells) == 32

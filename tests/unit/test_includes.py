@@ -23,7 +23,7 @@ TUNE = """
 import sys, numpy as np, gpushmoo
 x = np.arange(8, dtype=np.int32)
 made = gpushmoo.tune(sys.argv[1], "add", [0 * x, x, np.int32(8)], 8, {"block_x": [8]},
-                     expect=[x + 7, None, None], backend="opencl")
+                     check=gpushmoo.Check([x + 7, None, None]), backend="opencl")
 print(dict(made.statuses))
 folder = made.to_folder(sys.argv[2])
 print(dict(gpushmoo.sweep(folder, backend="opencl").statuses))

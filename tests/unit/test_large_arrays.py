@@ -17,6 +17,7 @@ import gpushmoo
 import ml_dtypes
 import numpy as np
 import pytest
+from calls import grouped
 from conftest import environment
 from fakes import FakeDevice
 from gpushmoo.core.paths import KERNELS
@@ -70,7 +71,8 @@ def block(values):
 
 text = "__kernel void f(__global int *x) { x[get_global_id(0)] = 1; }"
 x, y = np.zeros(64, np.int32), np.ones(64, np.int32)
-made = gpushmoo.tune(text, "f", [x], 64, {"block_x": [8]}, block=block, expect=[y],
+made = gpushmoo.tune(text, "f", [x], 64, {"block_x": [8]},
+                     launch=gpushmoo.LaunchConfig(block=block), check=gpushmoo.Check([y]),
                      backend="opencl", progress=False)
 print(made.statuses)
 """
@@ -82,7 +84,7 @@ def tuned(**asked: Any) -> gpushmoo.Tuned:
     usual = {"y": np.zeros(N, np.uint8), "x": X, "n": np.uint64(N)}
     arguments = asked.pop("arguments", usual)
     return gpushmoo.tune(
-        SOURCE, "twice", arguments, N, axes, backend="opencl", progress=False, **asked
+        SOURCE, "twice", arguments, N, axes, backend="opencl", progress=False, **grouped(**asked)
     )
 
 
@@ -421,8 +423,7 @@ def test_the_worst_error_of_each_kind_of_element_is_that_of_its_values(kind: str
         {"y": np.zeros_like(x), "x": x, "n": np.uint64(x.size)},
         x.size,
         {"block_x": [50], "KIND": [int(kind == "float64")]},
-        expect={"y": expected},
-        atol=2,
+        check=gpushmoo.Check({"y": expected}, atol=2),
         backend="opencl",
         min_samples=6,
         max_samples=6,

@@ -22,7 +22,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from conftest import ROOT
-from gpushmoo import sweep, tune
+from gpushmoo import Check, sweep, tune
 from gpushmoo.core.errors import ConfigError, DeviceError, HostError
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive import measure, several_devices
@@ -442,7 +442,7 @@ def tuned() -> Tuned:
         {"c": np.zeros_like(a), "a": a},
         1024,
         {"block_x": [32, 64]},
-        expect={"c": 2 * a},
+        check=Check({"c": 2 * a}),
         backend="opencl",
         opencl_runtime="pocl",
         device="all",

@@ -36,7 +36,8 @@ def valid(values):
     os.kill(main, getattr(signal, sys.argv[1]))
 
 text = "__kernel void f(__global int *x) { x[get_global_id(0)] = 1; }"
-gpushmoo.tune(text, "f", [x], 64, {"block_x": [8]}, valid=valid, backend="opencl")
+launch = gpushmoo.LaunchConfig(valid=valid)
+gpushmoo.tune(text, "f", [x], 64, {"block_x": [8]}, launch=launch, backend="opencl")
 """
 
 

@@ -10,6 +10,7 @@ import gpushmoo
 import ml_dtypes
 import numpy as np
 import pytest
+from calls import grouped
 from gpushmoo.interactive import measure
 from gpushmoo.interactive.shell import main
 from gpushmoo.workloads.limits import key_format, sum_bound
@@ -64,7 +65,7 @@ SAID = {
 
 def tuned(source: str, name: str, arguments: Any, **asked: Any) -> gpushmoo.Tuned:
     asked = {"backend": "opencl", "progress": False, "max_samples": 6, "min_samples": 6, **asked}
-    return gpushmoo.tune(source, name, arguments, N, **asked)
+    return gpushmoo.tune(source, name, arguments, N, **grouped(**asked))
 
 
 def messages(result: gpushmoo.Tuned, axis: str) -> dict[Any, str | None]:

@@ -9,6 +9,7 @@ from typing import Any
 import gpushmoo
 import numpy as np
 import pytest
+from calls import grouped
 from gpushmoo.core.space import Cell, Problem, Version
 from gpushmoo.devices.opencl.runtime import with_macros
 from gpushmoo.interactive.tune_axes import defined_axes, placed_axes, with_unseen
@@ -31,7 +32,7 @@ ARGUMENTS = [np.zeros_like(X), X, np.int32(N)]
 def tuned(source: str, arguments: Any, **asked: Any) -> gpushmoo.Tuned:
     asked = {"backend": "opencl", "progress": False, "max_samples": 6, "min_samples": 6, **asked}
     asked = {"name": "copy", "size": N, "axes": {"block_x": [N]}, **asked}
-    return gpushmoo.tune(source, asked.pop("name"), arguments, **asked)
+    return gpushmoo.tune(source, asked.pop("name"), arguments, **grouped(**asked))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +132,7 @@ def test_local_memory_has_its_place_among_the_parameters(shared: Any, is_first: 
     asked = {"axes": {"block_x": [16, 64]}, "check": lambda y, x, *_: bool((y == X).all())}
     if shared is None:
         with pytest.raises(gpushmoo.ConfigError, match="SharedMemory"):
-            tuned(source, arguments, **asked)
+            tuned(source, arguments, **grouped(**asked))
         return
     if shared == "SharedMemory":
         arguments.insert(1 if is_first else 2, gpushmoo.SharedMemory("4 * block_x"))

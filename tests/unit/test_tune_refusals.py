@@ -8,8 +8,10 @@ import gpushmoo
 import ml_dtypes
 import numpy as np
 import pytest
+from calls import grouped
 from gpushmoo.core.names import several
 from gpushmoo.core.paths import ROOT
+from gpushmoo.interactive import tune_options
 from gpushmoo.interactive.arguments import checked
 from gpushmoo.planning.config import default_config, load_config
 from gpushmoo.workloads.limits import Limit
@@ -29,7 +31,7 @@ __kernel void copy(__global T *y, __global const T *x, const int n)
 def tuned(source: str, arguments: Any, **asked: Any) -> gpushmoo.Tuned:
     asked = {"backend": "opencl", "progress": False, "max_samples": 6, "min_samples": 6, **asked}
     asked = {"name": "copy", "size": N, "axes": {"block_x": [N]}, **asked}
-    return gpushmoo.tune(source, asked.pop("name"), arguments, **asked)
+    return gpushmoo.tune(source, asked.pop("name"), arguments, **grouped(**asked))
 
 
 def source_of(element: str) -> str:
@@ -228,3 +230,41 @@ def test_a_kernel_that_is_not_found_names_the_folders_and_not_each_other_kernel(
     config = {**default_config(), "kernels": {"axpi": {}}}
     with pytest.raises(gpushmoo.ConfigError, match=r"'axpi' in .*kernels; found: \d+ kernels"):
         load_config(config, ROOT)
+
+
+ARGUMENTS = [np.zeros_like(X), X, np.int32(N)]
+
+
+def test_former_keywords_are_one_sentence_with_the_new_form() -> None:
+    with pytest.warns(DeprecationWarning, match="former keywords") as caught:
+        result = gpushmoo.tune(
+            source_of("float"),
+            "copy",
+            ARGUMENTS,
+            N,
+            {"block_x": [N]},
+            expect=[X, None, None],
+            moved="8 * n",
+            rtol=0.5,
+            backend="opencl",
+            progress=False,
+        )
+    # A fast cache makes another one.
+    [said] = (one for one in caught if one.category is DeprecationWarning)
+    assert said.filename == __file__
+    assert str(said.message) == (
+        "tune: moved, expect, rtol are former keywords, which the next version refuses; pass "
+        "launch=gpushmoo.LaunchConfig(moved=…), check=gpushmoo.Check(expect=…, rtol=…)."
+    )
+    assert result.cells["bandwidth_gbs"].notna().all()
+
+
+def test_a_function_as_check_is_a_former_keyword() -> None:
+    with pytest.warns(DeprecationWarning, match=r"pass check=gpushmoo.Check\(function=…\)\.$"):
+        tune_options.gathered({"launch": None, "check": bool, "build": None}, {})
+
+
+@pytest.mark.parametrize("name", ["launch", "build"])
+def test_an_option_of_another_type_is_refused(name: str) -> None:
+    with pytest.raises(gpushmoo.ConfigError, match=f"^{name}: it is 3; it must be a [BL]"):
+        gpushmoo.tune(COPY, "copy", ARGUMENTS, N, {"block_x": [N]}, **{name: 3})

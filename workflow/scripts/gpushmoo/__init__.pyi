@@ -21,6 +21,7 @@ from .extras.history.history import history as history
 from .extras.judging.judge import Judgement as Judgement
 from .extras.judging.judge import judge as judge
 from .interactive.ab import ABTest as ABTest
+from .interactive.ab import Version as Version
 from .interactive.ab import ab as ab
 from .interactive.checkouts import Checkouts as Checkouts
 from .interactive.checkouts import ab_checkouts as ab_checkouts
@@ -32,6 +33,9 @@ from .interactive.predict import Prediction as Prediction
 from .interactive.predict import predict as predict
 from .interactive.tune import Tuned as Tuned
 from .interactive.tune import tune as tune
+from .interactive.tune_options import Build as Build
+from .interactive.tune_options import Check as Check
+from .interactive.tune_options import LaunchConfig as LaunchConfig
 from .workloads.contract import Access as Access
 from .workloads.contract import BufferRef as BufferRef
 from .workloads.contract import CopyWorkload as CopyWorkload

@@ -6,8 +6,9 @@ import io
 import os
 import sys
 import time
+import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +19,6 @@ from pydantic import Field
 
 from ..comparing.compare import change
 from ..comparing.verdicts import LEAST_BLOCKS, block_changes, judged, paired_change
-from ..core.backends import AUTO
 from ..core.display import number_of, one_line, seconds
 from ..core.errors import ConfigError
 from ..core.news import News
@@ -45,6 +45,12 @@ from .arguments import (
 from .measure import LOG, WORKERS, device_of, logged, on_this
 from .tune_arguments import options_of
 
+# The arguments of `sweep` that a call of `ab` has as well, and former keywords.
+_SWEPT = (
+    *("axes", "dtypes", "sizes", "cache", "timing_modes"),
+    *("backend", "device", "opencl_runtime"),
+)
+_FORMER = ("variant_a", "variant_b", "options_a", "options_b")
 # The keys of `measure` that mean something here.
 _MEASURE = (
     *("cell_timeout_s", "compile_timeout_s", "max_builds", "max_cells", "max_faults"),
@@ -69,27 +75,34 @@ class PairArguments(Arguments):
     threshold: Threshold = 0.01
 
 
-def ab(  # noqa: PLR0913 - keyword-only options of one public call
-    a: str | os.PathLike[str],
-    b: str | os.PathLike[str] | None = None,
+@dataclass(frozen=True)
+class Version:
+    """A version of a kernel, for `ab`.
+
+    Parameters
+    ----------
+    folder : path
+        The kernel's folder.
+    variant : str
+        The variant; by default all that both versions have.
+    options : str or list of str
+        Options for the backend's compiler (``"-use_fast_math"``).
+    """
+
+    folder: str | os.PathLike[str]
+    variant: str | None = None
+    options: str | Sequence[str] = ()
+
+
+def ab(
+    a: str | os.PathLike[str] | Version,
+    b: str | os.PathLike[str] | Version | None = None,
     *,
-    variant_a: str | None = None,
-    variant_b: str | None = None,
-    options_a: str | Sequence[str] = (),
-    options_b: str | Sequence[str] = (),
-    axes: Mapping[str, Any] | None = None,
-    dtypes: Any = None,
-    sizes: Any = None,
-    cache: Any = None,
-    timing_modes: Any = None,
-    backend: str = AUTO,
-    device: int = 0,
-    opencl_runtime: str = AUTO,
     pairs: int | None = None,
     rounds: int = 8,
     threshold: float = 0.01,
     progress: bool = True,
-    **measure: Any,
+    **sweep: Any,
 ) -> ABTest:
     """Measure two versions alternately, A B B A, on one device, and wait for it.
 
@@ -99,22 +112,22 @@ def ab(  # noqa: PLR0913 - keyword-only options of one public call
 
     Parameters
     ----------
-    a, b : path
-        Kernels' folders, which may have the same name; without `b` both are `a`.
-    variant_a, variant_b : str
-        Variants; by default all that both have.
-    options_a, options_b : str or list of str
-        Options for the backend's compiler (``"-use_fast_math"``).
-    axes, dtypes, sizes, cache, timing_modes, backend, device, opencl_runtime, progress
-        Of both, as `sweep` has them.
+    a, b : path or Version
+        Kernels' folders, which may have the same name; without `b` the folder of `a`. A `Version`
+        has a variant and options of the compiler besides.
     pairs : int
         Pairs of cells of an element type at most, drawn by the seed; by default all.
     rounds : int
         Each has two samples of A and two of B.
     threshold : float
         The change that does not matter, a share of the time.
-    **measure
-        ``seed``, ``thread_limit``, and keys under ``measure`` that are not about samples.
+    progress : bool
+        Whether lines are printed to stderr.
+    **sweep
+        ``axes``, ``dtypes``, ``sizes``, ``cache``, ``timing_modes``, ``backend``, ``device`` and
+        ``opencl_runtime`` of both as `sweep` has them, ``seed``, ``thread_limit``, and keys under
+        ``measure`` that are not about samples. ``variant_a``, ``variant_b``, ``options_a`` and
+        ``options_b`` are former keywords, which the next version refuses.
 
     Returns
     -------
@@ -126,18 +139,22 @@ def ab(  # noqa: PLR0913 - keyword-only options of one public call
     ConfigError, DeviceError
         An argument is wrong, which is a ValueError; no device can be used.
     """
-    refuse_unknown("measure", measure, _MEASURE)
+    if former := [name for name in _FORMER if name in sweep]:
+        warnings.warn(_now_called(former), DeprecationWarning, stacklevel=2)
+    version_a, version_b = versions_of(a, b, sweep)
+    refuse_unknown("measure", [name for name in sweep if name not in _SWEPT], _MEASURE)
     refuse_no_flag(progress=progress)
-    what = {"axes": axes, "dtypes": dtypes, "sizes": sizes, "cache": cache}
-    where = {"backend": backend, "device": device, "opencl_runtime": opencl_runtime}
-    own = {"timing_modes": timing_modes, "pairs": pairs, "rounds": rounds, "threshold": threshold}
-    values = checked({**what, **where, **own, **measure}, PairArguments)
-    options = options_of(options_a, "options_a"), options_of(options_b, "options_b")
-    folders = _load(a, a if b is None else b)
+    own = {"pairs": pairs, "rounds": rounds, "threshold": threshold}
+    values = checked({**sweep, **own}, PairArguments)
+    options = (
+        options_of(version_a.options, "options_a"),
+        options_of(version_b.options, "options_b"),
+    )
+    folders = _load(version_a.folder, version_b.folder)
     measured = {}
     terminal = sys.stderr if progress else io.StringIO()
     news = News(terminal, in_place=True)
-    chosen = _variants(folders, variant_a, variant_b)
+    chosen = _variants(folders, version_a.variant, version_b.variant)
     requests = _requests(folders, chosen, values, news.show)
     with OwnFolder() as place:
         with logged(Path(place) / LOG) as log_file:
@@ -171,6 +188,32 @@ def ab(  # noqa: PLR0913 - keyword-only options of one public call
         for request, own in zip(requests, options, strict=True)
     ]
     return ABTest((sides[0], sides[1]), measured, rounds, threshold, log)
+
+
+def versions_of(
+    a: str | os.PathLike[str] | Version,
+    b: str | os.PathLike[str] | Version | None,
+    keywords: MutableMapping[str, Any],
+) -> tuple[Version, Version]:
+    """Make both versions, and take the former keywords of theirs out of `keywords`."""
+    first = a if isinstance(a, Version) else Version(a)
+    second = Version(first.folder) if b is None else b if isinstance(b, Version) else Version(b)
+    made = []
+    for side, version in (("a", first), ("b", second)):
+        fields = {f: keywords.pop(f"{f}_{side}", None) for f in ("variant", "options")}
+        made.append(replace(version, **{f: v for f, v in fields.items() if v is not None}))
+    return made[0], made[1]
+
+
+def _now_called(former: Sequence[str]) -> str:
+    """Word the sentence on keywords that are now fields of a version."""
+    fields = [name.rpartition("_")[0] for name in former]
+    are = "is a former keyword" if len(former) == 1 else "are former keywords"
+    inner = ", ".join(f"{field}=…" for field in dict.fromkeys(fields))
+    return (
+        f"ab: {', '.join(former)} {are}, which the next version refuses; pass "
+        f"gpushmoo.Version(folder, {inner})."
+    )
 
 
 def _load(

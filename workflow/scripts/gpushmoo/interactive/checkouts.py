@@ -23,7 +23,7 @@ from ..core.names import several
 from ..core.schema import Status
 from ..storage.temporary import OwnFolder
 from ..workloads.loader import far_import, included, shared_code, source_files
-from .ab import ABTest, PairArguments, ab
+from .ab import ABTest, PairArguments, ab, versions_of
 from .arguments import checked
 
 # Pairs of cells of an element type by default; a kernel may have thousands.
@@ -60,7 +60,8 @@ def ab_checkouts(
     pairs : int
         Pairs of cells of an element type at most, drawn by the seed.
     threshold, **asked
-        As `ab` has them.
+        As `ab` has them. ``variant_a``, ``variant_b``, ``options_a`` and ``options_b`` are the
+        fields of the versions of each kernel.
 
     Returns
     -------
@@ -97,7 +98,9 @@ def ab_checkouts(
                 found.unchanged.append(place)
                 continue
             try:
-                found.add(place, ab(first[place], second[place], **asked))
+                more = dict(asked)
+                sides = versions_of(first[place], second[place], more)
+                found.add(place, ab(*sides, **more))
             except NoDeviceError:
                 raise
             except UserError as err:

@@ -6,7 +6,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from ..core.space import BLOCK_AXES
 from ..planning.refusal import refuse_unknown
 from ..storage.room import output_folder
 from ..storage.temporary import OwnFolder
-from ..workloads.call import ArrayArgument, Call, CallWorkload, Expression, called, size_values
+from ..workloads.call import ArrayArgument, Call, CallWorkload, called, size_values
 from ..workloads.loader import copy_files, copy_folder, included_files, room_for
 from ..workloads.unnamed import UnnamedFile
 from .arguments import Request, argument_names, refuse_no_flag
@@ -45,37 +45,20 @@ from .tune_arguments import (
 )
 from .tune_axes import defined_axes, labelled, placed_axes, refuse_parameters, with_unseen
 from .tune_bandwidth import unreachable
+from .tune_options import FORMER, Build, Check, LaunchConfig, gathered
 from .tune_source import read_source
 
 
-def tune(  # noqa: PLR0913 - keyword-only options of one public call
+def tune(
     source: str | os.PathLike[str],
     name: str,
     arguments: Sequence[Any] | Mapping[str, Any],
     size: int | Sequence[int],
     axes: Mapping[str, Any],
     *,
-    block: Any = None,
-    grid: Any = None,
-    valid: Any = (),
-    expect: Any = None,
-    check: Callable[..., Any] | None = None,
-    unchecked: Sequence[str | int] | str | int | None = None,
-    ulp: int | None = None,
-    rtol: float = 0.0,
-    atol: Any = 0.0,
-    in_place: Sequence[str | int] | str | int = (),
-    resets: bool = True,
-    constants: Mapping[str, Any] | None = None,
-    shared: Expression = 0,
-    work: Expression | None = None,
-    work_unit: str = "FLOP",
-    moved: Expression | None = None,
-    options: Sequence[str] | str = (),
-    backend: str = AUTO,
-    repeats: int | None = None,
-    budget: float | None = None,
-    progress: bool = True,
+    launch: LaunchConfig | None = None,
+    check: Check | None = None,
+    build: Build | None = None,
     **sweep: Any,
 ) -> Tuned:
     """Measure a kernel for every combination of its axes, verify each, and name the fastest.
@@ -96,39 +79,15 @@ def tune(  # noqa: PLR0913 - keyword-only options of one public call
     axes : mapping
         Values of each parameter: numbers or texts. Those that the source names are macros, but
         for parameters of templates and constants of Triton. One that nothing uses is refused.
-    block, grid : expression, tuple or function
-        x, y and z, each a number, an axis, a text such as ``ceil(n / block_x)``; or a function of
-        a dictionary of the values. By default the axes block_x, block_y, block_z, and what covers
-        the size. A number that is not whole is not launched.
-    valid : expression, function, or several
-        Conditions that a combination must meet.
-    expect : array, sequence, mapping or function
-        What outputs must hold: of each argument, None for inputs, or by name; or a function of the
-        arguments that returns this, or one array. Floats are rounded to the argument's type; what
-        it cannot hold is refused. Without it nothing is compared.
-    check : function
-        Of all arguments after a launch that found in arrays what `arguments` have: True if they are
-        right, else False or a text on what is wrong.
-    unchecked : name, sequence or "not const"
-        Names or places of arrays that launches may write and nobody compares, or all that the
-        source does not declare as const, which is the default without `expect`; else none.
-    ulp, rtol, atol : int, float, float or array
-        How far off an element may be; by default it must be equal. See `Limit`.
-    in_place : name or sequence
-        Names or places of outputs whose content the kernel reads; others are poisoned.
-    resets : bool
-        Whether such content comes back before each timed launch; False if that changes no time.
-    constants : mapping
-        Arrays in constant memory, by the symbol's name (CUDA).
-    shared : expression
-        Bytes of dynamic shared memory; of OpenCL those of the one parameter in local memory.
-    work, work_unit, moved : expression, str, expression
-        What a launch computes, in which unit, and the bytes that it must read and write, in whole
-        bytes. Bytes that the device cannot have moved are a warning.
-    options : text or sequence of texts
-        Additional options of the compiler; blanks in a text separate them.
-    backend, repeats, budget, progress, **sweep
-        As of `sweep`.
+    launch : LaunchConfig
+        Grid, block and shared memory of a combination, and the bytes that it moves.
+    check : Check
+        The expected outputs, and how far off an element may be. Without it nothing is compared.
+    build : Build
+        Options of the compiler, and constant memory.
+    **sweep
+        ``backend``, ``device``, ``repeats``, ``budget``, ``progress`` and others as of `sweep`.
+        Fields of the objects above are former keywords, which the next version refuses.
 
     Returns
     -------
@@ -141,21 +100,26 @@ def tune(  # noqa: PLR0913 - keyword-only options of one public call
     ConfigError, DeviceError
         An argument is wrong, which is a ValueError; no device can be used.
     """
-    own = inspect.signature(tune).parameters
-    refuse_unknown("tune", sweep, [n for n in (*own, *argument_names()) if n not in _OF_FOLDERS])
-    refuse_no_flag(resets=resets, progress=progress)
-    if check is not None and not callable(check):
-        raise ConfigError(f"check: it is {shown(check)}; it must be a function of all arguments.")
-    if not isinstance(work_unit, str) or not work_unit.strip():
-        raise ConfigError(f"work_unit: it is {work_unit!r}; it must be a text, such as 'FLOP'.")
+    launch, check, build = gathered({"launch": launch, "check": check, "build": build}, sweep)
+    own = [*inspect.signature(tune).parameters, *FORMER, "progress", *argument_names()]
+    progress = sweep.pop("progress", True)
+    refuse_unknown("tune", sweep, [n for n in own if n not in _OF_FOLDERS])
+    refuse_no_flag(resets=check.resets, progress=progress)
+    if check.function is not None and not callable(check.function):
+        problem = f"it is {shown(check.function)}; it must be a function of all arguments"
+        raise ConfigError(f"check: {problem}.")
+    if not isinstance(launch.work_unit, str) or not launch.work_unit.strip():
+        problem = f"it is {launch.work_unit!r}; it must be a text, such as 'FLOP'"
+        raise ConfigError(f"work_unit: {problem}.")
+    backend = sweep.pop("backend", AUTO)
     kernel_source = read_source(name, source, backend)
     kernel_source.refuse_absent()
-    given, parameters = named_arguments(arguments, kernel_source, shared or 0)
-    expected = expected_outputs(expect, given, parameters)
-    roles = _roles(given, parameters, expected, in_place, unchecked)
+    given, parameters = named_arguments(arguments, kernel_source, launch.shared or 0)
+    expected = expected_outputs(check.expect, given, parameters)
+    roles = _roles(given, parameters, expected, check)
     refuse_other_types(given, parameters, kernel_source, roles.is_read.__contains__)
-    limits = limits_of(expected, ulp, rtol, atol)
-    sides, words = whole_size(size), options_of(options)
+    limits = limits_of(expected, check.ulp, check.rtol, check.atol)
+    sides, words = whole_size(size), options_of(build.options)
     placed, labels = placed_axes(axes, size_values(sides))
     texts = [name, *words, *(str(value) for values in labels.values() for value in values)]
     compiled_for, macros = defined_axes(kernel_source, axes, texts)
@@ -169,27 +133,27 @@ def tune(  # noqa: PLR0913 - keyword-only options of one public call
         sides,
         labels,
         compiled_for,
-        block,
-        grid,
-        () if valid is None else valid if isinstance(valid, list | tuple) else [valid],
-        0 if shared is None else shared,
-        work,
-        moved,
-        bool(resets),
+        launch.block,
+        launch.grid,
+        _listed(launch.valid),
+        0 if launch.shared is None else launch.shared,
+        launch.work,
+        launch.moved,
+        bool(check.resets),
         words,
-        check,
-        constants_of(constants),
+        check.function,
+        constants_of(build.constants),
         tuple(axis for axis in compiled_for if axis not in macros),
-        shared_place(kernel_source, given.values(), shared or 0),
+        shared_place(kernel_source, given.values(), launch.shared or 0),
     )
     if fault := call.fault({a: labels.get(a, values)[0] for a, values in placed.items()}):
         raise ConfigError(fault)
-    if block is None and not kernel_source.is_python and not {*BLOCK_AXES} & {*axes}:
+    if launch.block is None and not kernel_source.is_python and not {*BLOCK_AXES} & {*axes}:
         raise ConfigError("block: it is not given, nor is an axis block_x, block_y or block_z.")
     call = with_unseen(call, placed, kernel_source)
     dtype = _main_dtype(roles.arrays, expected)
     kernel = re.sub(r"\W+", "_", name).strip("_")[:64]
-    workload = called(kernel, call, placed, dtype, work_unit)
+    workload = called(kernel, call, placed, dtype, launch.work_unit)
     contents = {key: roles.arrays[key] for key in roles.is_read}
     kept: list[UnnamedFile] = []
 
@@ -209,8 +173,8 @@ def tune(  # noqa: PLR0913 - keyword-only options of one public call
         copy_files(found, made)
         return made
 
-    asked = {"backend": kernel_source.backend, "repeats": repeats, "budget": budget, **sweep}
-    if progress and not expected and check is None:
+    asked = {"repeats": None, "budget": None, **sweep, "backend": kernel_source.backend}
+    if progress and not expected and check.function is None:
         print(f"{kernel}: no result is compared, since `expect` is not given", file=sys.stderr)
     try:
         return Tuned(*measured(folder, asked, bool(progress)), labels, kept).warned()
@@ -219,6 +183,13 @@ def tune(  # noqa: PLR0913 - keyword-only options of one public call
         for file in kept:
             file.close()
         raise
+
+
+def _listed(valid: Any) -> Sequence[Any]:
+    """The conditions of a combination as a sequence."""
+    if valid is None:
+        return ()
+    return valid if isinstance(valid, list | tuple) else [valid]
 
 
 @dataclass(frozen=True)
@@ -243,13 +214,13 @@ def _roles(
     given: Mapping[str, Any],
     parameters: Mapping[str, Any],
     expected: Mapping[str, Any],
-    in_place: Sequence[str | int] | str | int,
-    unchecked: Sequence[str | int] | str | int | None,
+    check: Check,
 ) -> _Roles:
     """Find the role of each array. Raises ConfigError."""
     names = list(given)
     arrays = {key: value for key, value in given.items() if isinstance(value, np.ndarray)}
-    reads = names_of("in_place", in_place, names)
+    reads = names_of("in_place", check.in_place, names)
+    unchecked = check.unchecked
     if unchecked == "not const" or (unchecked is None and not expected):
         unchecked = [k for k in arrays if not (k in parameters and parameters[k].is_const)]
     free = names_of("unchecked", unchecked, names).difference(expected)

@@ -30,7 +30,7 @@ class Wrong:
 # The hint for an element whose value depends on the earlier content of the output.
 READ_FIRST = (
     " (it depends on the earlier content of the output: if the kernel reads that, name the output "
-    "in `in_place` of `tune`, or have `inputs` of the workload return it)"
+    "in `in_place` of `Check`, or have `inputs` of the workload return it)"
 )
 
 

@@ -18,6 +18,7 @@ import runpy
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import wraps
 from importlib import import_module
 from inspect import signature
@@ -35,6 +36,7 @@ from ...core.names import several
 from ...core.schema import MOST_THREADS, Status
 from ...exporting.vocabulary import INVALIDITY, VERSION, t4_metadata
 from ...interactive.tune import Tuned, tune
+from ...interactive.tune_options import Build, Check, LaunchConfig
 from ...storage.temporary import OwnFolder
 
 Params = dict[str, Any]
@@ -105,7 +107,7 @@ def tune_kernel(*values: Any, **options: Any) -> tuple[list[Params], Params]:
     metrics = given["metrics"] or {}
     kernel = _Kernel(given, tune_params)
     instances = [kernel.instance(params) for params in _configurations(tune_params, given)]
-    tuned = kernel.tuned(instances, not given["quiet"], **kernel.verified())
+    tuned = kernel.tuned(instances, not given["quiet"], kernel.verified())
     rows = tuned.cells.sort_values(_AXIS).to_dict("records")
     results = [
         _result(instance[0], row, metrics)
@@ -139,7 +141,8 @@ def run_kernel(*values: Any, **options: Any) -> list[Any]:
             np.savez(file, *left)
             return True
 
-        tuned = kernel.tuned([kernel.instance(dict(given["params"]))], False, check=keep, **few)
+        instance = kernel.instance(dict(given["params"]))
+        tuned = kernel.tuned([instance], False, Check(function=keep), **few)
         if not file.is_file():
             raise RuntimeError(f"{kernel.name}: {tuned.cells['message'].iloc[0]}")
         with np.load(file) as held:
@@ -236,28 +239,38 @@ class _Kernel:
         macros |= {_OWN + name: value for name, value in params.items()}
         return params, block, grid, shared, macros, f"{before}#line 1\n{text}"
 
-    def tuned(self, instances: Sequence[_Instance], progress: bool, **asked: Any) -> Tuned:
+    def tuned(
+        self, instances: Sequence[_Instance], progress: bool, check: Check, **more: Any
+    ) -> Tuned:
         """Measure all instances in one call: a hidden axis chooses among them by ``#if``."""
         every, *launches, macros, texts = zip(*instances, strict=True)
         block, grid, shared = map(_listed, launches)
         head, bracket, template = self.name.partition("<")
         name = head + bracket + _filled(template, {name: _OWN + name for name in every[0]})
         options = [o for o in self.given["compiler_options"] or () if not _ARCHITECTURE.match(o)]
-        asked |= {"options": [*options, f"-I{Path.cwd()}"], "unchecked": "not const"}
-        asked |= {"constants": self.given["cmem_args"] if self.is_cuda else None}
-        asked |= {"thread_limit": MOST_THREADS}
-        asked |= {"block": block, "grid": grid, "shared": shared, "progress": progress}
-        # Launches find what others left.
-        asked |= {"backend": self.lang.lower(), "device": self.given["device"], "resets": False}
-        size = self._sides(every[0])[::-1]
-        axes = {_AXIS: range(len(every))}
-        return tune(_source(macros, texts), name, self.arguments, size, axes, **asked)
+        constants = self.given["cmem_args"] if self.is_cuda else None
+        return tune(
+            _source(macros, texts),
+            name,
+            self.arguments,
+            self._sides(every[0])[::-1],
+            {_AXIS: range(len(every))},
+            launch=LaunchConfig(grid=grid, block=block, shared=shared),
+            # Launches find what others left.
+            check=replace(check, unchecked="not const", resets=False),
+            build=Build([*options, f"-I{Path.cwd()}"], constants),
+            thread_limit=MOST_THREADS,
+            backend=self.lang.lower(),
+            device=self.given["device"],
+            progress=progress,
+            **more,
+        )
 
-    def verified(self) -> Params:
-        """Arguments of `tune` that compare with the answer. Raises ConfigError."""
+    def verified(self) -> Check:
+        """The check that compares with the answer. Raises ConfigError."""
         answer, verify, atol = (self.given[name] for name in ("answer", "verify", "atol"))
         if answer is None and verify is None:
-            return {}
+            return Check()
         held = [_on_host(a) for a in answer] if answer is not None else None
         if held is not None and (n := len(held)) != (wanted := len(self.arguments)):
             raise ConfigError(f"answer: it has {n} entries for {wanted} arguments.")
@@ -268,7 +281,7 @@ class _Kernel:
             told = enumerate(zip(expect, pairs, strict=True))
             reads = [i for i, (a, (_, b)) in told if a is not None and not np.array_equal(a, b)]
             # The relative tolerance is that of numpy.allclose.
-            return {"expect": expect, "in_place": reads, "rtol": 1e-5, "atol": atol}
+            return Check(expect, in_place=reads, rtol=1e-5, atol=atol)
         more = {"atol": atol} if "atol" in signature(verify).parameters else {}
 
         # Under the name of its module it is sent to the measuring process.
@@ -279,7 +292,7 @@ class _Kernel:
             arrays = [b if a is not None and isinstance(b, np.ndarray) else None for a, b in pairs]
             return bool(verify(held, arrays, **more))
 
-        return {"check": check}
+        return Check(function=check)
 
 
 def _on_host(array: Any) -> Any:

@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -188,13 +189,19 @@ def _tune(
     from ..measure import empty_folder
     from ..tune import tune
     from ..tune_arguments import numpy_values
+    from ..tune_options import Check, LaunchConfig
 
     _leave_warnings_out()
     if out is not None:
         empty_folder(out)
     given = numpy_values(arguments, size)
     wanted = numpy_values(expect or {}, size, given)
-    asked = {**(measure or {}), **asked, "expect": wanted or None}
+    launch, check = (
+        {field.name: asked.pop(field.name) for field in fields(kind) if field.name in asked}
+        for kind in (LaunchConfig, Check)
+    )
+    asked = {**(measure or {}), **asked}
+    asked |= {"launch": LaunchConfig(**launch), "check": Check(wanted or None, **check)}
     return _swept(tune(source, name, given, size, axes, **asked), out)
 
 
@@ -362,7 +369,7 @@ def _ab(
     **asked: Any,
 ) -> Answer:
     """Run ``ab``."""
-    from ..ab import SAMPLE_COLUMNS, ab
+    from ..ab import SAMPLE_COLUMNS, ab, versions_of
     from ..checkouts import Checkouts, ab_checkouts
 
     asked = {**(measure or {}), **asked}
@@ -371,7 +378,7 @@ def _ab(
     if (Path(a).expanduser() / "workload.py").is_file():
         if odd := asked.keys() & {"kernels", "unchanged"}:
             raise ConfigError(f"{odd.pop()}: '{a}' is a kernel's folder, not one of several.")
-        test = ab(a, b, **asked)
+        test = ab(*versions_of(a, b, asked), **asked)
         found = Checkouts((a, b or a), test.threshold, ([], []))
         found.add(test.sides[0].folder.name, test)
         text = test.__repr__

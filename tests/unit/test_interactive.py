@@ -553,13 +553,19 @@ def test_what_a_new_kernel_is_told_to_run_next_runs_from_anywhere(
         ("new 3rd", "name: '3rd' cannot be a kernel's; it must be a letter and then letters"),
         ("new mine --in {}/kernel.cl", "cannot be written to (File exists): name another one"),
         ("old", "invalid choice: 'old'"),
-        ("ab {} --blocks=9", "gpushmoo: --blocks is now --rounds; --help"),
-        ("versus {}", "gpushmoo: versus is now ab; --help"),
-        ("sweep {} --dtype float", "gpushmoo: --dtype is now --dtypes; --help"),
-        ("sweep {} --colour red", "gpushmoo: unrecognized arguments: --colour red; --help"),
+        ("ab {} --blocks=9", "gpushmoo: --blocks is now --rounds; run with --help"),
+        ("versus {}", "gpushmoo: versus is now ab; run with --help"),
+        ("sweep {} --dtype float", "gpushmoo: --dtype is now --dtypes; run with --help"),
+        (
+            "sweep {} --colour red",
+            "unrecognized arguments: --colour red; run with --help",
+        ),
         ("list {}", "invalid choice: "),
         ("predict {} --dtype float --size 64", "such as `--axes PER_THREAD=32 block_x=32`"),
-        ("run {}/nothing.yaml", "nothing.yaml' is no file; name that of a configuration."),
+        (
+            "run {}/nothing.yaml",
+            "' is not a file; pass the path of a configuration file.",
+        ),
     ],
 )
 def test_what_cannot_be_is_told_in_one_sentence(

@@ -54,7 +54,7 @@ def answer_key(name: str, meaning: str, kind: Any = None, **more: Any) -> Key:
 TEXT = {"type": "string"}
 
 ALONE = answer_key("alone", "kernels that only A has, and those that only B has", "array")
-ERROR = answer_key("error", "what is wrong, in one sentence", "string")
+ERROR = answer_key("error", "the problem, in one sentence", "string")
 FAILED = answer_key(
     "failed", "why a kernel has no measured launch", "object", additionalProperties=TEXT
 )
@@ -63,15 +63,15 @@ FILES = answer_key(
 )
 FOLDER = answer_key(
     "folder",
-    "the folder that was written, or of the run; null where there is none",
+    "the folder that was written, or of the run; null without one",
     ["string", "null"],
 )
 GROUPS = answer_key("groups", "launches that differ in their parameters alone")
-NOTES = answer_key("notes", "what was left out, and why", "array", items=TEXT)
+NOTES = answer_key("notes", "what was left out, and the reasons", "array", items=TEXT)
 ROWS = answer_key("rows", "the table that is printed without --json")
 SLOWER = answer_key(
     "slower",
-    "kernels that are surely slower by more than the threshold",
+    "kernels that are significantly slower by more than the threshold",
     "array",
     items=TEXT,
 )

@@ -16,7 +16,7 @@ def add_commands(commands: options.Subparsers) -> None:
         Command(
             "judge",
             _judge,
-            "say what results of other tuners show, and what they cannot tell",
+            "analyze published tuning results, and name what they leave open",
             (
                 ROWS.of("extras.judging.judge.JudgedGroup"),
                 GROUPS.of("comparing.compare.ChangedGroup"),
@@ -35,7 +35,7 @@ def add_commands(commands: options.Subparsers) -> None:
         metavar="NAME,NAME",
         type=options.words,
         action="extend",
-        help="axes of nvbench that are no launch parameters",
+        help="axes of nvbench that are not launch parameters",
     )
     options.add_before(parser)
     options.add_noise_runs(parser)

@@ -10,7 +10,7 @@ ENDED = answer_key("ended", "cells that have ended, of all repeats", "integer")
 FINISHED = answer_key("finished", "whether all is measured", "boolean")
 LEFT_S = answer_key(
     "left_s",
-    "about how long the rest takes; null where nothing tells it",
+    "estimated time of the rest; null if it is unknown",
     ["number", "null"],
     unit="s",
 )
@@ -19,7 +19,7 @@ PLANNED = answer_key(
     "planned", "cells of all repeats; by the plan, until they are counted", "number"
 )
 PLANNED_SHARDS = answer_key("planned_shards", "files that the run's jobs write", "integer")
-QUIET_S = answer_key("quiet_s", "since when nothing was heard of the run", "number", unit="s")
+QUIET_S = answer_key("quiet_s", "time since the last sign of the run", "number", unit="s")
 RUN = answer_key("run", "the run's name", "string")
 SHARDS = answer_key("shards", "those of them that are there", "integer")
 

@@ -24,14 +24,14 @@ def _add_compare(commands: options.Subparsers) -> None:
         Command(
             "compare",
             _compare,
-            "compare two runs, A and a later B: what got slower, what faster",
+            "compare two runs, A and a later B: which groups got slower or faster",
             (ROWS.of("comparing.compare.ChangedGroup"), FOLDER),
         ),
         example="results/before results/after --fail-on-regression",
     )
     options.add_runs(parser, "*")
     options.add_before(parser)
-    parser.add_argument("--after", metavar="RUN", nargs="+", help="as many runs after")
+    parser.add_argument("--after", metavar="RUN", nargs="+", help="the same number of runs after")
     options.add_noise_runs(parser)
     options.add_out(parser)
     options.add_threshold(parser)

@@ -31,7 +31,7 @@ def _add_new(commands: options.Subparsers) -> None:
         metavar="FOLDER",
         dest="parent",
         type=Path,
-        help="where its folder is made, by default kernels",
+        help="folder to write it into, by default kernels",
     )
 
 
@@ -54,7 +54,7 @@ def _add_list(commands: options.Subparsers) -> None:
         Command(
             "list",
             _list,
-            "list the kernels, or the devices, that there are",
+            "list the kernels or the devices",
             (
                 ROWS.of("interactive.tables.ListedKernel", "interactive.tables.ListedDevice"),
                 NOTES,

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 # The copy's own half width from which the table says it.
 _UNSTEADY = 0.1
-# Rows of each group in the table; the rest is in what --out keeps.
+# Rows of each group in the table; --out keeps all.
 _MOST_ROWS = 5
 
 
@@ -123,21 +123,21 @@ def _add_tune(commands: options.Subparsers) -> None:
         required=True,
     )
     options.add_axes(parser, required=True)
-    _add_named(parser, "--expect", "what outputs must hold: y=2*x")
+    _add_named(parser, "--expect", "expected outputs: y=2*x")
     parser.add_argument(
         "--ulp",
         metavar="N",
         type=options.whole,
-        help="how far off an element may be, in last places",
+        help="largest error of an element, in units in the last place",
     )
     parser.add_argument(
         "--rtol",
         metavar="SHARE",
         type=options.real,
-        help="how far off an element may be, as a share of it",
+        help="largest error of an element, as a share of it",
     )
     parser.add_argument(
-        "--atol", metavar="BOUND", type=options.real, help="how far off an element may be"
+        "--atol", metavar="BOUND", type=options.real, help="largest error of an element"
     )
     parser.add_argument(
         "--in-place",
@@ -149,7 +149,7 @@ def _add_tune(commands: options.Subparsers) -> None:
     for name, meaning in (
         ("--block", "threads of a block; by default block_x, block_y, block_z"),
         ("--grid", "blocks; by default as many as cover the size"),
-        ("--valid", "what combinations must meet: TILE<=block_x"),
+        ("--valid", "condition of a combination: TILE<=block_x"),
         ("--work", "floating-point operations of a launch"),
         ("--moved", "bytes that a launch reads and writes"),
     ):

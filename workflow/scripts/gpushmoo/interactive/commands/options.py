@@ -26,7 +26,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise UserError with the sentence of `message`."""
-        raise UserError(f"{message}; --help tells what there is.")
+        raise UserError(f"{message}; run with --help to list the options.")
 
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ def add_noise_runs(parser: Parser) -> None:
         "--noise-runs",
         metavar="RUN",
         nargs="+",
-        help="runs of one thing, for their spread; alone: false alarms",
+        help="runs without a change, for their spread; alone: false alarms",
     )
 
 
@@ -274,12 +274,12 @@ def add_threshold(parser: Parser) -> None:
         "--threshold",
         metavar="SHARE",
         type=share,
-        help="least change that matters: 1%% or 0.01",
+        help="smallest change that matters: 1%% or 0.01",
     )
     parser.add_argument(
         "--fail-on-regression",
         action="store_true",
-        help="end with status 1 if something surely got slower by more",
+        help="end with status 1 if anything got significantly slower by more than the threshold",
     )
 
 
@@ -320,7 +320,7 @@ def sizes(text: str) -> list[Any]:
 
 
 def _of_cache(word: str) -> dict[str, float] | None:
-    """Read a size by the last cache; None if the word is none."""
+    """Read a size by the last cache; None for any other word."""
     found = re.fullmatch(r"of_cache:(\d+(\.\d+)?)", word, re.ASCII)
     return None if found is None else {"of_cache": float(found[1])}
 

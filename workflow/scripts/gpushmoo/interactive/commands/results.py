@@ -60,7 +60,7 @@ def _add_predict(commands: options.Subparsers) -> None:
         Command(
             "predict",
             _predict,
-            "say how long launches take, by the model of a device",
+            "predict how long launches take, by the model of a device",
             (ROWS.of("interactive.predict.PredictedLaunch"),),
         ),
         example=(

@@ -37,7 +37,7 @@ def _add_run(commands: options.Subparsers) -> None:
         Command(
             "run",
             _run,
-            "make a report as configurations say, by Snakemake",
+            "run configurations with Snakemake, and write a report",
             (FOLDER, FILES, STATUSES),
             needs_form=True,
         ),
@@ -92,7 +92,7 @@ def _run(
         raise ConfigError(f"A run needs a clone of {library}: its Snakefile, kernels and reports.")
     for config in configs:
         if not Path(config).is_file():
-            raise ConfigError(f"'{config}' is no file; name that of a configuration.")
+            raise ConfigError(f"'{config}' is not a file; pass the path of a configuration file.")
     words = [*(["--configfile", *configs] if configs else []), "--cores", cores, *options]
     there = [] if Path.cwd() == ROOT else ["-s", str(snakefile)]
     if form is None:

@@ -11,10 +11,15 @@ from gpushmoo.core.keys import REQUIRED, keys_of
 from gpushmoo.interactive.shell import build_parser as command_line
 from gpushmoo.planning.settings import Settings, Sweep
 
+# Functions of the library, each before the classes of its options.
 FUNCTIONS = (
     "sweep",
     "tune",
+    "LaunchConfig",
+    "Check",
+    "Build",
     "ab",
+    "Version",
     "compare",
     "history",
     "predict",

@@ -7,6 +7,7 @@ from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
+from fake_cupy import fake_cupy
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import BuildError, LaunchConfigError, OutOfDeviceMemoryError
 from gpushmoo.workloads.contract import BufferRef, Launch
@@ -22,42 +23,12 @@ NAMES = {
     *("cuda.runtime.deviceGetPCIBusId", "cuda.runtime.driverGetVersion"),
     "cuda.runtime.runtimeGetVersion",
 }
-FACTS = {
-    "name": b"AMD",
-    "gcnArchName": b"gfx942:sramecc+:xnack-",
-    "multiProcessorCount": 304,
-    "maxThreadsPerBlock": 1024,
-    "maxThreadsDim": [1024] * 3,
-    "maxGridSize": [65535] * 3,
-    "totalGlobalMem": 2**37,
-    "l2CacheSize": 2**22,
-}
-
-
-class FakeCupyError(Exception):
-    """Stand in for the errors of CuPy."""
 
 
 @pytest.fixture
 def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """CuPy for ROCm, as far as the skeleton looks at what it returns."""
-    found = MagicMock(__version__="14.2.0")
-    for place in ("driver.CUDADriverError", "runtime.CUDARuntimeError", "nvrtc.NVRTCError"):
-        kind, name = place.split(".")
-        setattr(getattr(found.cuda, kind), name, type(name, (FakeCupyError,), {}))
-    found.cuda.memory.OutOfMemoryError = type("OutOfMemoryError", (FakeCupyError,), {})
-    runtime, nvrtc = found.cuda.runtime, found.cuda.nvrtc
-    runtime.is_hip, runtime.getDeviceCount.return_value = True, 2
-    runtime.getDeviceProperties.return_value = FACTS
-    runtime.deviceGetPCIBusId.return_value = "0000:01:00.0"
-    runtime.driverGetVersion.return_value = runtime.runtimeGetVersion.return_value = 70200
-    nvrtc.getPTX.return_value, nvrtc.getProgramLog.return_value = b"\x7fELF", ""
-    found.cuda.Device.return_value.attributes = {"ClockRate": 2100000}
-    found.cuda.Event.return_value.done = False
-    buffer = found.ndarray.return_value.__getitem__.return_value
-    buffer.nbytes, buffer.base.data.ptr = 256, 4096
-    found.cuda.get_elapsed_time.return_value = 6.0
-    found.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor.return_value = 4
+    """CuPy for ROCm."""
+    found = fake_cupy(is_hip=True)
     monkeypatch.setitem(sys.modules, "cupy", found)
     return found
 

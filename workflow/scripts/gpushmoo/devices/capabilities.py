@@ -1,7 +1,7 @@
 """What a device may have beside `base.Device`: an object for each, or None.
 
-A capability that a device lacks costs its backend no line. The caller asks for the object, and does
-without it if there is none.
+A backend writes no code for a capability that its devices lack. The caller tests the object, and
+does without it if it is None.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Images(ABC):
         self._largest, self._translated = largest, translated
 
     def refusal(self, problem: Problem, dtype: DType) -> str | None:
-        """Return why the device has no image of so many texels of this type; None if it has."""
+        """Return why the device has no image of this size and type; None if it has."""
         width, height = self._largest
         if problem.width <= width and problem.height <= height:
             return self._format_refusal(dtype)
@@ -126,7 +126,7 @@ class Counters(Protocol):
         """Within it a waiting profiler reads the counters of each launch."""
 
 
-# In the place of a clock: the device's clock at its rated power.
+# Instead of a clock: the device's clock at its rated power.
 BASE = "base"
 
 

@@ -15,9 +15,9 @@ from gpushmoo.core.display import joined, length, percent, significant
 from gpushmoo.core.median import MedianInterval
 from gpushmoo.core.merit import BANDWIDTH, interval
 from gpushmoo.core.schema import SAMPLE_COUNT
+from gpushmoo.extras.studies.counters import COUNTERS_SCHEMA
 from gpushmoo.storage.dataset import matching
 from gpushmoo.storage.store import read_table
-from gpushmoo.studies.counters import COUNTERS_SCHEMA
 from streamed_dot import analysis as dot
 from streamed_dot import verdicts
 from streamed_dot.numerics import ERRORS_SCHEMA

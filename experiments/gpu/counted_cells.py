@@ -12,7 +12,7 @@ import yaml
 from gpushmoo.core.paths import KERNELS
 from gpushmoo.core.space import Cell, ChosenCell, Problem
 from gpushmoo.core.study_job import JobDevice
-from gpushmoo.studies.counters import CounterStudy
+from gpushmoo.extras.studies.counters import CounterStudy
 from gpushmoo.workloads.loader import load_kernel
 
 

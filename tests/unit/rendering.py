@@ -16,7 +16,6 @@ from gpushmoo.analysis.peak import PeakRow, peak_rows, write_peak
 from gpushmoo.chapters import find_chapters, load_chapter
 from gpushmoo.core.paths import CHAPTERS
 from gpushmoo.core.schema import REPEAT_COLUMNS
-from gpushmoo.figures.runs import energy_figure
 from gpushmoo.model.fit import partition_table
 from gpushmoo.report.build import build_report
 from gpushmoo.storage.dataset import matching, read_cells
@@ -132,6 +131,8 @@ def conclude(
     drawn = draw(cells, peak, out)
     figures = [path for path, *_ in drawn]
     if energy is not None:
+        from gpushmoo.extras.studies.figure import energy_figure
+
         figures.append(out / "energy.svg")
         energy_figure(energy, figures[-1])
     tables = [] if history is None else [history / "history.parquet"]
@@ -148,8 +149,10 @@ def conclude(
         "machine": [],
         "device": [],
         "counted": [],
-        "extras": {"history": tables} if tables else {},
-        "energy": [] if energy is None else [energy],
+        "extras": {
+            **({"history": tables} if tables else {}),
+            **({"studies": [energy]} if energy is not None else {}),
+        },
     }
     asked = spec(workloads_of(cells), drawn)
     build_report(files, asked, out / "report.json", out / "report.pdf")

@@ -19,10 +19,10 @@ from gpushmoo.core.space import Cell, ChosenCell, Problem, from_plain, to_plain
 from gpushmoo.core.study_job import JobDevice, StudyJob
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.select import DeviceChoice
+from gpushmoo.extras.studies import counters
+from gpushmoo.extras.studies.counters import REPLAY, CounterStudy
 from gpushmoo.storage.wholefile import read_json, write_json
-from gpushmoo.studies import counters
 from gpushmoo.studies.cells import FLUSHED, GROUPS, explained_cells
-from gpushmoo.studies.counters import REPLAY, CounterStudy
 from gpushmoo.workloads.loader import KernelFolder, load_kernel
 
 MADE_UP = """==PROF== Connected to process 7 (/usr/bin/python3.12)

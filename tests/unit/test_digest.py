@@ -273,9 +273,7 @@ def test_a_rules_digest_is_of_its_script_and_of_all_that_this_imports(rule: str)
     whole_folder = re.search(r'(chapter_folder|extra_code)\("\w+"\)$', code.strip())
     assert f'{script.name}"' in code or whole_folder
     package = code.strip().split('"')[1]
-    files = [
-        *code_files(package),
-        *(f for name in re.findall(r'extra_code\("(\w+)"\)', code) for f in extra_code(name)),
-    ]
+    asked = [re.findall(r'"(.+?)"', words) for words in re.findall(r"extra_code\(([^)]*)", code)]
+    files = [*code_files(package), *(file for words in asked for file in extra_code(*words))]
     counted = {file.relative_to(PACKAGE).as_posix() for file in files}
     assert library_imports(script) <= counted

@@ -22,9 +22,8 @@ from gpushmoo.devices.base import Device
 from gpushmoo.devices.capabilities import Reading
 from gpushmoo.devices.cuda.runtime import open_sensor
 from gpushmoo.devices.select import DeviceChoice
-from gpushmoo.storage.store import read_metadata, read_table
-from gpushmoo.studies import cells, energy
-from gpushmoo.studies.energy import (
+from gpushmoo.extras.studies import energy
+from gpushmoo.extras.studies.energy import (
     CounterStep,
     CounterSteps,
     EnergyMeter,
@@ -32,6 +31,8 @@ from gpushmoo.studies.energy import (
     Metered,
     watched,
 )
+from gpushmoo.storage.store import read_metadata, read_table
+from gpushmoo.studies import cells
 from gpushmoo.workloads.loader import load_kernel
 from scipy.special import stdtrit
 

@@ -10,17 +10,18 @@ import pytest
 from cells import cell
 from energetic import energy_row, write_energy
 from gpushmoo.analysis.best import best_table
-from gpushmoo.analysis.energy import (
+from gpushmoo.core.median import MeanInterval
+from gpushmoo.core.space import Cell, Problem, chosen_cell
+from gpushmoo.extras.studies.energy_table import (
     FASTEST,
     energy_cells,
     energy_groups,
     joules_ratio,
     read_energy,
 )
-from gpushmoo.core.median import MeanInterval
-from gpushmoo.core.space import Cell, Problem, chosen_cell
-from gpushmoo.figures.runs import MOST_PANELS, energy_figure
-from gpushmoo.report.pages import ENERGY_FIGURE, energy_findings, energy_page
+from gpushmoo.extras.studies.figure import energy_figure
+from gpushmoo.extras.studies.page import energy_findings, energy_page
+from gpushmoo.figures.runs import MOST_PANELS
 from matplotlib.figure import Figure
 from test_figures import assert_readable
 
@@ -87,8 +88,8 @@ def test_what_was_not_decided_or_measured_is_said(tmp_path: Path) -> None:
     assert found["sentences"][2].startswith("In none of 1 groups")
     assert found["sentences"][-1] == "In 1 of 2 cells the device protected itself."
     assert energy_findings(read_energy(tmp_path / "e.parquet")) == []
-    [finding] = energy_findings(read_energy(write_energy(tmp_path / "e.parquet", ROWS)))
-    assert (finding.figure, finding.worth) == (ENERGY_FIGURE, pytest.approx(0.0204, abs=1e-3))
+    [(_, worth)] = energy_findings(read_energy(write_energy(tmp_path / "e.parquet", ROWS)))
+    assert worth == pytest.approx(0.0204, abs=1e-3)
     why = "Energy was not measured: nothing counts it."
     assert page(tmp_path, [], why)["sentences"] == [why]
     energy_figure(tmp_path / "e.parquet", tmp_path / "energy.svg")

@@ -1,15 +1,12 @@
 """What the rule files ask about figures, the measured peak, studies, and what a job depends on."""
 
 import os
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import record
-from energetic import write_energy
-from gpushmoo.planning.flow import COUNTED, Flow
+from gpushmoo.planning.flow import Flow
 from gpushmoo.planning.plan import figure_labels, figure_note
 from gpushmoo.storage.wholefile import write_json
 
@@ -165,35 +162,6 @@ def test_a_shard_has_its_place_and_a_mount_its_data_within(
         "gpushmoo.planning.flow.os.path.ismount", lambda path: path == flow.path("dataset")
     )
     assert flow.dataset == flow.path("dataset", "data")
-
-
-def test_a_study_is_made_where_it_is_asked_for(raw_config: dict[str, Any]) -> None:
-    none = Flow(raw_config, ask_device=False)
-    assert (none.study_files, none.counted_files) == ([], [])
-    raw_config["studies"] = ["counters"]
-    flow = Flow(raw_config, ask_device=False)
-    assert flow.study_files == ["results/local/studies/counters.parquet"]
-    assert flow.counted_files == ["results/local/studies/counters.json"]
-    assert flow.study_job.device == flow.job_device
-
-
-def test_energy_is_of_the_runs_kernels(raw_config: dict[str, Any], tmp_path: Path) -> None:
-    assert Flow(raw_config, ask_device=False).energy_files == []
-    raw_config["studies"] = ["energy", "machine"]
-    flow = Flow(raw_config, ask_device=False)
-    assert flow.study_files == flow.energy_files == ["results/local/studies/energy.parquet"]
-    assert flow.path("figures", "energy.svg") in flow.figure_files
-    job = flow.study_job
-    assert set(job.kernels) == set(job.folders) >= {"copy2d_coalesced", "chase"}
-    shutil.copytree(record("nvidia-h200/global_load"), tmp_path / "mine/global_load")
-    recorded = raw_config | {"dataset": str(tmp_path / "mine"), "studies": []}
-    assert Flow(recorded, ask_device=False).energy_files == []
-    write_energy(tmp_path / "mine-studies/energy.parquet", [])
-    (tmp_path / "mine" / COUNTED).write_text("{}")
-    flow = Flow(recorded, ask_device=False)
-    assert Path(*flow.counted_files).resolve() == tmp_path / "mine" / COUNTED
-    [file] = flow.energy_files
-    assert Path(file).resolve() == tmp_path / "mine-studies/energy.parquet"
 
 
 def test_markup_and_braces_of_a_note_are_only_text(tmp_path: Path) -> None:

@@ -137,32 +137,6 @@ rule figure:
         "../scripts/stages/figure.py"
 
 
-# Only in runs with the study of energy, or with a recorded one.
-rule figure_energy:
-    input:
-        energy=flow.energy_files[0] if flow.energy_files else [],
-    output:
-        svg=report(
-            flow.path("figures", "energy.svg"),
-            caption="../report/figure.rst",
-            category="Energy",
-            labels=figure_labels,
-        ),
-        note=flow.path("figures", "energy.json"),
-    log:
-        flow.path("logs", "figure-energy.log"),
-    benchmark:
-        flow.path("benchmarks", "figure-energy.tsv")
-    localrule: True
-    conda:
-        environment
-    params:
-        code=code_of("figures", scripts / "figure_energy.py"),
-        note=figure_note,
-    script:
-        "../scripts/stages/figure_energy.py"
-
-
 rule report:
     input:
         unpack(flow.section_inputs),
@@ -174,7 +148,6 @@ rule report:
         machine=[flow.path("model", "machine.json")] if "chase" in flow.workloads else [],
         device=flow.device_models,
         counted=flow.counted_files,
-        energy=flow.energy_files,
         chapters=[
             file if Path(file).is_relative_to(flow.results) else local(file)
             for chapter in flow.config.chapters.values()

@@ -26,12 +26,14 @@ class Section:
     `files` gets the run (a `planning.flow.Flow`) and returns the files that the section is made of.
     It returns none if this run has no such section. `content` makes facts of these files, as JSON:
     its ``figured`` says whether the section shows its `figure`, which a rule of the extra draws as
-    ``figures/<figure>.svg``. Sections are in the order of `place`, then by name.
+    ``figures/<figure>.svg``. `findings` are sentences for the first page, each with what it is
+    worth (`report.findings.Finding`). Sections are in the order of `place`, then by name.
     """
 
     files: Callable[[Any], Sequence[str]]
     figure: str
     content: Callable[[Sequence[Path]], Mapping[str, Any]]
+    findings: Callable[[Sequence[Path]], Sequence[tuple[str, float]]] = lambda files: ()
     place: int = 100
 
 

@@ -16,7 +16,6 @@ with job_log(snakemake.log[0]):
             "machine": [Path(file) for file in files.machine],
             "device": [Path(file) for file in files.device],
             "counted": [Path(file) for file in files.counted],
-            "energy": [Path(file) for file in files.energy],
             "extras": {
                 name: [Path(file) for file in files.get(key)]
                 for name, key in snakemake.params.spec["extras"].items()

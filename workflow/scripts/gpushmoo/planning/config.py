@@ -197,8 +197,6 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
 
 # Keys that name folders.
 _FOLDERS = ("kernel_folders", "chapter_folders")
-# Keys that extras read.
-_OF_EXTRAS = ("history",)
 _DATA = ("dataset", "history", "before", "after", "noise_runs")
 
 
@@ -349,11 +347,17 @@ def _several(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else list(value or ())
 
 
+def own_studies(settings: Settings) -> list[str]:
+    """The studies that are jobs of their own, not sweeps."""
+    return [name for name in settings.studies if name not in SWEPT_STUDIES]
+
+
 def _refuse_without_extra(settings: Settings) -> None:
     """Raise ConfigError if a key asks for an extra whose folder is missing."""
     there = {key for extra in extras().values() for key in extra.keys}
-    for key in sorted({*_OF_EXTRAS} - there):
-        if getattr(settings, key):
+    asked = {"history": settings.history, "studies": own_studies(settings)}
+    for key, value in asked.items():
+        if value and key not in there:
             raise ConfigError(
                 f"{key}: this gpushmoo has no extra that reads it (no folder of gpushmoo/extras/ "
                 "names the key); leave it out."

@@ -56,9 +56,11 @@ def code_files(package: str) -> list[Path]:
     ]
 
 
-def extra_code(name: str) -> list[Path]:
-    """The files of an extra, also those that are not Python, without its tests."""
+def extra_code(name: str, *files: str) -> list[Path]:
+    """These files of an extra, by default all, also those that are not Python, but no tests."""
     folder = extra_folders()[name]
+    if files:
+        return [folder / file for file in files]
     return sorted(f for f in source_files(folder) if "tests" not in f.relative_to(folder).parts)
 
 

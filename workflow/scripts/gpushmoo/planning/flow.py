@@ -22,7 +22,7 @@ from ..storage.store import unpacked
 from ..workloads.contract import Workload
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.sizes import Room
-from .config import SWEPT_STUDIES, RunConfig, check_memory, load_config
+from .config import RunConfig, check_memory, load_config, own_studies
 from .digest import code_of, shared_digest, template_digest
 from .plan import (
     CompilerChoice,
@@ -258,8 +258,8 @@ class Flow:
     @property
     def study_files(self) -> list[str]:
         """The files of the studies that the configuration names."""
-        own = [name for name in self.config.settings.studies if name not in SWEPT_STUDIES]
-        return [self.path("studies", f"{name}.parquet") for name in own]
+        names = own_studies(self.config.settings)
+        return [self.path("studies", f"{name}.parquet") for name in names]
 
     @property
     def counted_files(self) -> list[str]:
@@ -367,16 +367,6 @@ class Flow:
         """What that model says of each cell."""
         return [str(Path(file).with_suffix(".parquet")) for file in self.device_models]
 
-    @property
-    def energy_files(self) -> list[str]:
-        """The table of energy; that of a recorded data set is in ``<its folder>-studies``."""
-        if self.config.dataset is None:
-            asked = "energy" in self.config.settings.studies
-            return [self.path("studies", "energy.parquet")] if asked else []
-        folder = self.config.dataset
-        recorded = folder.with_name(f"{folder.name}-studies") / "energy.parquet"
-        return [os.path.relpath(recorded)] if recorded.is_file() else []
-
     # Figures
 
     @cached_property
@@ -393,8 +383,7 @@ class Flow:
     @property
     def run_figures(self) -> dict[str, str]:
         """Headings of figures of the run as a whole, by name; "" is a page of its own."""
-        own = ["energy"] if self.energy_files else []
-        return dict.fromkeys([*own, *(section.figure for section in self._sections.values())], "")
+        return dict.fromkeys([section.figure for section in self._sections.values()], "")
 
     @property
     def _sections(self) -> dict[str, Section]:

@@ -17,7 +17,6 @@ import pandas as pd
 import typst
 
 from ..analysis.best import Advice, advice, read_best
-from ..analysis.energy import read_energy
 from ..analysis.peak import PeakRow, read_peak
 from ..analysis.run_quality import dataset_provenance, steadiness
 from ..comparing.compare import (
@@ -37,21 +36,13 @@ from ..core.schema import GROUP, is_axis
 from ..figures.runs import MOST_GROUPS, draw_changes
 from ..figures.style import apply_style, save
 from ..model.limits import GAIN, read_counted
-from ..registry import extra_folders, extra_sections
+from ..registry import Section, extra_folders, extra_sections
 from ..storage.dataset import of_one_kind, read_medians
 from ..storage.wholefile import read_json, read_whole, write_json, write_whole
 from ..workloads.views import BLOCK_SHAPE, CACHES, ONE_PARAMETER
 from . import findings, method, tables
 from .findings import Finding, parameter_tables, partition_rows, why_parts
-from .pages import (
-    ENERGY_FIGURE,
-    Measured,
-    Page,
-    broken_page,
-    chapter_page,
-    energy_findings,
-    energy_page,
-)
+from .pages import Measured, Page, broken_page, chapter_page
 from .tables import Json
 
 log = logging.getLogger(__name__)
@@ -186,7 +177,7 @@ def report_facts(
         [d for path in files[name] for d in read_json(path)["devices"]]
         for name in ("machine", "device")
     )
-    energy = [read_energy(path) for path in files["energy"]]
+    sections = {n: s for n, s in extra_sections().items() if n in files["extras"]}
     chapter_figures = {Path(f).name for c in spec["chapters"].values() for f in c["figures"]}
     figures = {p.name: _note(p) for p in files["figures"] if p.name not in chapter_figures}
     names = tables.Namer(cells)
@@ -208,7 +199,11 @@ def report_facts(
         *findings.advice_findings(findings.of_first_kind(to_use)),
         *findings.kind_findings(to_use, own_cells),
         *findings.step_findings(own_cells, spec["persistent"], names),
-        *(finding for table in energy for finding in energy_findings(table)),
+        *(
+            Finding(sentence, worth, f"{section.figure}.svg")
+            for name, section in sections.items()
+            for sentence, worth in section.findings(files["extras"][name])
+        ),
         *(
             # By default a view's finding ranks highest. Its author may set a lower worth.
             Finding(note["finding"], float(note.get("worth", 1.0)), name)
@@ -263,9 +258,10 @@ def report_facts(
             for title in spec["sections"]
             if title not in (CACHES, BLOCK_SHAPE, ONE_PARAMETER)
         ],
-        "energy": [energy_page(table) for table in energy],
-        "energy_figures": _named(figures, [ENERGY_FIGURE] * any(t.rows for t in energy)),
-        "extras": _extra_sections(files["extras"], figures),
+        "extras": [
+            _extra_section(name, section, files["extras"][name], figures)
+            for name, section in sections.items()
+        ],
         "sureness": method.sureness_rows(cells),
         "statuses": method.status_words(cells),
         "faults": method.fault_rows(cells),
@@ -291,16 +287,13 @@ def report_facts(
     }
 
 
-def _extra_sections(files: Mapping[str, Sequence[Path]], figures: Mapping[str, Json]) -> list[Json]:
-    """The sections of extras, of which `files` are by the extra's name, in their order."""
-    found = []
-    for name, section in extra_sections().items():
-        if name not in files:
-            continue
-        facts = section.content(files[name])
-        shown = [f"{section.figure}.svg"] if facts["figured"] else []
-        found.append({"name": name, "facts": facts, "figures": _named(figures, shown)})
-    return found
+def _extra_section(
+    name: str, section: Section, files: Sequence[Path], figures: Mapping[str, Json]
+) -> Json:
+    """The section of an extra, which is made of `files`."""
+    facts = section.content(files)
+    shown = [f"{section.figure}.svg"] if facts["figured"] else []
+    return {"name": name, "facts": facts, "figures": _named(figures, shown)}
 
 
 def _without_model(

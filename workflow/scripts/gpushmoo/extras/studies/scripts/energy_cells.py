@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gpushmoo.analysis.energy import write_energy_cells
+from gpushmoo.extras.studies.energy_table import write_energy_cells
 from gpushmoo.storage.joblog import job_log
 
 with job_log(snakemake.log[0]):

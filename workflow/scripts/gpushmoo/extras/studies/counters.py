@@ -2,8 +2,9 @@
 
 They judge what a model says of cells. Times of these launches are no measurements: the profiler,
 Nsight Compute, repeats each launch, and restores its output in between. ``python -m
-gpushmoo.studies.counters REQUEST.json`` is the process that the profiler watches: it launches the
-cells, of each that it can exactly one launch is recorded, and answers whose they were, in order.
+gpushmoo.extras.studies.counters REQUEST.json`` is the process that the profiler watches: it
+launches the cells, of each that it can exactly one launch is recorded, and answers whose they were,
+in order.
 """
 
 from __future__ import annotations
@@ -25,18 +26,17 @@ from typing import Annotated, Any
 
 import pyarrow as pa
 
-from ..core.backends import BACKENDS, Backend
-from ..core.display import MOST_SENTENCE, one_line
-from ..core.errors import CounterError, DamagedFileError, DeviceError, NoDeviceError, TypedError
-from ..core.paths import ROOT, child_environment
-from ..core.schema import Meaning, Small, StudiedCell, Text, Whole
-from ..core.space import ChosenCell, from_plain, to_plain
-from ..core.study_job import JobDevice, StudyJob
-from ..devices.base import Device, fitted
-from ..storage.joblog import end_with_parent, raises_signals
-from ..storage.wholefile import read_json, write_json
-from ..workloads.loader import KernelFolder, load_kernel
-from .cells import (
+from ...core.backends import BACKENDS, Backend
+from ...core.display import MOST_SENTENCE, one_line
+from ...core.errors import CounterError, DamagedFileError, DeviceError, NoDeviceError, TypedError
+from ...core.paths import ROOT, child_environment
+from ...core.schema import Meaning, Small, StudiedCell, Text, Whole
+from ...core.space import ChosenCell, from_plain, to_plain
+from ...core.study_job import JobDevice, StudyJob
+from ...devices.base import Device, fitted
+from ...storage.joblog import end_with_parent, raises_signals
+from ...storage.wholefile import read_json, write_json
+from ...studies.cells import (
     COLUMNS,
     FLUSHED,
     GROUPS,
@@ -50,6 +50,7 @@ from .cells import (
     ready_cells,
     write_study,
 )
+from ...workloads.loader import KernelFolder, load_kernel
 
 log = logging.getLogger(__name__)
 
@@ -289,7 +290,7 @@ class CounterStudy:
             **to_plain(cells),
         }
         write_json(request, content)
-        command = [sys.executable, "-m", "gpushmoo.studies.counters", str(request)]
+        command = [sys.executable, "-m", "gpushmoo.extras.studies.counters", str(request)]
         read = [*metrics.values()]
         try:
             rows = count_launches(ncu, command, REPLAY[alike], read, report, child_environment())

@@ -12,13 +12,13 @@ from typing import Any
 
 import pandas as pd
 
-from ..core.median import MeanInterval, mean_interval
-from ..core.schema import ENERGY_SCHEMA, Status, is_axis
-from ..core.space import USUAL, ChosenCell, Condition, chosen_cell, to_plain
-from ..storage.dataset import matching, read_medians
-from ..storage.store import read_metadata, read_table
-from ..storage.wholefile import write_json
-from .best import DEFAULT_BLOCKS, Advice, advice, default_launch, read_best
+from ...analysis.best import DEFAULT_BLOCKS, Advice, advice, default_launch, read_best
+from ...core.median import MeanInterval, mean_interval
+from ...core.schema import ENERGY_SCHEMA, Status, is_axis
+from ...core.space import USUAL, ChosenCell, Condition, chosen_cell, to_plain
+from ...storage.dataset import matching, read_medians
+from ...storage.store import read_metadata, read_table
+from ...storage.wholefile import write_json
 
 # Reasons why a cell is chosen.
 FASTEST = "fastest"
@@ -73,7 +73,7 @@ class EnergyGroup:
 
 
 def read_energy(path: Path) -> EnergyTable:
-    """Read the table that `studies.energy` wrote; raise BadParquetError if it is not readable."""
+    """Read the table that `energy` wrote; raise BadParquetError if it is not readable."""
     rows = read_table(path, ENERGY_SCHEMA).to_pylist()
     metadata = read_metadata(path)
     good = [row for row in rows if row["message"] is None]

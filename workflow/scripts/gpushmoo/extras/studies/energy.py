@@ -18,19 +18,17 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import DeviceError, DeviceLostError, EnergyUnavailableError, TypedError
-from ..core.median import mean_interval
-from ..core.paths import ROOT
-from ..core.schema import ENERGY_SCHEMA
-from ..core.space import USUAL, ChosenCell, from_plain
-from ..core.study_job import JobDevice, StudyJob
-from ..devices.base import Device
-from ..devices.capabilities import Reading
-from ..storage.joblog import raises_signals
-from ..storage.wholefile import read_json
-from ..workloads.host_fed import HostFedWorkload
-from ..workloads.loader import load_kernel
-from .cells import (
+from ...core.errors import DeviceError, DeviceLostError, EnergyUnavailableError, TypedError
+from ...core.median import mean_interval
+from ...core.paths import ROOT
+from ...core.schema import ENERGY_SCHEMA
+from ...core.space import USUAL, ChosenCell, from_plain
+from ...core.study_job import JobDevice, StudyJob
+from ...devices.base import Device
+from ...devices.capabilities import Reading
+from ...storage.joblog import raises_signals
+from ...storage.wholefile import read_json
+from ...studies.cells import (
     Folders,
     ReadyCell,
     cell_columns,
@@ -40,6 +38,8 @@ from .cells import (
     ready_cells,
     write_study,
 )
+from ...workloads.host_fed import HostFedWorkload
+from ...workloads.loader import load_kernel
 
 # Seconds between two looks at the counter.
 _LOOK_EVERY_S = 0.001

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from gpushmoo.core.study_job import StudyJob
+from gpushmoo.extras.studies.counters import count_of_run
 from gpushmoo.storage.joblog import job_log, speaker
-from gpushmoo.studies.counters import count_of_run
 
 with job_log(snakemake.log[0]) as terminal:
     count_of_run(

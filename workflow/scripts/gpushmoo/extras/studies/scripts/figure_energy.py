@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gpushmoo.figures.runs import energy_figure
+from gpushmoo.extras.studies.figure import energy_figure
 from gpushmoo.storage.joblog import job_log
 
 with job_log(snakemake.log[0]):

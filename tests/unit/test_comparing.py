@@ -176,7 +176,7 @@ def test_pairs_tell_the_spread_else_repeats_and_one_repeat_nothing() -> None:
 def test_it_is_told_where_other_devices_may_differ_more_than_is_known() -> None:
     machine = Machine(20)
     first, second, same = machine.run("a"), machine.run("b"), machine.runs(4)
-    words = "A and B are of different devices and these of one"
+    words = "A and B are of different devices but these of one"
     assert words not in compare_runs([first], [second], same).markdown()
     second.cells["device_uuid"] = "made-1"
     assert words in compare_runs([first], [second], same).markdown()
@@ -196,7 +196,7 @@ def test_a_device_that_somebody_measured_needs_no_other_runs() -> None:
     # What is known of these times says nothing of others.
     earlier = [{"protocol_version": now - 1}]
     assert known_spreads(replace(first, provenance=earlier)) is None
-    assert known.words == "7 runs of one and the same thing on 1 NVIDIA H200 (2026-11-28)"
+    assert known.words == "7 repeated runs without a change on 1 NVIDIA H200 (2026-11-28)"
     plain = json.loads(known_file("NVIDIA H200").read_text())["kinds"]["cell"]["classes"]
     spread = known.spreads["cell"].classes["warm", -4]
     told = plain["warm, 1e-4 s"]
@@ -276,7 +276,7 @@ def test_what_an_overhead_may_explain_is_undecided_and_named() -> None:
     ]
     assert groups["whole_verdict"].loc["v0"] == "undecided"
     assert set(found.cells.loc[found.cells["variant"] == "v0", "verdict"]) == {"undecided"}
-    assert "6 groups were measured unlike" in found.markdown()
+    assert "6 groups have a different number of launches per sample" in found.markdown()
     # The overhead of one side alone is held, all of it.
     one = compare_runs([first], [held(second, 1)]).groups.set_index("variant")
     assert one["unlike"].loc["v0"] == pytest.approx(5e-6 / 2e-4, rel=0.1)
@@ -321,13 +321,13 @@ def test_other_protocols_are_refused_and_other_settings_told() -> None:
         ("'a' on Made, 'b' on Other", ([first], [other])),
         ("'a' on Made, 'b' on Other", ([first], [first], [other, other])),
         ("1 runs before and 2 after", ([first], [first, first])),
-        ("name two or more", ([first], [first], [first])),
+        ("list two or more", ([first], [first], [first])),
         ("a and b have no verified cell in common", ([first], [failed(second, every)])),
         ("noise runs have no verified", ([first], [second], [first, failed(second, every)])),
     ):
         with pytest.raises(CompareError, match=words):
             compare_runs(*sides)
-    with pytest.raises(CompareError, match="'c' is named twice"):
+    with pytest.raises(CompareError, match="'c' is listed twice"):
         compare("a", "b", noise_runs=["c", "d", "./c"])
     machine = Machine(15)
     other = {"params": {"folder": "kernels/made", "dtype": "float", "measure": {"min_samples": 9}}}
@@ -465,7 +465,7 @@ def test_a_guard_ends_with_1_where_a_group_got_slower(shell: Any, tmp_path: Path
         (["r00"], "compare takes two runs, or several"),
         (["r00", "r01", "--before", "r02"], "compare takes two runs, or several"),
         (["--before", "r00"], "1 runs before and 0 after"),
-        (["--noise-runs", "r00"], "name two or more"),
+        (["--noise-runs", "r00"], "list two or more"),
         (["r00", "r01", "--threshold", "2"], "from 0 to 1"),
     ],
 )

@@ -47,7 +47,7 @@ def test_a_slower_run_is_written_down_and_stopped_by_the_guard(bare: Project) ->
     slowed(bare.root / "after", 1.2)
     outcome = compared("after", "fail_on_regression=true")
     assert outcome.status != 0
-    assert "surely got slower" in outcome.text
+    assert "got significantly slower" in outcome.text
     out = bare.root / "results/held/compare"
     assert b"got slower by more than 1.00 %" in read_whole(out / "summary.md")
     # What is in results/held is no plan of a run, and nothing was measured.

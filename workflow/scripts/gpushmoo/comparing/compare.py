@@ -1,4 +1,4 @@
-"""Two sides, one or more runs each, compared with each other: tables, and sentences on them."""
+"""Compare two sides, one or more runs each, in tables and in sentences about them."""
 
 from __future__ import annotations
 
@@ -153,37 +153,50 @@ class Drift(Table):
 CHANGED_CELLS_SCHEMA, CHANGED_GROUPS_SCHEMA = ChangedCell.schema(), ChangedGroup.schema()
 DRIFT_SCHEMA = Drift.schema()
 
-# Of the table of groups that changed.
+# Columns of the table of groups that changed.
 HEADS = (
     "group",
     "best of A → B in GB/s",
     "change",
-    "less the copy's",
+    "relative to memcpy",
     "verdict",
     "A's best in B",
     "all its cells",
 )
-# Rows of each table in the text; the rest is in the tables that are saved.
+# Rows of each table in the text. The saved tables have the rest.
 MOST_ROWS = 20
 VERDICTS = tuple(verdict.value for verdict in ChangeVerdict)
 _MOST_CELLS, _MOST_GROUPS = 5, 3
 _METHOD = (
-    "Changes are of the time of a launch, with 95 % intervals; {copy} is without what "
-    "the memcpy baseline changed by in the same rounds. {same}: both intervals lie within "
-    "±{delta}. "
-    "All cells of a group together tell a change that its best alone does not."
+    "Changes are of the time of a launch, with 95 % intervals. {copy}: the change in multiples of "
+    "the memcpy baseline of the same rounds. {same}: both intervals are within ±{delta}. "
+    "All cells of a group together can show a change that its best alone does not."
 )
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What became of B, compared with A.
+    """Changes from A to B.
 
-    `cells` and `groups` have the columns of CHANGED_CELLS_SCHEMA and CHANGED_GROUPS_SCHEMA, `drift`
-    (DRIFT_SCHEMA) is what the memcpy baseline took more in B; changes are shares of the time in
-    A. `missing` are the cells that only one side has. `a` and `b` name the runs, `day` is that of
-    the last of them, `delta` the share that does not matter; `rests` says on what the intervals
-    rest, `differences` what else A and B differ by.
+    Attributes
+    ----------
+    cells, groups
+        Data frames with the columns of CHANGED_CELLS_SCHEMA and CHANGED_GROUPS_SCHEMA. Changes are
+        shares of the time in A.
+    drift
+        Change of the memcpy baseline (DRIFT_SCHEMA).
+    missing
+        Cells that only one side has.
+    a, b
+        Names of the runs of each side.
+    day
+        Day of the last of all runs.
+    delta
+        Share of the time up to which a change does not matter.
+    rests
+        Source of the intervals, as a sentence.
+    differences
+        Other differences between A and B.
     """
 
     cells: pd.DataFrame
@@ -199,11 +212,11 @@ class Comparison:
 
     @property
     def slower(self) -> pd.DataFrame:
-        """The groups whose best got slower by more than delta: what a guard stops at."""
+        """The groups whose best got slower by more than delta; a CI job fails on these."""
         return self.groups[self.groups["alarm"]]
 
     def markdown(self) -> str:
-        """A summary for a pull request, ending in a line break."""
+        """Return a summary for a pull request, ending in a line break."""
         counted = [[what, *map(str, numbers)] for what, numbers in self.counts()]
         differ = [f"* {line}" for line in self.differences]
         parts = [
@@ -232,12 +245,12 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """Name the runs on both sides of the comparison."""
+        """Names of the runs on both sides of the comparison."""
         return f"A: {', '.join(self.a)} → B: {', '.join(self.b)}"
 
     @property
     def headline(self) -> str:
-        """What a guard decides by, in one sentence."""
+        """The result that decides a CI job, in one sentence."""
         n, slow = len(self.groups), len(self.slower)
         bound = percent(self.delta, sign=False)
         if slow:
@@ -250,11 +263,11 @@ class Comparison:
         rest = f"{len(left)} of {number_of(n, 'group')}{rest if pd.notna(seen) else ''}."
         if len(left) == n:
             return f"Undecided: {rest}"
-        none = f"Of {number_of(n, 'group')} no best surely got slower by more than {bound}."
+        none = f"No best of {number_of(n, 'group')} got significantly slower by more than {bound}."
         return f"{none} Undecided: {rest}" if len(left) else none
 
     def counts(self) -> list[tuple[str, list[int]]]:
-        """How many groups' bests, groups and cells have each of VERDICTS."""
+        """Count the verdicts on groups' bests, groups and cells, in the order of VERDICTS."""
         return [
             (what, [int((found == verdict).sum()) for verdict in VERDICTS])
             for what, found in (
@@ -265,8 +278,8 @@ class Comparison:
         ]
 
     def method(self, mark: str = "") -> str:
-        """On what intervals rest and what the words mean; words are put between `mark`s."""
-        words = {"copy": f"{mark}less the copy's{mark}", "same": f"{mark}Same{mark}"}
+        """Explain the source of the intervals and the terms, which are put between `mark`s."""
+        words = {"copy": f"{mark}Relative to memcpy{mark}", "same": f"{mark}Same{mark}"}
         return f"{self.rests} {_METHOD.format(**words, delta=percent(self.delta, sign=False))}"
 
     def _changed_table(self) -> str:
@@ -278,7 +291,7 @@ class Comparison:
         return markdown_table(HEADS, rows) + (f"\n\n{left} more changed." if left > 0 else "")
 
     def remarks(self) -> list[str]:
-        """The machine's own change, groups that were measured unlike, cells of one side alone."""
+        """List the drift of the machine, groups measured differently, and cells of one side."""
         return [*self._drift_lines(), *self._unlike_lines(), *self._missing_lines()]
 
     def _unlike_lines(self) -> list[str]:
@@ -292,9 +305,9 @@ class Comparison:
         )
         more = len(unlike) - len(ranked)
         return [
-            f"{number_of(len(unlike), 'group')} were measured unlike: another number of launches "
-            "in a sample that holds an overhead. Smaller changes than this may make stay "
-            f"undecided: {named}{f'; and {more} more' if more else ''}."
+            f"{number_of(len(unlike), 'group')} have a different number of launches per sample "
+            "in A and B, whose times include the overhead of a sample. Changes below its effect "
+            f"stay undecided: {named}{f'; and {more} more' if more else ''}."
         ]
 
     def _drift_lines(self) -> list[str]:
@@ -312,8 +325,8 @@ class Comparison:
         lines = [f"The machine itself: the time of the memcpy baseline changed by {told}."]
         if (drift["change"].abs() > self.delta).mean() > 0.5:
             lines.append(
-                "The machine itself changed by more than what is asked for; judge by the changes "
-                "less the copy's, and measure again."
+                "The machine itself changed by more than the threshold. Use the changes relative "
+                "to the memcpy baseline, and measure again."
             )
         return lines
 
@@ -343,18 +356,19 @@ def compare(
     noise_runs: Place | Sequence[Place] = (),
     threshold: float = DELTA,
 ) -> Comparison:
-    """Hold runs against earlier ones: what got slower, what faster.
+    """Compare runs with earlier ones, and find kernels that got slower or faster.
 
     Parameters
     ----------
     before, after : path or list of paths
-        Runs' folders, data sets or folders of shards. Several of both are pairs in their order,
-        best measured in turns (A B B A).
+        Runs' folders, data sets or folders of shards. Several of both are pairs in their order.
+        Measure these alternately (A B B A).
     noise_runs : list of paths
-        Two or more runs of one and the same thing, which tell the run-to-run spread; else the pairs
-        do, runs of this device that come with the library, or the repeats within the runs.
+        Two or more repeated runs without a change, which show the run-to-run spread. By default,
+        the pairs show it, otherwise runs of the same device model in the library, otherwise the
+        repeats within the runs.
     threshold : float
-        The change that does not matter, a share of the time.
+        The change that does not matter, as a share of the time.
 
     Returns
     -------
@@ -364,7 +378,8 @@ def compare(
     Raises
     ------
     CompareError
-        A ValueError of one sentence.
+        If a run cannot be read, the runs cannot be compared, or an argument is invalid. It is a
+        ValueError with one sentence.
     """
     if not 0.0 < threshold < 1.0:
         raise CompareError(f"threshold is {threshold}; it must be a share between 0 and 1.")
@@ -373,7 +388,9 @@ def compare(
     named = [os.path.realpath(place) for side in (*sides, noise_runs) for place in side]
     for place in noise_runs:
         if named.count(os.path.realpath(place)) > 1:
-            raise CompareError(f"'{place}' is named twice; noise runs are further runs.")
+            raise CompareError(
+                f"'{place}' is listed twice; noise_runs must be other runs than those to compare."
+            )
     first, second = ([read_run(place) for place in side] for side in sides)
     return compare_runs(first, second, [read_run(place) for place in noise_runs], threshold)
 
@@ -385,14 +402,19 @@ def compare_runs(
     delta: float = DELTA,
     usual: Mapping[str, Spreads] | None = None,
 ) -> Comparison:
-    """Compare runs that were read; `usual` has the spreads of `same` if many are compared."""
+    """Compare runs that were read; pass the spreads of `same` as `usual` if many are compared.
+
+    Raises CompareError if the numbers of runs differ, or if the runs have no common cell.
+    """
     if len(first) != len(second) or not first:
         raise CompareError(
-            f"There are {len(first)} runs before and {len(second)} after; they are compared in "
-            "pairs, so give equally many."
+            f"There are {len(first)} runs before and {len(second)} after, but they are compared in "
+            "pairs; pass the same number of each."
         )
     if len(same) == 1:
-        raise CompareError("One run does not show how far runs are apart; name two or more.")
+        raise CompareError(
+            "noise_runs: one run does not show the run-to-run spread; list two or more."
+        )
     refuse_unlike([first, second, *([same] if same else [])])
     rests, usual, by_repeats = _basis(first, second, same, usual)
     runs = [*first, *second]
@@ -421,13 +443,13 @@ def compare_runs(
 def _basis(
     first: Side, second: Side, same: Side, usual: Mapping[str, Spreads] | None
 ) -> tuple[str, Mapping[str, Spreads] | None, bool]:
-    """What the intervals rest on in words, the usual spreads, and whether to take the repeats'."""
+    """Return the source of the intervals in words, the spreads, and whether to use the repeats."""
     if usual is not None:
-        return "Intervals rest on runs of one and the same thing.", usual, False
+        return "Intervals are based on repeated runs without a change.", usual, False
     pairs = f"{len(first)} pairs of runs" if len(first) > 1 else ""
     text = ""
     if same:
-        text = f"{len(same)} runs of one and the same thing"
+        text = f"{len(same)} repeated runs without a change"
         devices = len(device_uuids(same))
         usual = usual_spreads(levels_of(same))
         if CELL not in usual:
@@ -435,28 +457,28 @@ def _basis(
     elif (known := known_spreads(first[0])) is not None:
         text, devices, usual = known.words, known.devices, known.spreads
     if usual is not None:
-        text = f"Intervals rest on {text}{f', and on {pairs}' if pairs else ''}."
+        text = f"Intervals are based on {text}{f', and on {pairs}' if pairs else ''}."
         if device_uuids(first) != device_uuids(second) and devices == 1:
-            text += " A and B are of different devices and these of one: intervals are too narrow."
+            text += " A and B are of different devices but these of one: intervals are too narrow."
         return text, usual, False
     if pairs:
-        return f"Intervals rest on {pairs} alone.", None, False
+        return f"Intervals are based on {pairs} alone.", None, False
     if min(run.repeats for run in (*first, *second)) > 1:
         text = (
-            "How far runs of this device are apart is unknown: intervals rest on the repeats "
-            "within both runs, which may be closer together than runs; name runs of one and the "
-            "same thing (--noise-runs)."
+            "The run-to-run spread of this device is unknown. Intervals are based on the repeats "
+            "within both runs, whose spread may be smaller. List repeated runs without a change "
+            "(--noise-runs)."
         )
         return text, None, True
     text = (
-        "How far two runs are apart is unknown, because each has one repeat: all is undecided; "
-        "name runs of one and the same thing (--noise-runs), or measure several pairs."
+        "The run-to-run spread is unknown, because each run has one repeat: all is undecided. "
+        "List repeated runs without a change (--noise-runs), or measure several pairs."
     )
     return text, None, False
 
 
 def _shares(of: ChangeEstimate, name: str) -> dict[str, Any]:
-    """A change and its interval as shares; null where unknown."""
+    """Return a change and its interval as shares; null if unknown."""
     ends = {name: of.change, f"{name}_low": of.low, f"{name}_high": of.high}
     return {
         column: pd.Series(np.where(np.isfinite(v), np.expm1(v), np.nan), dtype=float)
@@ -471,7 +493,7 @@ def _with_changes(found: LevelChanges) -> pd.DataFrame:
 
 
 def _cell_table(found: LevelChanges, delta: float) -> pd.DataFrame:
-    """A row for each cell that both sides verified, with its verdict (CHANGED_CELLS_SCHEMA)."""
+    """Return a row with a verdict for each cell that both sides verified (CHANGED_CELLS_SCHEMA)."""
     table = _with_changes(found)
     groups = list(table[list(GROUP)].itertuples(index=False, name=None))
     believed = believed_cells(table["p_value"].to_numpy(), groups)
@@ -485,9 +507,9 @@ def _cell_table(found: LevelChanges, delta: float) -> pd.DataFrame:
 
 
 def _missing_cells(first: Side, second: Side) -> pd.DataFrame:
-    """Cells that are verified in all runs of one side and not in all of the other.
+    """Return cells that are verified in all runs of one side but not in all of the other.
 
-    With columns `verified_in` (A or B), `status` in the other side, PARAMS, and those of GROUP.
+    The columns are `verified_in` (A or B), `status` in the other side, PARAMS, and those of GROUP.
     """
     parts = []
     for name, side, other in (("A", first, second), ("B", second, first)):
@@ -502,7 +524,7 @@ def _missing_cells(first: Side, second: Side) -> pd.DataFrame:
 
 
 def _tied(runs: Side, swept: pd.Index) -> dict[Any, set[str]]:
-    """For each group the cells that are tied with the fastest in at least half of the runs."""
+    """Return for each group the cells that are tied with the fastest in at least half the runs."""
     counts: dict[Any, Counter[str]] = {}
     for run in runs:
         ok = run.ok.loc[run.ok.index.intersection(swept)].reset_index(drop=True)
@@ -521,7 +543,7 @@ def _group_table(
     sides: tuple[Side, Side],
     delta: float,
 ) -> pd.DataFrame:
-    """A row for each group of both sides, its best and all of it (CHANGED_GROUPS_SCHEMA)."""
+    """Return a row for each group of both sides, best and all cells (CHANGED_GROUPS_SCHEMA)."""
     table = _with_changes(best)
     index = best.first.index
     believed = adjusted(table["p_value"].to_numpy()) <= FALSE_SHARE
@@ -568,11 +590,11 @@ def regression(groups: Path, out: Path) -> None:
             f"{len(slow)} of {len(table)} groups' bests surely got slower: {named}{more}. "
             f"'{groups.with_name('summary.md')}' has the table."
         )
-    write_whole(out, f"No best of {len(table)} groups surely got slower.\n".encode())
+    write_whole(out, f"No best of {len(table)} groups got significantly slower.\n".encode())
 
 
 def changed_groups(groups: pd.DataFrame) -> pd.DataFrame:
-    """The groups to be named: those with an alarm first, then what changed, the most first."""
+    """Return groups to name: first those with an alarm, then other changed ones, largest first."""
     changed = groups[["verdict", "whole_verdict"]].isin(
         [ChangeVerdict.SLOWER, ChangeVerdict.FASTER]
     )
@@ -582,7 +604,7 @@ def changed_groups(groups: pd.DataFrame) -> pd.DataFrame:
 
 
 def changed_rows(groups: pd.DataFrame, mark: str = "") -> list[list[str]]:
-    """What HEADS names of each group, in words; an alarm's verdict is put between `mark`s."""
+    """Return the texts of HEADS for each group; an alarm's verdict is put between `mark`s."""
     return [
         [
             group_words(row),
@@ -598,21 +620,21 @@ def changed_rows(groups: pd.DataFrame, mark: str = "") -> list[list[str]]:
 
 
 def _speeds(row: Mapping[str, Any]) -> str:
-    """Both bests in GB/s, or their times."""
+    """Return both bests in GB/s, or their times if the kernel declares no bytes."""
     if pd.isna(row["a_gbs"]) or pd.isna(row["b_gbs"]):
         return f"{seconds(row['a_s'])} → {seconds(row['b_s'])}"
     return f"{significant(row['a_gbs'])} → {significant(row['b_gbs'])}"
 
 
 def _winner_words(row: Mapping[str, Any]) -> str:
-    """Whether A's best is still among B's best, and what B's is."""
+    """State whether A's best is still among B's best, and name B's otherwise."""
     if row["winner_held"]:
         return "still tied" if row["best_a"] != row["best_b"] else "still the best"
     return f"no longer: {row['best_a']} → {row['best_b']}"
 
 
 def percent(share: float | None, sign: bool = True) -> str:
-    """``+1.23 %``; ``—`` where it is not known."""
+    """Return ``+1.23 %``, or ``—`` if the share is not known."""
     if share is None or pd.isna(share):
         return "—"
     digits = 2 if abs(share) < 0.1 else 1
@@ -620,7 +642,7 @@ def percent(share: float | None, sign: bool = True) -> str:
 
 
 def change(row: Mapping[str, Any], name: str = "change") -> str:
-    """A change with its interval in brackets."""
+    """Return a change with its interval in parentheses."""
     value, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
     if pd.isna(low):
         return percent(value)
@@ -628,14 +650,14 @@ def change(row: Mapping[str, Any], name: str = "change") -> str:
 
 
 def group_words(row: Mapping[str, Any]) -> str:
-    """``copy, float, element, 1024 × 1024, warm``."""
+    """Return ``copy, float, element, 1024 × 1024, warm``."""
     place = f"{row['height']} × {row['width']}" if row["height"] else ""
     names = (row["kernel"], row["dtype"], row["variant"], place, row["cache_state"])
     return ", ".join(filter(None, names))
 
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown; a bar in a cell's text is no border."""
+    """Return a table in Markdown, in which bars within cells are escaped."""
     lines = [heads, *rows]
     texts = [" | ".join(cell.replace("|", "\\|") for cell in line) for line in lines]
     first, *others = (f"| {text} |" for text in texts)

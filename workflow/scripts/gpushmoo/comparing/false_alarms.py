@@ -1,4 +1,4 @@
-"""How often runs of one and the same thing raise an alarm."""
+"""Count how often repeated runs without a change (A/A runs) raise an alarm."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ..core.names import several
 from .compare import DELTA, Comparison, compare_runs, percent
 from .runs import Place, RunCells, levels_of, read_run, usual_spreads
 
-# Runs beside a pair from which run-to-run spread is estimated; of fewer, from the repeats.
+# Other runs from which a pair's run-to-run spread is estimated. With fewer, its repeats are used.
 FEWEST_BESIDE = 2
 
 
 @dataclass(frozen=True)
 class Rate:
-    """`hits` of `n`, with the exact 95 % interval of Clopper and Pearson; shares."""
+    """`hits` of `n`, with the exact 95 % interval of Clopper and Pearson, as shares."""
 
     hits: int
     n: int
 
     @property
     def share(self) -> float:
-        """Hits over trials, 0 to 1; there must have been a trial."""
+        """Hits divided by trials, 0 to 1; requires at least one trial."""
         return self.hits / self.n
 
     @property
@@ -37,7 +37,7 @@ class Rate:
         return float(found.low), float(found.high)
 
     def __str__(self) -> str:
-        """``1 of 20 (5.0 %, 95 % interval 0.1 % to 24.9 %)``."""
+        """Return ``1 of 20 (5.0 %, 95 % interval 0.1 % to 24.9 %)``."""
         low, high = (percent(end, sign=False) for end in self.interval)
         share = percent(self.share, sign=False)
         return f"{self.hits} of {self.n} ({share}, 95 % interval {low} to {high})"
@@ -45,40 +45,40 @@ class Rate:
 
 @dataclass(frozen=True)
 class FalseAlarms:
-    """What all pairs of runs of one and the same thing were judged to be.
+    """Verdicts on all pairs of A/A runs.
 
-    `pairs` has names and comparison of each pair; `apart` are those in which no run stands twice,
-    which alone are independent of each other.
+    `pairs` has the names and the comparison of each pair. `apart` are the pairs that share no run;
+    only these are independent of each other.
     """
 
     pairs: Sequence[tuple[str, str, Comparison]]
     apart: Sequence[int]
 
     def markdown(self) -> str:
-        """How many pairs raised an alarm, with the interval of the rate, and which, as Markdown."""
+        """Return as Markdown how many pairs raised an alarm, and the interval of the rate."""
         alarmed = [f"{a} → {b}" for a, b, found in self.pairs if len(found.slower)]
         rate = Rate(sum(bool(len(self.pairs[i][2].slower)) for i in self.apart), len(self.apart))
         groups = sum(len(found.groups) for *_, found in self.pairs)
         slower = sum(int((found.groups["verdict"] == "slower").sum()) for *_, found in self.pairs)
         lines = [
             "## False alarms",
-            f"Of pairs of runs that measured the same, **{rate}** raise an alarm, counting "
-            f"each run once; of all {len(self.pairs)} pairs {len(alarmed)} do"
+            f"**{rate}** of the independent pairs of runs without a change raise an alarm. "
+            f"{len(alarmed)} of all {len(self.pairs)} pairs do"
             + (f": {', '.join(alarmed)}." if alarmed else "."),
-            f"Of {groups} bests of groups in these pairs {slower} have the verdict *slower*.",
+            f"{slower} of {groups} bests of groups in these pairs have the verdict *slower*.",
         ]
         return "\n\n".join(lines) + "\n"
 
 
 def false_alarms(noise_runs: Sequence[Place], *, threshold: float = DELTA) -> FalseAlarms:
-    """Hold each of these runs of one thing against each later one.
+    """Compare each of these runs without a change with each later one, and count alarms.
 
     Parameters
     ----------
     noise_runs : sequence
         Folders of two or more runs.
     threshold : float
-        The least change that matters, a share of the time.
+        The least change that matters, as a share of the time.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def false_alarms(noise_runs: Sequence[Place], *, threshold: float = DELTA) -> Fa
     Raises
     ------
     CompareError
-        A ValueError of one sentence: a run cannot be read, or there is only one.
+        If a run cannot be read, or there is only one. It is a ValueError with one sentence.
     """
     return false_alarms_of([read_run(place) for place in several(noise_runs)], threshold)
 
@@ -96,7 +96,7 @@ def false_alarms(noise_runs: Sequence[Place], *, threshold: float = DELTA) -> Fa
 def false_alarms_of(runs: Sequence[RunCells], delta: float = DELTA) -> FalseAlarms:
     """Count the false alarms among runs that were already read."""
     if len(runs) < 2:
-        raise CompareError("One run cannot be compared with itself; name two or more.")
+        raise CompareError("noise_runs: one run cannot be compared with itself; list two or more.")
     levels = levels_of(runs)
     places = list(combinations(range(len(runs)), 2))
     pairs = []

@@ -1,4 +1,4 @@
-"""Many runs in the order of time: each group's best, and the runtime's copy beside it."""
+"""Follow each group's best, and the runtime's copy beside it, over runs in the order of time."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ METHOD = (
     "own copy, changed as well, then the machine did."
 )
 
-# Below ``results/<run>/history/``.
+# Folder below ``results/<run>/``.
 HISTORY_FILE = "history.parquet"
-# Columns of a history that are shown.
+# Columns of a history that the text shows.
 BEST: str = "bandwidth_gbs"
 COPY: str = "memcpy_gbs"
-# In the place of a bandwidth where the kernel declares no bytes.
+# Column used instead of a bandwidth if the kernel declares no bytes.
 LAUNCHES: str = "launch_rate"
 BESTS = {BEST: "GB/s", LAUNCHES: "launches/s"}
 
 
 class HistoryRow(Group):
-    """A group's best in a run that has it."""
+    """A group's best in a run that has the group."""
 
     number: Annotated[Small, Meaning("place of the run among all of the history, in time, from 1")]
     run: Annotated[
@@ -68,7 +68,8 @@ HISTORY_SCHEMA = HistoryRow.schema()
 class BestChange:
     """The best of a group (columns of `group`) in its first run and in its last one.
 
-    `unit` is that of `first` and `last`. `copy_change` is None if one of both runs has no copy.
+    `unit` belongs to `first` and `last`. `copy_change` is None if one of the two runs timed no
+    copy.
     """
 
     group: Mapping[str, Any]
@@ -89,7 +90,7 @@ class History:
     """Each group's best in each run.
 
     `rows` has the columns HISTORY_SCHEMA. `left_out` has a sentence for each run that could not be
-    read or compared. `why` says why there is no history at all, otherwise it is None.
+    read or compared. `why` is the reason if there is no history, otherwise None.
     """
 
     rows: pd.DataFrame
@@ -98,21 +99,21 @@ class History:
 
     @property
     def title(self) -> str:
-        """How many runs, the first and the last of them, and when they were measured."""
+        """Number of runs, the first and the last of them, and their dates."""
         runs = self.rows.drop_duplicates("number").sort_values("number")["run"].tolist()
         days = [f"{self.rows['measured_at'].agg(end):%Y-%m-%d}" for end in ("min", "max")]
         when = " to ".join(dict.fromkeys(days))
         return f"History of {len(runs)} runs: {runs[0]} to {runs[-1]}, {when}"
 
     def changes(self) -> list[BestChange]:
-        """From the first to the last run of each group, the largest change first."""
+        """Return the change of each group from its first to its last run, the largest first."""
         groups = (
             rows.sort_values("number") for _, rows in self.rows.groupby(list(GROUP), observed=True)
         )
         return sorted(map(_change, groups), key=lambda one: -abs(one.change))
 
     def change_rows(self) -> list[list[str]]:
-        """The `changes` in words: columns CHANGE_HEADS."""
+        """Return the `changes` in words, with the columns CHANGE_HEADS."""
         several = self.rows["timing_mode"].nunique() > 1
         return [
             [
@@ -127,7 +128,7 @@ class History:
         ]
 
     def markdown(self, pictures: Sequence[str] = ()) -> str:
-        """A summary that shows the files `pictures`, named from its own place."""
+        """Return a summary that shows the files `pictures`, with paths relative to it."""
         if self.why is not None:
             parts = [f"**{self.why}**", _listed(self.left_out)]
         else:
@@ -153,7 +154,7 @@ class History:
 
 
 def _change(rows: pd.DataFrame) -> BestChange:
-    """The change of a group, whose `rows` are in the order of runs."""
+    """Return the change of a group, whose `rows` are in the order of runs."""
     quantity, (best, *_) = bests_of(rows)
     first, last = rows.iloc[0], rows.iloc[-1]
     copied = float(last[COPY]) / float(first[COPY]) - 1.0
@@ -172,14 +173,14 @@ def _listed(lines: Sequence[str]) -> str:
 
 
 def bests_of(group: pd.DataFrame) -> tuple[str, Sequence[str]]:
-    """The quantity that tells a group's bests, and its column and those of its interval."""
+    """Return the quantity that measures a group's bests, its column, and those of its interval."""
     if group[BEST].notna().all():
         return BEST, (BEST, "bandwidth_low_gbs", "bandwidth_high_gbs")
     return LAUNCHES, (LAUNCHES, "launch_rate_low", "launch_rate_high")
 
 
 def read_history(folder: Path) -> History:
-    """The table in `folder`, as `History.save` wrote it. Raises BadParquetError."""
+    """Read the table in `folder` that `History.save` wrote; raise BadParquetError if damaged."""
     file = folder / HISTORY_FILE
     told = read_metadata(file)
     rows = read_table(file, HISTORY_SCHEMA).to_pandas()
@@ -189,7 +190,19 @@ def read_history(folder: Path) -> History:
 def write_history(
     dataset: Path, spec: Mapping[str, Any], tables: Sequence[Path], say: Callable[[str], None]
 ) -> None:
-    """Write the `tables` of the history that `spec` names, and `say` what is not in them."""
+    """Write the `tables` of the history that `spec` names, and report the runs that are left out.
+
+    Parameters
+    ----------
+    dataset
+        Data set of the newest run.
+    spec
+        Name of the run, and the earlier runs.
+    tables
+        Files to write, all in one folder.
+    say
+        Function that prints a sentence.
+    """
     found = run_history(dataset, spec["run"], spec["earlier"])
     for sentence in (*found.left_out, *filter(None, [found.why])):
         say(sentence)
@@ -197,18 +210,18 @@ def write_history(
 
 
 def read_runs(places: Sequence[Place]) -> list[RunCells]:
-    """Runs in the order in which they were measured. Raises CompareError."""
+    """Read runs, sorted by the time of their measurement; raise CompareError if one is unusable."""
     named = zip(places, _short_names(places), strict=True)
     return _in_time([replace(read_run(place), name=name) for place, name in named])
 
 
 def _short_names(places: Sequence[Place]) -> list[str]:
-    """Names of the folders, with as many parents as make them unique."""
+    """Return the names of the folders, with enough parents to make them unique."""
     parts = [Path(place).expanduser().resolve().parts for place in places]
     depths = range(1, max(map(len, parts), default=0) + 1)
     tails = (["/".join(part[-depth:]) for part in parts] for depth in depths)
     names = [part[-1] for part in parts]
-    # A folder that is named twice keeps its short name.
+    # A folder that is listed twice keeps its short name.
     return next((tail for tail in tails if len(set(tail)) == len(set(parts))), names)
 
 
@@ -217,11 +230,24 @@ def _in_time(runs: Sequence[RunCells]) -> list[RunCells]:
 
 
 def run_history(dataset: Path, name: str, earlier: Sequence[Place]) -> History:
-    """The history of the groups of the run `name`, whose cells are `dataset`, over `earlier` ones.
+    """Return the history of the groups of the run `name` over `earlier` runs.
 
-    An earlier run that cannot be read, or was measured by another protocol, is left out and named;
-    where no history can be made of the others, the history says why. Raises BadParquetError or
-    CompareError for `dataset`.
+    A run that cannot be read, or that was measured by another protocol, is left out and named. If
+    the others do not make a history, its `why` is the reason.
+
+    Parameters
+    ----------
+    dataset
+        Cells of the run.
+    name
+        Name of the run.
+    earlier
+        Folders of earlier runs.
+
+    Raises
+    ------
+    BadParquetError, CompareError
+        If `dataset` itself cannot be used.
     """
     own = replace(read_run(dataset), name=name)
     runs, left_out = list[RunCells](), list[str]()
@@ -247,7 +273,7 @@ def run_history(dataset: Path, name: str, earlier: Sequence[Place]) -> History:
 
 
 def history_of(runs: Sequence[RunCells]) -> History:
-    """The history of `runs` in their order. Raises CompareError."""
+    """Return the history of `runs` in their order; raise CompareError with fewer than two."""
     if len(runs) < 2:
         raise CompareError(f"A history has two runs or more, not {len(runs)}.")
     refuse_unlike([runs])
@@ -261,7 +287,7 @@ def history_of(runs: Sequence[RunCells]) -> History:
 
 
 def _rows(number: int, run: RunCells) -> pd.DataFrame:
-    """The best of each group of one run."""
+    """Return the best of each group of one run."""
     best = bests(run, run.cells.index)
     candidates = run.ok.groupby(list(GROUP), observed=True).size()
     copy = np.exp(best[LOG_COPY].to_numpy(np.float64))

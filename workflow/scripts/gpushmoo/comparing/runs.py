@@ -1,8 +1,8 @@
-"""Runs as they are compared, and how far runs of the same thing lie apart.
+"""Read runs for a comparison, and estimate the spread between runs without a change.
 
-The levels are cells, each group's best, a group as a whole and the machine's own copies. All are
-tables of logarithms of times with a column for each run, and are judged alike: raw, and in
-multiples of the memcpy baseline.
+The levels are cells, each group's best, a group as a whole, and the memcpy baselines of the
+machine. Each level is a table of logarithms of times with a column for each run. All are tested in
+the same way: raw, and relative to the memcpy baseline.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from .verdicts import Changes
 
 Place = str | os.PathLike[str]
 
-# The columns of a data set that are compared, besides the axes.
+# Columns of a data set that are compared, besides the axes.
 _COLUMNS = (
     *GROUP,
     *("cell_key", "status", "message", "median_s", "own_low_s", "own_high_s", "bandwidth_gbs"),
@@ -56,30 +56,31 @@ _COLUMNS = (
     *("bandwidth_low_gbs", "bandwidth_high_gbs", "measured_at"),
     *("median_low_s", "median_high_s", "launches_per_sample", "overhead_s"),
 )
-# Columns by which cells of two runs are matched: a key may be measured on several models.
+# Columns that match cells of two runs. Several device models may have measured the same key.
 KEY = ["cell_key", "device_name"]
-# Logarithms, in further columns: of seconds, of the copy's GB/s, of a place's cells' seconds.
+# Additional columns with logarithms: of seconds, of the copy's GB/s, of the seconds of a place's
+# cells.
 LOG_S, LOG_COPY, LOG_CELL = (f"{DERIVED}{name}" for name in ("log_s", "log_copy", "log_cell"))
 # Variance of a log median, estimated from its samples.
 WITHIN = f"{DERIVED}within"
-# Overheads in the time of a launch, 1 over the launches of a sample; 0 if it was subtracted.
+# Share of a sample's overhead in the time of a launch: 1 / launches per sample; 0 if subtracted.
 HELD = f"{DERIVED}held"
-# The longest overhead of a sample that was seen: 2 to 4 µs, by kernel.
+# The longest overhead of a sample that was observed: 2 to 4 µs, by kernel.
 MOST_OVERHEAD_S = 5e-6
 PLACE = ["kernel", "dtype", "height", "width", "cache_state", "device_name"]
 CELL = "cell"
 BEST = "best"
 WHOLE = "whole"
 COPY = "copy"
-# Ends the name of a level whose times are multiples of the copy's.
+# Suffix of a level whose times are relative to the copy's.
 OVER_COPY = "_vs_memcpy"
-# Of the differences of one kind.
+# Most differences of one kind that are listed.
 _MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
 class RunCells:
-    """A run's cells, indexed by KEY, and what its shards say of how they were measured."""
+    """A run's cells, indexed by KEY, and the provenance of its shards."""
 
     name: str
     cells: pd.DataFrame
@@ -87,10 +88,10 @@ class RunCells:
 
     @cached_property
     def ok(self) -> pd.DataFrame:
-        """The verified cells, with LOG_S, LOG_COPY (NaN where no copy was timed), and WITHIN.
+        """The verified cells, with LOG_S, LOG_COPY (NaN if no copy was timed), and WITHIN.
 
-        LOG_COPY is the logarithm of the copy's bandwidth, so that the sum of both is that of the
-        cell's time in multiples of the copy's.
+        LOG_COPY is the logarithm of the copy's bandwidth. So the sum of LOG_S and LOG_COPY is the
+        logarithm of the cell's time relative to the copy's.
         """
         ok = self.cells[self.cells["status"] == Status.OK]
         copy = ok["memcpy_gbs"].to_numpy(np.float64, na_value=np.nan)
@@ -99,17 +100,17 @@ class RunCells:
 
     @cached_property
     def repeats(self) -> int:
-        """Repeats that every verified cell has; 0 without such a cell."""
+        """Number of repeats that every verified cell has; 0 without such a cell."""
         return min(map(len, self.ok["repeat_medians_s"]), default=0)
 
 
 def device_uuids(runs: Sequence[RunCells]) -> set[str]:
-    """The devices that measured these runs."""
+    """Return the UUIDs of the devices that measured these runs."""
     return {device for run in runs for device in run.cells["device_uuid"]}
 
 
 def read_run(place: Place) -> RunCells:
-    """The cells of a run, of a data set, or of a folder of shards. Raises CompareError."""
+    """Read the cells of a run, a data set, or a folder of shards; raise CompareError on failure."""
     try:
         with opened(Path(place).expanduser()) as found:
             cells = read_cells(found.dataset)
@@ -128,7 +129,7 @@ def read_run(place: Place) -> RunCells:
 
 
 def _held(ok: pd.DataFrame) -> Floats:
-    """How many overheads of a sample each time holds; 0 of launches that are timed one by one."""
+    """Return the share of a sample's overhead in each time; 0 for launches timed one by one."""
     in_rows = (ok["cache_state"] == "warm") & (ok["timing_mode"] != "isolated")
     launches = ok["launches_per_sample"].to_numpy(np.float64, na_value=np.nan)
     held: Floats = np.where(in_rows & ok["overhead_s"].isna(), np.nan_to_num(1.0 / launches), 0.0)
@@ -136,10 +137,10 @@ def _held(ok: pd.DataFrame) -> Floats:
 
 
 def _within_variances(ok: pd.DataFrame) -> Floats:
-    """Variance of each cell's log median, estimated from its samples; 0 for single samples.
+    """Estimate the variance of each cell's log median from its samples; 0 for single samples.
 
-    Half of their interval is as many standard errors as its confidence says, which depends on how
-    many samples a repeat has.
+    Half of the interval is a number of standard errors that depends on its confidence, and so on
+    the number of samples in a repeat.
     """
     half = ok["within_half_width"].fillna(0.0).to_numpy(np.float64)
     counts = {int(n) for each in ok["repeat_samples"] for n in each}
@@ -150,7 +151,7 @@ def _within_variances(ok: pd.DataFrame) -> Floats:
 
 
 def bests(run: RunCells, of: pd.Index) -> pd.DataFrame:
-    """The fastest verified cell of each group among the cells `of`, indexed by GROUP.
+    """Return the fastest verified cell of each group among the cells `of`, indexed by GROUP.
 
     LOG_COPY is the median over the group's cells, which were sampled with the same copies.
     """
@@ -162,10 +163,10 @@ def bests(run: RunCells, of: pd.Index) -> pd.DataFrame:
 
 
 def wholes(run: RunCells, of: pd.Index) -> pd.DataFrame:
-    """The typical of the verified cells `of` of each group, indexed by GROUP.
+    """Return the mean of the verified cells `of` in each group, indexed by GROUP.
 
-    LOG_S is their mean, so that what all of them changed by is known better than what one did;
-    LOG_COPY is their median. The repeats are those of the mean and of the median.
+    LOG_S is their mean, which shows a common change better than one cell does. LOG_COPY is their
+    median. The repeats are those of the mean and of the median.
     """
     ok = run.ok.loc[run.ok.index.intersection(of)]
     by_group = ok.groupby(list(GROUP), observed=True)
@@ -187,17 +188,17 @@ def wholes(run: RunCells, of: pd.Index) -> pd.DataFrame:
 
 
 def _common_repeats(repeats: pd.Series) -> Floats:
-    """The values of the repeats that all cells have, shape (cells, repeats)."""
+    """Return the values of the repeats that all cells have, shape (cells, repeats)."""
     n = min(map(len, repeats))
     return np.array([values[:n] for values in repeats], np.float64)
 
 
 def copies(run: RunCells) -> pd.DataFrame:
-    """The memcpy baseline in each PLACE: LOG_S, minus the logarithm of its bandwidth.
+    """Return the memcpy baseline in each PLACE; LOG_S is minus the logarithm of its bandwidth.
 
-    LOG_CELL is that of the place's median cell time, which gives its class; LOG_COPY is NaN.
-    Where no cell has the bandwidth of a copy that is its peer, copies were timed all the same:
-    LOG_S and LOG_CELL are then the logarithm of their seconds.
+    LOG_CELL is the log of the place's median cell time, which determines its class. LOG_COPY is
+    NaN. If no cell has the bandwidth of a comparable copy, LOG_S and LOG_CELL are the logarithm of
+    the copies' seconds.
     """
     ok = run.ok[run.ok[LOG_COPY].notna()]
     if ok.empty:
@@ -228,7 +229,7 @@ def _timed_copies(run: RunCells) -> pd.Series:
 
 
 def refuse_unlike(sides: Sequence[Sequence[RunCells]]) -> None:
-    """Raise CompareError where samples mean something else, or nothing is common."""
+    """Raise CompareError if the runs used different protocols or device models."""
     runs = [run for side in sides for run in side]
     protocols = {run.name: {shard["protocol_version"] for shard in run.provenance} for run in runs}
     if len(set.union(*protocols.values())) > 1:
@@ -248,7 +249,10 @@ def refuse_unlike(sides: Sequence[Sequence[RunCells]]) -> None:
 def differences(
     first: Sequence[RunCells], second: Sequence[RunCells], kernels: Collection[str]
 ) -> list[str]:
-    """What A and B were measured, built or run by where shards of these `kernels` differ."""
+    """List other differences between the runs of A and B, such as drivers, from their shards.
+
+    Only shards of these `kernels` count.
+    """
     a, b = (_facts(side, kernels) for side in (first, second))
     return [
         f"{name}: {_named(a[name])} → {_named(b[name])}"
@@ -272,7 +276,7 @@ def _facts(runs: Sequence[RunCells], kernels: Collection[str]) -> dict[str, set[
     return facts
 
 
-# Names in older shards of what a configuration calls otherwise.
+# Names in older shards, and their present names in a configuration.
 FORMER_NAMES = {"budget_s": "cell_budget_s", "timeout_s": "cell_timeout_s"}
 
 
@@ -305,14 +309,14 @@ def _of_shard(shard: Mapping[str, Any], kernel: str) -> Iterator[tuple[str, str]
 
 @dataclass(frozen=True)
 class RunLevel:
-    """Things in runs: a table of each run, with LOG_S, LOG_COPY and WITHIN, and the same rows."""
+    """One table per run with LOG_S, LOG_COPY and WITHIN; all tables have the same rows."""
 
     name: str
     tables: Sequence[pd.DataFrame]
 
     @cached_property
     def classes(self) -> Classes:
-        """Of each row: things alike in their noise are of one cache state and of similar times."""
+        """Classes of the rows by noise: one cache state, and similar times."""
         first = self.tables[0]
         times = first.get(LOG_CELL, first[LOG_S]).to_numpy(np.float64)
         return Classes(first["cache_state"].tolist(), times / np.log(10.0))
@@ -324,12 +328,12 @@ class RunLevel:
 
     @cached_property
     def copy(self) -> Floats:
-        """Added to a log time this makes it a multiple of the copy's; NaN without a copy."""
+        """Summand that makes a log time relative to the copy's; NaN without a copy."""
         return np.column_stack([t[LOG_COPY].to_numpy(np.float64) for t in self.tables])
 
 
 def levels_of(runs: Sequence[RunCells]) -> dict[str, RunLevel]:
-    """The levels of several runs: what all of them have."""
+    """Return the levels of several runs, with the rows that all of them have."""
     swept, verified = swept_by_all(runs), verified_by_all(runs)
     tables = {
         CELL: [run.ok for run in runs],
@@ -345,24 +349,24 @@ def levels_of(runs: Sequence[RunCells]) -> dict[str, RunLevel]:
 
 
 def swept_by_all(runs: Sequence[RunCells]) -> pd.Index:
-    """Cells that every run tried, whatever came of them."""
+    """Return the cells that every run tried, regardless of the outcome."""
     return _common(run.cells.index[run.cells["status"] != Status.UNPROPOSED] for run in runs)
 
 
 def verified_by_all(runs: Sequence[RunCells]) -> pd.Index:
-    """Cells that are verified in every run."""
+    """Return the cells that are verified in every run."""
     return _common(run.ok.index for run in runs)
 
 
 def _common(indices: Iterable[pd.Index]) -> pd.Index:
-    """The labels that every index has, in the order of the first."""
+    """Return the labels that every index has, in the order of the first."""
     return reduce(lambda one, other: one.intersection(other), indices)
 
 
 def usual_spreads(
     levels: Mapping[str, RunLevel], without: Collection[int] = ()
 ) -> dict[str, Spreads]:
-    """How far runs of the same thing lie apart, by level; the places `without` do not count."""
+    """Return the spreads between runs without a change, by level; runs `without` are left out."""
     found = {}
     for name, level in levels.items():
         runs = [i for i in range(len(level.tables)) if i not in without]
@@ -385,11 +389,20 @@ class LevelChanges(Changes):
 def changes_of(
     level: RunLevel, usual: Mapping[str, Spreads] | None, by_repeats: bool
 ) -> LevelChanges:
-    """The changes from the first half of a level's runs to the second, in pairs.
+    """Return the changes from the first half of a level's runs to the second, in pairs.
 
-    See `statistics.estimate`. With `by_repeats` the spread is estimated from the repeats within a
-    pair's two runs. Otherwise no run counts as better known than the mean of its repeats. The raw
-    change of a cell is the shift of its samples, that of anything else the difference of LOG_S.
+    The raw change of a cell is the Hodges–Lehmann shift of its samples, and that of other levels
+    the difference of LOG_S. See `statistics.estimate`.
+
+    Parameters
+    ----------
+    level
+        Tables of the first runs, then of the second ones.
+    usual
+        Spreads between runs by level, if known.
+    by_repeats
+        Whether to estimate the spread from the repeats within a pair's two runs. Otherwise the
+        error of a run is at least that of the mean of its repeats.
     """
     n = len(level.tables) // 2
     pairs = list(zip(level.tables[:n], level.tables[n:], strict=True))
@@ -417,7 +430,7 @@ def changes_of(
 
 
 def _explained(first: pd.DataFrame, second: pd.DataFrame) -> Floats:
-    """The largest change of log times by samples that hold unequal parts of an overhead."""
+    """Return the largest change of log times that different shares of an overhead can cause."""
     more = np.abs(first[HELD].to_numpy(np.float64) - second[HELD].to_numpy(np.float64))
     middle = (first[LOG_S].to_numpy(np.float64) + second[LOG_S].to_numpy(np.float64)) / 2.0
     explained: Floats = np.where(more > 0.0, MOST_OVERHEAD_S * more / np.exp(middle), 0.0)
@@ -432,7 +445,10 @@ def _estimate(
     repeats: Sequence[Floats],
     by_repeats: bool,
 ) -> ChangeEstimate:
-    """`statistics.estimate`; NaN without a copy. See `changes_of` on `repeats`."""
+    """Call `statistics.estimate`.
+
+    The result is NaN without a copy. For `repeats` see `changes_of`.
+    """
     known = np.asarray(np.isfinite(np.column_stack([changes, *repeats])).all(axis=1))
     out = ChangeEstimate(*(np.full(len(known), value) for value in (np.nan, np.inf, 1.0)))
     if not known.any():
@@ -440,7 +456,7 @@ def _estimate(
     of_known = classes.of(known)
     seen = None
     if changes.shape[1] > 1:
-        # A change is of two runs, so that each of them has half of its variance.
+        # A change is between two runs, so each of them has half of its variance.
         seen = replicated([changes[known] / math.sqrt(2.0)], of_known)
     if repeats:
         of_runs = [block[known] for block in repeats]
@@ -458,13 +474,13 @@ def _estimate(
 
 
 def _own_variances(found: Replicated) -> Floats:
-    """Cells' own variances, shrunk towards the usual one."""
+    """Return cells' own variances, shrunk towards the typical one."""
     prior = class_spreads(found, few_df=0.0).at(found.classes)
     return moderated(prior.own, prior.own_df, found.own, found.df)[0]
 
 
 def _repeats(pair: tuple[pd.DataFrame, pd.DataFrame], vs_memcpy: bool) -> list[Floats]:
-    """Log times of the repeats of both runs, shape (cells, repeats); none where a cell has one."""
+    """Return log times of the repeats of both runs, (cells, repeats); none if a cell has one."""
     blocks = []
     for side in pair:
         medians = list(side["repeat_medians_s"])
@@ -482,20 +498,20 @@ def _repeats(pair: tuple[pd.DataFrame, pd.DataFrame], vs_memcpy: bool) -> list[F
 
 
 def _paired(blocks: Sequence[Floats]) -> Sequence[Floats]:
-    """The changes of repeats as one block, divided by √2 because each is of two runs.
+    """Return the changes of repeats as one block, divided by √2 because each is of two runs.
 
-    Repeat i of both runs draws the same places of buffers, and so its change holds no part of their
-    effect. With unequal numbers of repeats the blocks stay as they are.
+    Repeat i of both runs draws the same placement of buffers, so its effect cancels. With different
+    numbers of repeats, the blocks stay as they are.
     """
     first, second = blocks
     return [(second - first) / math.sqrt(2.0)] if first.shape == second.shape else blocks
 
 
 def sample_shift(first: pd.DataFrame, second: pd.DataFrame) -> Floats:
-    """The Hodges–Lehmann shift of each cell's log samples, the mean over its repeats."""
+    """Return the Hodges–Lehmann shift of each cell's log samples, the mean over its repeats."""
     if first.empty:
         return np.empty(0)
-    # Logarithms of all samples in a row, and how many each repeat of each cell has.
+    # Logarithms of all samples in a row, and the number of samples in each repeat of each cell.
     sides = [
         (np.log(np.concatenate([*side["samples_s"]])), [*map(list, side["repeat_samples"])])
         for side in (first, second)
@@ -513,7 +529,7 @@ def sample_shift(first: pd.DataFrame, second: pd.DataFrame) -> Floats:
 
 
 def _part(logs: Floats, counts: Places, repeat: int) -> tuple[Floats, Places]:
-    """The samples of one repeat of each cell, in a row, and how many they are."""
+    """Return the samples of one repeat of each cell, in a row, and their numbers."""
     lengths = counts.sum(axis=1)
     begins = np.cumsum(lengths) - lengths + counts[:, :repeat].sum(axis=1)
     wanted = counts[:, repeat]
@@ -523,7 +539,7 @@ def _part(logs: Floats, counts: Places, repeat: int) -> tuple[Floats, Places]:
 
 @dataclass(frozen=True)
 class KnownSpreads:
-    """Spreads by level, in words the runs behind them, and of how many devices these were."""
+    """Spreads by level, the runs behind them in words, and the number of their devices."""
 
     spreads: Mapping[str, Spreads]
     words: str
@@ -531,13 +547,13 @@ class KnownSpreads:
 
 
 def known_file(device: str) -> Path:
-    """Spreads that come with the library: ``…/nvidia-h200.json`` of an ``NVIDIA H200``."""
+    """Return the file of spreads in the library: ``…/nvidia-h200.json`` for ``NVIDIA H200``."""
     name = "-".join(re.findall("[a-z0-9]+", device.lower()))
     return Path(__file__).parent / "known_spreads" / f"{name}.json"
 
 
 def known_spreads(run: RunCells) -> KnownSpreads | None:
-    """Those that come with the library for the run's device and protocol; None without any."""
+    """Return the library's spreads for the run's device and protocol, or None."""
     names = set(run.cells["device_name"])
     if len(names) != 1 or not (file := known_file(names.pop())).is_file():
         return None
@@ -545,7 +561,7 @@ def known_spreads(run: RunCells) -> KnownSpreads | None:
     if {shard["protocol_version"] for shard in run.provenance} != {told["protocol_version"]}:
         return None
     words = (
-        f"{told['runs']} runs of one and the same thing on {told['devices']} "
+        f"{told['runs']} repeated runs without a change on {told['devices']} "
         f"{told['device_name']} ({told['measured']})"
     )
     spreads = {
@@ -559,13 +575,13 @@ def known_spreads(run: RunCells) -> KnownSpreads | None:
 
 
 def class_text(of: Class) -> str:
-    """``warm, 1e-5 s``, the name of a class in a file."""
+    """Return ``warm, 1e-5 s``, the name of a class in a file."""
     name, decade = of
     return f"{name}, 1e{decade} s"
 
 
 def _class(text: str) -> Class:
-    """Read a `class_text` back: ``warm, 1e-5 s`` is the class ("warm", -5)."""
+    """Parse a `class_text`: ``warm, 1e-5 s`` is the class ("warm", -5)."""
     found = re.fullmatch(r"(.+), 1e(-?\d+) s", text)
     assert found is not None
     return found[1], int(found[2])

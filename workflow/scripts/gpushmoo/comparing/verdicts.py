@@ -1,13 +1,13 @@
-"""Verdicts on many changes at once, of runs and of versions that were sampled alternately.
+"""Decide verdicts on many changes at once, between runs or between alternating versions.
 
-A change of runs is believed where raw times and multiples of the memcpy baseline both show it
-(an intersection–union test), after a correction for how many are asked: groups first, then the
+A change between runs counts if raw times and multiples of the memcpy baseline both show it (an
+intersection–union test), after a correction for multiple tests: first for groups, then for the
 cells of the groups that changed (Benjamini and Bogomolov, Journal of the Royal Statistical Society
 B 76, 2014).
 
-Of versions a block is A B B A, or its mirror image: what drifts linearly in time adds as much to
-both. Its change is the mean of log seconds of B less that of A, and blocks, not samples, are what
-is replicated.
+For versions, a block is A B B A, or its mirror image, so a drift that is linear in time adds the
+same to both. The change of a block is the mean of log seconds of B minus that of A. Blocks are the
+replicates, not samples.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ..core.median import CONFIDENCE
 
 Booleans = npt.NDArray[np.bool_]
 
-# Share of false ones among the changes that are named; of one side half as many.
+# False discovery rate of the named changes; half of it for changes in one direction.
 FALSE_SHARE = 1.0 - CONFIDENCE
-# Fewer blocks leave an interval that says nothing.
+# Fewest blocks that yield an interval.
 LEAST_BLOCKS = 4
 
 
 class ChangeVerdict(StrEnum):
-    """What became of a cell or a group's best; ``same`` is shown to have changed by less than δ."""
+    """Verdict on a cell or a group's best; ``same`` means a change significantly below δ."""
 
     SLOWER = "slower"
     FASTER = "faster"
@@ -44,9 +44,9 @@ class ChangeVerdict(StrEnum):
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes of log times, raw and in multiples of the copy; the latter NaN without a copy.
+    """Changes of log times, raw and relative to the copy; the latter is NaN without a copy.
 
-    Where both sides were not measured alike, `unlike` is the change that this may make.
+    If the two sides were not measured alike, `unlike` is the change that this may cause.
     """
 
     raw: ChangeEstimate
@@ -54,7 +54,7 @@ class Changes:
     unlike: Floats
 
     def p_beyond(self, bound: float, sign: int) -> Floats:
-        """One-sided p value of no change beyond `bound`, by the test that is less sure."""
+        """Return the one-sided p value of no change beyond `bound`, the larger of both tests."""
         least = bound + self.unlike
         p, beside = self.raw.p_beyond(least, sign), self.vs_memcpy.p_beyond(least, sign)
         both: Floats = np.where(np.isnan(self.vs_memcpy.change), p, np.maximum(p, beside))
@@ -62,12 +62,12 @@ class Changes:
 
     @property
     def p(self) -> Floats:
-        """Two-sided p value of there being no change."""
+        """Two-sided p value of the hypothesis of no change."""
         p: Floats = np.minimum(1.0, 2.0 * np.minimum(self.p_beyond(0.0, 1), self.p_beyond(0.0, -1)))
         return p
 
     def inside(self, bound: float) -> Booleans:
-        """Whether both 95 % intervals are within ±`bound`: an equivalence test."""
+        """Return whether both 95 % intervals are within ±`bound`: an equivalence test."""
         most = bound - self.unlike
         raw, beside = (
             np.isfinite(of.error) & (of.low >= -most) & (of.high <= most)
@@ -78,7 +78,19 @@ class Changes:
 
 
 def verdicts(changes: Changes, believed: Booleans, delta: float) -> list[str]:
-    """The verdict on each change; one surely smaller than `delta` is the same, believed or not."""
+    """Return the verdict on each change, in the order of the changes.
+
+    A change that is significantly smaller than `delta` is ``same``, even if it is believed.
+
+    Parameters
+    ----------
+    changes
+        Changes of log times.
+    believed
+        Whether each change is significant after the correction.
+    delta
+        Share of the time up to which a change does not matter.
+    """
     same = changes.inside(math.log1p(delta))
     slower = changes.raw.change > 0.0
     return [_verdict(*each).value for each in zip(same, believed, slower, strict=True)]
@@ -93,31 +105,31 @@ def _verdict(same: bool, believed: bool, slower: bool) -> ChangeVerdict:
 
 
 def adjusted(p: Floats) -> Floats:
-    """p values adjusted by Benjamini and Hochberg (J. R. Stat. Soc. B 57, 1995); may be none."""
+    """Adjust p values by Benjamini and Hochberg (J. R. Stat. Soc. B 57, 1995); may be empty."""
     return stats.false_discovery_control(p) if len(p) else p
 
 
 def alarms(changes: Changes, delta: float) -> Booleans:
-    """Which of all groups' bests got slower by more than `delta`.
+    """Return which of all groups' bests got slower by more than `delta`.
 
-    At the lower ends of both intervals, and after the correction for the number of groups: where
-    nothing changed, one run in forty raises an alarm at most.
+    The lower ends of both intervals decide, after a correction for the number of groups. Without a
+    change, at most one run in forty raises an alarm.
     """
     alarm: Booleans = adjusted(changes.p_beyond(math.log1p(delta), 1)) <= FALSE_SHARE / 2.0
     return alarm
 
 
 def believed_cells(p: Floats, groups: Sequence[Hashable]) -> Booleans:
-    """Which cells' changes are believed: those of groups that changed, by p values within these.
+    """Return which cells' changes count: those of groups that changed, by p values within these.
 
-    A group's own p value is that of Simes. R of m groups changed, then a cell's adjusted p value
-    has to stay under the R-th part in m of FALSE_SHARE.
+    A group's p value is that of Simes. If R of m groups changed, a cell's adjusted p value must be
+    below R / m times FALSE_SHARE.
     """
     places: dict[Hashable, list[int]] = {}
     for place, group in enumerate(groups):
         places.setdefault(group, []).append(place)
     within = [adjusted(p[where]) for where in places.values()]
-    # The smallest adjusted p value is that of Simes.
+    # The smallest adjusted p value equals that of Simes.
     changed = adjusted(np.array([values.min() for values in within])) <= FALSE_SHARE
     believed = np.zeros(len(p), dtype=bool)
     for where, values, has_changed in zip(places.values(), within, changed, strict=True):
@@ -127,11 +139,11 @@ def believed_cells(p: Floats, groups: Sequence[Hashable]) -> Booleans:
 
 @dataclass(frozen=True)
 class PairedChange:
-    """Log ratios of B's seconds to A's, over 0 where B is slower.
+    """Log ratios of B's seconds to A's; above 0, B is slower.
 
-    `estimate` is the Hodges–Lehmann estimate over blocks, `low` and `high` bound the 95 % t
-    interval. p-values: `p_other` that nothing changed, `p_same` that the change is δ or more either
-    way, `p_beyond` that B is not slower by more than δ.
+    `estimate` is the Hodges–Lehmann estimate over blocks, and `low` to `high` the 95 % t interval.
+    The p values: `p_other` of no change, `p_same` of a change of δ or more in either direction,
+    `p_beyond` of B not being slower by more than δ.
     """
 
     estimate: float
@@ -143,22 +155,36 @@ class PairedChange:
 
 
 def block_changes(a_s: Any, b_s: Any) -> Floats:
-    """The change of each block; `a_s` and `b_s` are seconds of shape (blocks, 2)."""
+    """Return the change of each block; `a_s` and `b_s` are seconds of shape (blocks, 2)."""
     change: Floats = np.log(np.asarray(b_s)).mean(axis=1) - np.log(np.asarray(a_s)).mean(axis=1)
     return change
 
 
 def hodges_lehmann(values: Floats) -> float:
-    """The median of the means of all pairs (Hodges and Lehmann, Ann. Math. Statist. 34, 1963)."""
+    """Return the median of the means of all pairs of values.
+
+    It is the estimate of Hodges and Lehmann (Ann. Math. Statist. 34, 1963).
+    """
     first, second = np.triu_indices(len(values))
     return float(np.median((values[first] + values[second]) / 2))
 
 
 def paired_change(changes: Floats, delta: float) -> PairedChange:
-    """What so many blocks' changes say; `delta` is a share (0.01).
+    """Estimate a change from the changes of blocks; `delta` is a share (0.01).
 
-    Raises ValueError below LEAST_BLOCKS. Equivalence is shown by two one-sided tests (Schuirmann,
-    J. Pharmacokinet. Biopharm. 15, 1987).
+    Equivalence is tested by two one-sided tests (Schuirmann, J. Pharmacokinet. Biopharm. 15, 1987).
+
+    Parameters
+    ----------
+    changes
+        Change of log seconds in each block, shape (blocks,).
+    delta
+        Share of the time up to which a change does not matter.
+
+    Raises
+    ------
+    ValueError
+        With fewer than LEAST_BLOCKS blocks.
     """
     if len(changes) < LEAST_BLOCKS:
         raise ValueError(f"{len(changes)} blocks; an interval needs {LEAST_BLOCKS}")
@@ -180,10 +206,10 @@ def paired_change(changes: Floats, delta: float) -> PairedChange:
 
 
 def judged(changes: Sequence[PairedChange]) -> list[tuple[ChangeVerdict, bool]]:
-    """Verdicts of all pairs together, and whether B is shown to be slower by more than δ."""
+    """Return all pairs' verdicts, and whether B is significantly slower by more than δ."""
     if not changes:
         return []
-    # The last of one side, as an interval's lower end has it: so what is beyond is slower, too.
+    # p_beyond is one-sided, like an interval's lower end, so a change beyond δ is slower, too.
     other, same, beyond = (
         adjusted(np.array([getattr(change, name) for change in changes])) <= share
         for name, share in (
@@ -192,7 +218,7 @@ def judged(changes: Sequence[PairedChange]) -> list[tuple[ChangeVerdict, bool]]:
             ("p_beyond", FALSE_SHARE / 2.0),
         )
     )
-    # The sign is that of the interval, which a verdict keeps off 0.
+    # The sign is that of the interval, which a verdict keeps away from 0.
     slower = [change.low + change.high > 0.0 for change in changes]
     verdict = [_verdict(*each) for each in zip(same, other, slower, strict=True)]
     return list(zip(verdict, beyond.tolist(), strict=True))

@@ -329,7 +329,7 @@ def read_compared(settings: Settings) -> dict[str, Any] | None:
         )
     if len(settings.noise_runs) == 1:
         raise ConfigError(
-            "noise_runs: one run does not show how far runs are apart; name two or more."
+            "noise_runs: one run does not show the run-to-run spread; list two or more."
         )
     for key, folders in named.items():
         for folder in folders:

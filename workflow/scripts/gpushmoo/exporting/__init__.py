@@ -1,1 +1,1 @@
-"""A run's results in the forms that other programs read: see `export`."""
+"""Write a run's results in the formats that other programs read: see `export`."""

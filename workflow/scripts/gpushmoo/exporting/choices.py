@@ -1,7 +1,7 @@
-"""The launch that a program should use: one for each device, kernel, type and class of sizes.
+"""Choose the launch that a program should use, for each device, kernel, type and class of sizes.
 
-`analysis.best.launch_to_use` decides, for the report as well. A choice says what it costs where it
-is not tied with the fastest.
+`analysis.best.launch_to_use` decides, as for the report. If the launch is not tied with the
+fastest, the choice states its cost.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ NUMBERS = (
     *("memcpy_gbs", "vs_memcpy", "working_set_over_cache"),
 )
 _FIGURES = [*NUMBERS, "work", "work_unit", "cell_key", "threads_per_block"]
-# One launch is chosen for each target, and for each condition besides the problem.
+# One launch is chosen per target, and per condition other than the problem.
 TARGET = VERSION
 CONDITIONS = tuple(name for name in GROUP if name not in (*TARGET, "height", "width"))
-# Conditions that go without saying: launches that follow each other on the same data.
+# Default conditions, which names leave out: launches that follow each other on the same data.
 USUAL = frozenset({CACHE_STATES[0], TIMING_MODES[0]})
 # A launch's parameters by axis, the axes sorted.
 Point = tuple[tuple[str, int], ...]
@@ -45,7 +45,7 @@ Point = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, eq=False)
 class ExportGroup:
-    """The cells of one group, all launches that were asked of one problem, and its `axes`."""
+    """The cells of one group, all launches that were requested for one problem, and its `axes`."""
 
     key: Mapping[str, Any]
     cells: pd.DataFrame
@@ -53,7 +53,10 @@ class ExportGroup:
 
     @cached_property
     def ok(self) -> Mapping[Point, Mapping[str, Any]]:
-        """The verified row of each launch, the fastest first and alone if devices repeat one."""
+        """The verified row of each launch, the fastest first.
+
+        Only that if devices repeat a launch.
+        """
         ok = self.cells.loc[self.cells["status"] == Status.OK, _FIGURES + list(self.axes)]
         found: dict[Point, Mapping[str, Any]] = {}
         for row in ok.sort_values(["median_s", "cell_key"]).to_dict("records"):
@@ -62,7 +65,7 @@ class ExportGroup:
 
     @cached_property
     def fastest(self) -> Mapping[str, Any]:
-        """The row of the smallest median. Raises StopIteration where nothing is `ok`."""
+        """The row of the smallest median; raises StopIteration if no cell is verified."""
         return next(iter(self.ok.values()))
 
     @cached_property
@@ -73,22 +76,22 @@ class ExportGroup:
 
     @cached_property
     def contest(self) -> Contest:
-        """Return the contest of the verified cells (`analysis.best`)."""
+        """The contest of the verified cells (`analysis.best`)."""
         return Contest.of(self.ok)
 
     @property
     def problem(self) -> str:
-        """``1024x1024 warm``; the usual timing mode goes without saying."""
+        """``1024x1024 warm``, without the default timing mode."""
         return " ".join([self.size, *(c for c in self.conditions if c != TIMING_MODES[0])])
 
     @property
     def size(self) -> str:
-        """Format the problem's size as ``1024x1024``."""
+        """The problem's size as ``1024x1024``."""
         return f"{self.key['height']}x{self.key['width']}"
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """Return the group's values of CONDITIONS as texts."""
+        """The group's values of CONDITIONS as texts."""
         return tuple(str(self.key[name]) for name in CONDITIONS)
 
     @property
@@ -99,28 +102,28 @@ class ExportGroup:
 
 
 def point_of(row: Mapping[str, Any], axes: Sequence[str]) -> Point:
-    """The launch of a row that has a value on each of `axes`."""
+    """Return the launch of a row that has a value on each of `axes`."""
     return tuple((axis, int(row[axis])) for axis in sorted(axes))
 
 
 def groups_of(cells: pd.DataFrame) -> Iterator[ExportGroup]:
-    """The groups of a kernel's cells, sorted."""
+    """Yield the groups of a kernel's cells, sorted."""
     for key, own in cells.groupby(list(GROUP), sort=True, observed=True):
         yield ExportGroup(dict(zip(GROUP, key, strict=True)), own, axes_of(own))
 
 
-# A class of sizes, by the place of its bytes (`analysis.best.place`).
+# A class of sizes, by the location of its data (`analysis.best.place`).
 CLASSES = {"cache": "in_cache", "between": "around_cache", "memory": "in_memory"}
 SLOWEST, NEXT = "the slowest launch", "the fastest launch that is not tied"
 
 
 @dataclass(frozen=True)
 class Margin:
-    """By how much the launch `than` is slower than the chosen one on the same problem.
+    """How much slower the launch `than` is than the chosen one, on the same problem.
 
-    Shares of the chosen one's time. `low` to `high` holds with `confidence` at least: it combines
-    the intervals of the two medians, each with its own coverage, without what the cells of a group
-    share.
+    Values are shares of the chosen one's time. The interval from `low` to `high` has at least the
+    given `confidence`: it combines the intervals of both medians, each with its own coverage,
+    without the variation that the cells of a group share.
     """
 
     than: str
@@ -135,10 +138,17 @@ class Margin:
 class Choice:
     """The launch for the problems of one class.
 
-    `target` are the columns TARGET. `tied` are the groups, of all of the target's, in whose tied
-    sets the launch is, those of the class first; `not_tied` the groups of the class in which it is
-    not. `everywhere` says whether it is tied in every group of the target. `main` is the class's
-    largest problem, to which `margins` belong.
+    Attributes
+    ----------
+    target
+        The columns TARGET.
+    tied, not_tied
+        Groups of the target in whose tied sets the launch is, those of the class first; and groups
+        of the class in which it is not tied.
+    everywhere
+        Whether it is tied in every group of the target.
+    main
+        The class's largest problem, to which `margins` belong.
     """
 
     target: Mapping[str, str]
@@ -152,10 +162,11 @@ class Choice:
 
 
 def choices(groups: Iterable[ExportGroup]) -> list[Choice]:
-    """The choices for all classes of all targets, sorted; each group has an ``ok`` cell and axes.
+    """Return the choices for all classes of all targets, sorted.
 
-    A class of problems has the same CONDITIONS, and its bytes are in the same place; where the
-    device does not tell its cache's size, each size is a class of its own.
+    A class of problems shares its CONDITIONS and the location of its data. If the device does not
+    report the size of its cache, each size is a separate class. Each group must have an ``ok`` cell
+    and axes.
     """
     targets: dict[tuple[str, ...], list[ExportGroup]] = {}
     for group in groups:
@@ -173,7 +184,10 @@ def choices(groups: Iterable[ExportGroup]) -> list[Choice]:
 
 
 def choices_frame(cells: pd.DataFrame) -> pd.DataFrame:
-    """A row for each choice among `cells`; `slower` is by how much, at the class's largest size."""
+    """Return a row for each choice.
+
+    `slower` is its cost at the class's largest size, as a share.
+    """
     usable = [group for group in groups_of(cells) if group.ok]
     return pd.DataFrame(
         {
@@ -192,7 +206,7 @@ def _elements(group: ExportGroup) -> int:
 
 
 def _class(group: ExportGroup) -> tuple[Any, ...]:
-    """A sort key of the group's class, which ends in the name of the class."""
+    """Return a sort key of the group's class, which ends in the name of the class."""
     where = place(group.fastest["working_set_over_cache"])
     rank = list(CLASSES).index(where) if where in CLASSES else _elements(group)
     unusual = [(value not in USUAL, value) for value in group.conditions]
@@ -205,7 +219,7 @@ def _choice(
     members: Sequence[ExportGroup],
     groups: Sequence[ExportGroup],
 ) -> Choice:
-    """The launch for `members`, the groups of a class, of all `groups` of the target."""
+    """Choose the launch for `members`, the groups of a class, out of all `groups` of the target."""
     point = launch_to_use([g.contest for g in members])
     return Choice(
         target=target,
@@ -220,7 +234,10 @@ def _choice(
 
 
 def margins(group: ExportGroup, point: Point) -> list[Margin]:
-    """The margins of usual blocks, the best launch that is not tied, and the slowest; or none."""
+    """Return the margins of common blocks, of the best launch that is not tied, and of the slowest.
+
+    The result is empty if `point` was not verified in the group.
+    """
     if point not in group.ok:
         return []
     axes = [a for a, _ in point]

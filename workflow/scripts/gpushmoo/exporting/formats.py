@@ -1,7 +1,7 @@
 """A run's choices as JSON and as C headers.
 
 ``launches.h`` compiles as C99, C++11 and CUDA, ``launches.hpp`` as C++11 and CUDA. Both have a name
-for each launch parameter of each choice, and a comment above it on how fast the choice is.
+for each launch parameter of each choice, and above it a comment with the choice's speed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,19 @@ def choices_json(
     run: str,
     provenance: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """All choices with the problems that they hold for; `provenance` is that of the shards."""
+    """Return all choices with the problems for which they are valid, as plain values.
+
+    Parameters
+    ----------
+    choices
+        Choices of `choices.choices`.
+    left_out
+        Sentences on groups that were not exported.
+    run
+        Name of the run.
+    provenance
+        Provenance of the shards.
+    """
     digests: dict[str, set[str]] = {}
     for shard in provenance:
         digests.setdefault(Path(shard["params"]["folder"]).name, set()).add(shard["kernel_digest"])
@@ -69,7 +81,7 @@ def _size(group: ExportGroup) -> dict[str, Any]:
 
 
 def _problem(group: ExportGroup, point: Point) -> dict[str, Any]:
-    """How the launch does on a problem; what was not measured there has no numbers."""
+    """Return how fast the launch is on a problem, without numbers if it was not measured there."""
     row = group.ok.get(point, {})
     return {
         **_size(group),
@@ -82,21 +94,21 @@ def _problem(group: ExportGroup, point: Point) -> dict[str, Any]:
 
 C_HEADER, CPP_HEADER = "launches.h", "launches.hpp"
 NAMESPACE = "gpushmoo"
-# Problems that a comment names; the others are counted.
+# Number of problems that a comment lists. It counts the others.
 _NAMED = 4
 _LEAST_INT, _MOST_INT = -(2**31) + 1, 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One choice in the headers: its comment's lines, and its launch parameters by C identifier."""
+    """One choice in the headers: the lines of its comment, and its parameters by C identifier."""
 
     comment: Sequence[str]
     constants: Mapping[str, int]
 
 
 def entries(choices: Sequence[Choice]) -> list[Entry]:
-    """Each choice for a header. Raises ExportError where two constants would get the same name."""
+    """Return each choice for a header; raise ExportError if two constants get the same name."""
     variants: dict[str, set[str]] = {}
     for choice in choices:
         variants.setdefault(choice.target["kernel"], set()).add(choice.target["variant"])
@@ -115,7 +127,7 @@ def entries(choices: Sequence[Choice]) -> list[Entry]:
 
 
 def _owned(owners: dict[str, str], parts: Sequence[str], axis: str) -> str:
-    """The C name of `parts` and an axis. Raises ExportError where other parts own it."""
+    """Return the C name of `parts` and an axis; raise ExportError if other parts have it."""
     name = "_".join(map(identifier, [*parts, axis]))
     what = ", ".join(parts)
     if owners.setdefault(name, what) != what:
@@ -127,17 +139,17 @@ def _owned(owners: dict[str, str], parts: Sequence[str], axis: str) -> str:
 
 
 def identifier(name: str) -> str:
-    """`name` as part of a C identifier; two underscores in a row are reserved in C++."""
+    """Convert `name` to a part of a C identifier; C++ reserves two underscores in a row."""
     found = re.sub("[^a-z0-9]+", "_", name.lower()).strip("_")
     if not found:
         raise ExportError(
-            f"header: '{name}' has no letter or digit that may stand in a C identifier; rename it."
+            f"header: '{name}' has no letter or digit that C allows in an identifier; rename it."
         )
     return found
 
 
 def c_header(entries: Sequence[Entry], about: Sequence[str]) -> str:
-    """Macros ``GPUSHMOO_<DEVICE>_<KERNEL>_<TYPE>_<CLASS>_<PARAMETER>``; `about` is on top."""
+    """Write macros ``GPUSHMOO_<DEVICE>_<KERNEL>_<TYPE>_<CLASS>_<PARAMETER>`` below `about`."""
     lines = []
     for entry in entries:
         lines += ["", *_block_comment(entry.comment)]
@@ -153,14 +165,14 @@ def cpp_header(entries: Sequence[Entry], about: Sequence[str]) -> str:
         lines += ["", *_block_comment(entry.comment)]
         for name, value in entry.constants.items():
             kind = "int" if _is_int(value) else "long long"
-            # No name begins with a digit.
+            # A name must not begin with a digit.
             named = f"on_{name}" if name[0].isdigit() else name
             lines.append(f"constexpr {kind} {named} = {_literal(value)};")
     return _guarded([e.constants for e in entries], "HPP", about, [*lines, "", "}"])
 
 
 def _guarded(what: object, suffix: str, about: Sequence[str], lines: Sequence[str]) -> str:
-    """A header whose guard is of `what` it holds: a program may include those of many devices."""
+    """Return a header whose guard depends on its content, so that a program can include several."""
     digest = hashlib.sha256(repr(what).encode()).hexdigest()[:12]
     guard = f"{NAMESPACE}_launches_{digest}_{suffix}".upper()
     head = [*_block_comment(about), "", f"#ifndef {guard}", f"#define {guard}"]
@@ -168,12 +180,12 @@ def _guarded(what: object, suffix: str, about: Sequence[str], lines: Sequence[st
 
 
 def _is_int(value: int) -> bool:
-    """Whether any C holds it in an int."""
+    """Return whether an int can represent the value on every C compiler."""
     return _LEAST_INT <= value <= _MOST_INT
 
 
 def _literal(value: int) -> str:
-    """An expression of C of that value, whatever stands around it."""
+    """Return a C expression of that value, which is safe in any context."""
     suffix = "" if _is_int(value) else "LL"
     if value == -(2**63):
         return f"(-{2**63 - 1}LL - 1)"
@@ -184,7 +196,7 @@ _ASCII = str.maketrans({"×": "x", "µ": "u", "±": "+-"})
 
 
 def _block_comment(lines: Sequence[str]) -> list[str]:
-    """A comment in any C: names of devices and kernels may hold what would end or escape it."""
+    """Return a comment for any C, without characters of names that would end or escape it."""
     texts = [re.sub(r"[^ -~]|\\|\*/|/\*|\?\?", "?", line.translate(_ASCII)) for line in lines]
     return [f"{'/*' if n == 0 else ' *'} {text}" for n, text in enumerate(texts)] + [" */"]
 
@@ -214,16 +226,16 @@ def _comment(choice: Choice) -> list[str]:
             else f"At {group.problem} it takes {percent(lost)} longer than the fastest."
         )
     if len(choice.not_tied) > _NAMED:
-        lines.append(f"So it is at {len(choice.not_tied) - _NAMED} more.")
+        lines.append(f"The same applies to {len(choice.not_tied) - _NAMED} more.")
     return lines
 
 
 def _claim(choice: Choice) -> str:
     if not choice.tied:
-        return "Nearly as fast as the fastest, and plainer."
+        return "Nearly as fast as the fastest, and closer to 256 threads."
     where = ", ".join(group.problem for group in choice.tied[:_NAMED])
     if len(choice.tied) > _NAMED:
         where += f" and {len(choice.tied) - _NAMED} more"
     if choice.everywhere and len(choice.tied) > 1:
-        return f"As fast as the fastest at all problems measured, as far as can be told: {where}."
-    return f"As fast as the fastest, as far as can be told, at {where}."
+        return f"Statistically as fast as the fastest on all measured problems: {where}."
+    return f"Statistically as fast as the fastest at {where}."

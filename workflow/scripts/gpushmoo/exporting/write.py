@@ -1,4 +1,4 @@
-"""Writes a run's results in the forms that other programs read, whole or not at all."""
+"""Write a run's results in the formats that other programs read, completely or not at all."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def all_formats() -> dict[str, type[Format]]:
 
 @dataclass(frozen=True)
 class Exported:
-    """The files written below `folder`; sentences on what was left out."""
+    """The files written below `folder`, and sentences on the groups that were left out."""
 
     folder: Path
     files: tuple[Path, ...]
@@ -70,7 +70,7 @@ class Exported:
 
 
 def export_run(dataset: Path, run: str, out: Path, say: Callable[[str], None]) -> None:
-    """`write_exports` in all formats; `say` gets the sentences on what was left out."""
+    """Call `write_exports` for all formats; pass the sentences on left-out groups to `say`."""
     for sentence in write_exports(dataset, run, out).notes:
         say(sentence)
 
@@ -82,8 +82,14 @@ def write_exports(
 
     By default it writes all `formats`.
 
-    Raises ExportError, one sentence: unknown formats, a folder with something else in it, nothing
-    to export. Raises BadParquetError for a damaged data set, OSError (no space).
+    Raises
+    ------
+    ExportError
+        For unknown formats, a folder with other files in it, or nothing to export.
+    BadParquetError
+        If the data set is damaged.
+    OSError
+        If there is no space.
     """
     there = all_formats()
     formats = [*(there if formats is None else dict.fromkeys(formats))]
@@ -109,7 +115,7 @@ def _refuse_foreign(out: Path, ours: Iterable[str]) -> None:
     others = sorted({path.name for path in out.glob("*")} - _BESIDE.union(ours))
     if others:
         raise ExportError(
-            f"'{out}' holds '{others[0]}', which is of no export; name a folder that is new or "
+            f"'{out}' contains '{others[0]}', which no export wrote; name a folder that is new or "
             "empty, or that of an earlier export."
         )
 
@@ -122,7 +128,7 @@ def _fill(formats: Sequence[Format], dataset: Path, run: str) -> list[str]:
         for group in groups_of(read_cells(dataset, where)):
             name = writing.add(group)
             if name is not None and group.ok:
-                # The samples are most of a group, and no choice needs them.
+                # The samples are most of a group, and choices do not need them.
                 light = replace(group, cells=group.cells.drop(columns=list(SAMPLES)))
                 can_win.append((name.removesuffix(".json"), light))
         writing.choose(can_win)
@@ -133,7 +139,7 @@ def _fill(formats: Sequence[Format], dataset: Path, run: str) -> list[str]:
 
 @dataclass
 class _Writing:
-    """An export in the making: the files of each group are written at once, others at the end."""
+    """An unfinished export: files of each group are written at once, shared files at the end."""
 
     run: str
     formats: Sequence[Format]
@@ -141,7 +147,7 @@ class _Writing:
     names: set[str] = field(default_factory=set)
     # Variants of each kernel without launch parameters, as keys.
     bare: dict[str, dict[str, None]] = field(default_factory=dict)
-    # Sentences as keys: in order, and each once.
+    # Sentences as keys, which keeps their order and drops repetitions.
     unverified: dict[str, None] = field(default_factory=dict)
     limited: dict[str, None] = field(default_factory=dict)
 
@@ -159,7 +165,7 @@ class _Writing:
         return [*self.left_out, *self.limited]
 
     def add(self, group: ExportGroup) -> str | None:
-        """Write a group's own files; their name, or None if it has no launch parameters."""
+        """Write a group's own files; return their name, or None if it has no launch parameters."""
         if not group.axes:
             self.bare.setdefault(group.key["kernel"], {})[group.key["variant"]] = None
             return None
@@ -173,7 +179,7 @@ class _Writing:
         return name
 
     def choose(self, named: Sequence[tuple[str, ExportGroup]]) -> None:
-        """Choose launches of groups that have verified ones; each with its file's stem."""
+        """Choose launches for groups with verified cells, each given with the stem of its files."""
         groups = [group for _, group in named]
         self.found += choices(groups)
         for form in self.formats:
@@ -198,10 +204,10 @@ class _Writing:
 
 
 def _file_name(group: ExportGroup, taken: set[str]) -> str:
-    """A name for the files of a group, unlike those in `taken`, which it joins."""
+    """Return a name for the files of a group, unlike those in `taken`, and add it there."""
     parts = [str(group.key[c]) for c in ("kernel", "variant", "dtype")]
     parts += [group.problem.replace(" ", "-"), str(group.key["device_name"])]
-    # No file system has more than 255 bytes; some take capitals for small letters.
+    # File systems limit names to 255 bytes, and some ignore the case of letters.
     stem = re.sub("[^A-Za-z0-9_-]+", "-", "-".join(parts))[:_LONGEST].strip("-")
     tries = (stem, *(f"{stem}-{number}" for number in range(2, len(taken) + 3)))
     name = next(name for name in tries if name.lower() not in taken)
@@ -210,17 +216,18 @@ def _file_name(group: ExportGroup, taken: set[str]) -> str:
 
 
 def _about(run: str, measured_by: Mapping[str, Any]) -> list[str]:
-    """What is on top of both headers."""
+    """Return the comment at the top of both headers."""
     requirements = ", ".join(measured_by["metadata"]["environment"]["requirements"])
     return [
         f"Launch parameters by measurement: run {run}, exported by {library} {__version__}.",
         f"Measured with {requirements}.",
-        "Of launches that lose little in a class of sizes, the plainest was taken: other runs",
-        "name it more often. GB/s = 10^9 bytes read and written in a second, with the 95 %",
-        "interval of what another run may find, or of that run where it has one repeat. Longer by",
-        "how much: with an interval, and how sure that is at least. In cache: all bytes fit the",
-        "device's last cache; in memory: they are at least four times as many. Made by a program:",
-        "change the measurement, not this file.",
+        "Among launches that lose at most 1 % more than the best for a class of sizes, gpushmoo",
+        "chooses the one closest to 256 threads: other runs agree on it more often. GB/s = 10^9",
+        "bytes read and written per second, with the 95 % prediction interval for another run (for",
+        "one repeat: the interval of its median). Extra times have an interval, and its least",
+        "confidence. In cache: all bytes fit the device's last cache. In memory: at least four",
+        "times as many.",
+        "This file is generated: change the measurement, not this file.",
     ]
 
 
@@ -230,15 +237,15 @@ def export(
     out: str | os.PathLike[str] | None = None,
     formats: str | Sequence[str] | None = None,
 ) -> Exported:
-    """Write what a run has found in the forms that other programs read.
+    """Write a run's recommended launches and results in the formats that other programs read.
 
     Parameters
     ----------
     run : path
         A run's folder, a data set or a folder of shards.
     out : path
-        The folder; of an earlier export there the files of other formats stay. By default
-        ``export`` in the folder of the run or saved sweep, or here for recorded shards.
+        Folder to write to. Files of an earlier export in other formats stay. By default ``export``
+        in the folder of the run or saved sweep, or in the current folder for recorded shards.
     formats : list of str
         ``header`` (the launches to use, for C and C++), ``json`` (the same), and those of extras:
         ``t4`` (the auto-tuning community's form), ``kernel-tuner`` (its cache files), ``vllm``
@@ -248,12 +255,13 @@ def export(
     Returns
     -------
     Exported
-        The `folder`, its `files`, and `notes` on what was left out.
+        The `folder`, its `files`, and `notes` on groups that were left out.
 
     Raises
     ------
     ExportError
-        A ValueError of one sentence.
+        For an unknown format, a folder with other files, or nothing to export. It is a ValueError
+        with one sentence.
     """
     place = Path(run).expanduser()
     asked = None if formats is None else several(formats)

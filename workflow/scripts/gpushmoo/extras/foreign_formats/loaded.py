@@ -1,9 +1,8 @@
-"""Tables that serving programs load: vLLM's and Hugging Face's JSON, and Triton's autotuning cache.
+"""Write tables that serving programs load: vLLM's and Hugging Face's JSON, and Triton's cache.
 
-vLLM looks a file up by the device's name, which is in the file's, and takes the entry whose
-size is nearest. It refuses keys that are no numbers (but ``triton_version``), so what a table holds
-for is beside it in HOLDS. Triton reads ``configs_timings`` and takes the fastest; other keys it
-does not look at.
+vLLM finds a file by the device's name in the file name, and uses the entry of the nearest size. It
+rejects keys that are not numbers (except ``triton_version``), so the conditions of a table are in a
+separate file, HOLDS. Triton reads ``configs_timings`` and uses the fastest; it ignores other keys.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ HOLDS = "holds.json"
 
 @dataclass(frozen=True)
 class LoadedTable:
-    """A file's name, its content, and the groups that it holds for, with their launches."""
+    """The name and content of a file, and the groups that it is for, with their launches."""
 
     name: str
     content: Mapping[str, Any]
@@ -30,7 +29,7 @@ class LoadedTable:
 
     @property
     def holds(self) -> dict[str, Any]:
-        """For what the file holds, and how the launch does there."""
+        """Conditions for which the file is valid, and the speed of its launches there."""
         group, _ = self.entries[0]
         return {
             "file": self.name,
@@ -50,12 +49,12 @@ class LoadedTable:
 
 
 def chosen(group: ExportGroup) -> Point:
-    """The launch for this problem alone."""
+    """Return the launch for this problem alone."""
     return launch_to_use([group.contest])
 
 
 def vllm_tables(groups: Sequence[ExportGroup]) -> list[LoadedTable]:
-    """A table for each kernel, type, condition and, where heights repeat, width."""
+    """Return a table for each kernel, type, condition and, if heights repeat, width."""
     kinds: dict[tuple[Any, ...], list[ExportGroup]] = {}
     for group in groups:
         kinds.setdefault((*(group.key[c] for c in TARGET), *group.conditions), []).append(group)
@@ -75,7 +74,7 @@ def vllm_tables(groups: Sequence[ExportGroup]) -> list[LoadedTable]:
 
 
 def _by_size(groups: Sequence[ExportGroup]) -> Iterator[tuple[list[str], str, list[ExportGroup]]]:
-    """What is fixed of the size, the axis that tells groups apart, and these in its order."""
+    """Yield the fixed part of the size, the axis that differs between groups, and these sorted."""
     heights = [int(g.key["height"]) for g in groups]
     widths = [int(g.key["width"]) for g in groups]
     if len({*heights}) == 1:
@@ -90,14 +89,14 @@ def _by_size(groups: Sequence[ExportGroup]) -> Iterator[tuple[list[str], str, li
         yield [fixed] if fixed else [], axis, some
 
 
-# What a configuration of Triton is made of beside its own parameters, with its defaults.
+# Parts of a Triton configuration besides the kernel's own parameters, with their defaults.
 _DEFAULTS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}
 
 
 def triton_table(name: str, group: ExportGroup) -> LoadedTable:
-    """The launch for one problem as Triton's autotuner keeps it; times are in milliseconds.
+    """Return the launch for one problem as Triton's autotuner caches it; times in milliseconds.
 
-    Triton takes the fastest of a file, so that it holds the chosen one alone.
+    Triton uses the fastest of a file, so the file contains only the chosen one.
     """
     point = chosen(group)
     launch = dict(point)

@@ -1,1 +1,1 @@
-"""Which cells of a group are measured, and how often, where not all of them shall be."""
+"""Choose which cells of a group to sample next, and how often, without access to a device."""

@@ -1,4 +1,4 @@
-"""A guided search: a model of the times so far chooses the next cells, and when to end.
+"""Guide a search: a model of the times so far chooses the next cells, and when to stop.
 
 The model is a Gaussian process over features of launches.
 """
@@ -26,17 +26,17 @@ from .planner import (
 
 WARP = 32
 SECTOR_BYTES = 32
-# A column that correlates so closely with another one is left out.
+# A column that correlates this closely with another one is left out.
 ALIKE = 0.9999
-# Axes that the block's own columns hold.
+# Axes that the columns of the block already contain.
 IN_THE_BLOCK = frozenset({"block_x", "block_y", "block_z"})
 
 
 def features_of(candidates: Sequence[Candidate]) -> Floats:
-    """A row for each candidate, a column for each feature, of mean 0 and standard deviation 1.
+    """Return a row per candidate and a column per feature, with mean 0 and standard deviation 1.
 
-    On the axes alone a model misses what a launch is made of: whole warps, whole sectors, whole
-    waves. Columns that are constant, or as good as another one, are left out.
+    Time depends on whole warps, whole sectors and whole waves, which the axes alone do not show. So
+    these are features, too. Constant columns, and columns that equal another one, are left out.
     """
     columns = [*_block_columns(candidates), *_grid_columns(candidates), *_axis_columns(candidates)]
     kept: list[Floats] = []
@@ -50,7 +50,7 @@ def features_of(candidates: Sequence[Candidate]) -> Floats:
 
 
 def _block_columns(candidates: Sequence[Candidate]) -> list[Floats]:
-    """The block's sides and threads, how full its warps are, and what its rows read."""
+    """Return the block's sides and threads, the fill of its warps, and the sectors of its rows."""
     block = np.array([c.block for c in candidates], dtype=np.int64)
     threads = block.prod(axis=1)
     warps = -(-threads // WARP)
@@ -67,14 +67,17 @@ def _block_columns(candidates: Sequence[Candidate]) -> list[Floats]:
 
 
 def _sectors(block_x: int, element_bytes: int) -> float:
-    """Sectors that a full warp touches over as many as it must, in rows of `block_x` threads."""
+    """Return the sectors that a full warp touches, relative to the fewest possible.
+
+    `block_x` is the number of threads in a row.
+    """
     period = np.lcm(block_x, WARP)
     thread = np.arange(period)
     row, column = np.divmod(thread, block_x)
     first = column * element_bytes // SECTOR_BYTES
     last = (column * element_bytes + element_bytes - 1) // SECTOR_BYTES
-    # Threads come in the order of their addresses, so a sector is new unless the last one ended in
-    # it; a warp begins again.
+    # Threads are in the order of their addresses, so a sector is new unless the previous thread's
+    # access ended in it. A warp starts over.
     begins = thread % WARP == 0
     again = np.zeros(period, dtype=bool)
     again[1:] = (row[1:] == row[:-1]) & (first[1:] == last[:-1]) & ~begins[1:]
@@ -83,9 +86,10 @@ def _sectors(block_x: int, element_bytes: int) -> float:
 
 
 def _grid_columns(candidates: Sequence[Candidate]) -> list[Floats]:
-    """Elements of a thread, how even they are, and how full multiprocessors and waves are.
+    """Return elements per thread, their evenness, and the fill of multiprocessors and waves.
 
-    Also turns on the busiest multiprocessor: where blocks persist, time has cliffs as that has.
+    Also return the turns of the busiest multiprocessor. With persistent blocks, time has cliffs at
+    the same points as that number.
     """
     facts = [
         (c.blocks, c.threads, c.multiprocessors, max(1, c.height * c.width)) for c in candidates
@@ -102,13 +106,13 @@ def _grid_columns(candidates: Sequence[Candidate]) -> list[Floats]:
 
 
 def _fill(rounds: Floats) -> Floats:
-    """How full the rounds are that so many take: 1.5 rounds take two and fill them to 0.75."""
+    """Return the fill of `rounds` of work: 1.5 rounds need two and fill them to 0.75."""
     filled: Floats = rounds / np.maximum(1.0, np.ceil(rounds))
     return filled
 
 
 def _axis_columns(candidates: Sequence[Candidate]) -> list[Floats]:
-    """The logarithm of every other axis; 0 stays 0."""
+    """Return the logarithm of every other axis; 0 stays 0."""
     names = sorted({name for c in candidates for name, _ in c.params} - IN_THE_BLOCK)
     values = [np.array([dict(c.params).get(name, 0) for c in candidates]) for name in names]
     return [np.sign(v) * np.log2(1.0 + np.abs(v)) for v in values]
@@ -116,8 +120,8 @@ def _axis_columns(candidates: Sequence[Candidate]) -> list[Floats]:
 
 ROOT5 = math.sqrt(5.0)
 # Priors of the hyperparameters: means of normal distributions of their logarithms, with deviation
-# 1. Lengths are in standard deviations of a feature, amplitude and noise in those of the times. Few
-# times say little of a dozen lengths.
+# 1. Lengths are in standard deviations of a feature, amplitude and noise in those of the times. A
+# few times do not determine a dozen lengths.
 LENGTH = math.log(3.0)
 AMPLITUDE = 0.0
 NOISE = math.log(0.03)
@@ -129,8 +133,8 @@ STEPS = 25
 class Posterior:
     """Mean and variance of each candidate's time; the process scales times by their `unit`.
 
-    `half` has a row for each observation: the covariance of two candidates is that before all
-    observations less the product of their columns.
+    `half` has a row for each observation. The covariance of two candidates is their prior
+    covariance minus the product of their columns.
     """
 
     mean: Floats
@@ -140,10 +144,10 @@ class Posterior:
 
 
 class Process:
-    """Matérn 5/2 with a length for each feature (Rasmussen and Williams 2006, sections 4.2, 5.4).
+    """Gaussian process with a Matérn 5/2 kernel and a length for each feature.
 
-    Hyperparameters are those of the greatest posterior density. They are kept between fits, so that
-    a fit of a few times more is short.
+    See Rasmussen and Williams 2006, sections 4.2 and 5.4. The hyperparameters maximize the
+    posterior density. They are kept between fits, so that a fit with a few more times is fast.
     """
 
     def __init__(self, features: Floats) -> None:
@@ -152,11 +156,19 @@ class Process:
         self._theta = self._prior.copy()
 
     def fit(self, places: Places, values: Floats, errors: Floats) -> None:
-        """Take the hyperparameters that explain these values, with these standard errors, best."""
+        """Fit the hyperparameters to these values with these standard errors.
+
+        Parameters
+        ----------
+        places
+            Candidates that were observed, shape (observations,).
+        values, errors
+            Their log times and standard errors, shape (observations,).
+        """
         y, _, unit = _standard(values)
         x = self._features[places]
         known = (errors / unit) ** 2 + JITTER
-        # Other measuring processes do without SciPy, which takes long to import.
+        # Other measuring processes do not need SciPy, which takes long to import.
         from scipy.optimize import minimize
 
         options = {"maxiter": STEPS, "ftol": 1e-4}
@@ -164,7 +176,7 @@ class Process:
         self._theta = minimize(self._loss, self._theta, (x, y, known), **arguments).x
 
     def _loss(self, theta: Floats, x: Floats, y: Floats, known: Floats) -> tuple[float, Floats]:
-        """The negative log posterior density and its gradient."""
+        """Return the negative log posterior density and its gradient."""
         scaled = x * np.exp(-theta[:-2])
         amplitude, noise = np.exp(2.0 * theta[-2:])
         shape, slope = _matern(_squared(scaled, scaled))
@@ -179,7 +191,7 @@ class Process:
         loss = 0.5 * float(y @ weights + determinant + away @ away)
         outer = inverse - np.outer(weights, weights)
         pull = amplitude * outer * slope
-        # Σ P_ij (x_i − x_j)² of each feature without a tensor of all differences.
+        # Compute Σ P_ij (x_i − x_j)² of each feature without a tensor of all differences.
         lengths = pull.sum(axis=1) @ scaled**2 - np.einsum("ij,ij->j", scaled, pull @ scaled)
         gradient = np.empty_like(theta)
         gradient[:-2] = lengths
@@ -188,7 +200,10 @@ class Process:
         return loss, gradient + away
 
     def posterior(self, places: Places, values: Floats, errors: Floats) -> Posterior:
-        """What these values of these places say of all candidates, in the values' unit."""
+        """Return the posterior of all candidates given these values, in the values' unit.
+
+        The arguments are those of `fit`.
+        """
         y, centre, unit = _standard(values)
         amplitude, noise = np.exp(2.0 * self._theta[-2:])
         cross = self._covariance(places)
@@ -201,7 +216,7 @@ class Process:
         return Posterior(mean, unit**2 * np.maximum(variance, noise), half, unit)
 
     def followed(self, posterior: Posterior, place: int) -> Posterior:
-        """The posterior had the candidate at `place` the time that is expected of it."""
+        """Return the posterior as if the candidate at `place` had its expected time."""
         noise = np.exp(2.0 * self._theta[-1])
         unit = posterior.unit
         row = self._covariance(np.array([place]))[0]
@@ -211,7 +226,7 @@ class Process:
         return Posterior(posterior.mean, variance, np.vstack([posterior.half, row]), unit)
 
     def _covariance(self, places: Places) -> Floats:
-        """Of the times of these candidates with those of all."""
+        """Return the covariance of these candidates' times with those of all candidates."""
         scaled = self._features * np.exp(-self._theta[:-2])
         amplitude = np.exp(2.0 * self._theta[-2])
         covariance: Floats = amplitude * _matern(_squared(scaled[places], scaled))[0]
@@ -219,48 +234,48 @@ class Process:
 
 
 def _standard(values: Floats) -> tuple[Floats, float, float]:
-    """Values of mean 0 and deviation 1, and what these were; equal values have the unit 1e-3."""
+    """Return values of mean 0 and deviation 1, and the original two; constants get unit 1e-3."""
     centre = float(np.mean(values))
     unit = max(float(np.std(values)), 1e-3)
     return (values - centre) / unit, centre, unit
 
 
 def _squared(a: Floats, b: Floats) -> Floats:
-    """Squared distances of the rows of `a` from those of `b`."""
+    """Return squared distances of the rows of `a` to those of `b`."""
     squares: Floats = (a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1) - 2.0 * (a @ b.T)
     return np.maximum(squares, 0.0, out=squares)
 
 
 def _matern(squared: Floats) -> tuple[Floats, Floats]:
-    """The correlation at these squared distances, and −2 times its slope over them."""
+    """Return the correlation at these squared distances, and −2 times its slope."""
     far = ROOT5 * np.sqrt(squared)
     fall = np.exp(-far)
     slope = (5.0 / 3.0) * (1.0 + far) * fall
     return (1.0 + far) * fall + (5.0 / 3.0) * squared * fall, slope
 
 
-# By how much a cell is slower than twice the fastest time carries no information.
+# For a cell slower than this multiple of the fastest time, the excess carries no information.
 CLIP = math.log(2.0)
-# The model's standard deviation is multiplied by this before the search may end: a process that is
-# fitted to few times is too sure of itself.
+# Before the search may stop, the model's standard deviation is multiplied by this: a process that
+# is fitted to few times underestimates it.
 CAUTION = 1.5
-# A batch is no larger than a part of the group, or a small group would be measured before the model
-# has been asked often enough.
+# A batch is at most this part of the group, so that the model is queried several times even in a
+# small group.
 FEWEST_BATCHES = 25
-# How many times as many cells there are when the model is fitted again.
+# The model is fitted again when the number of cells has grown by this factor.
 FIT_AGAIN = 1.2
-# A group of fewer cells is raced: a model needs half of them before it says anything.
+# A smaller group is raced: the model would need half of its cells before it is useful.
 FEWEST_GUIDED = 24
 _GRID = np.arange(-8.0, 8.001, 0.004)
 _NORMAL = np.array([0.5 * math.erfc(-z / math.sqrt(2.0)) for z in _GRID])
 
 
 class GuidedPlanner(Planner):
-    """Expected improvement over a Gaussian process of the log times.
+    """Planner by expected improvement over a Gaussian process of the log times.
 
-    After Jones, Schonlau and Welch 1998; the cells of a batch are chosen one after the other, each
-    as if those before it had the times that are expected of them (Ginsbourger, Le Riche and
-    Carraro 2010: kriging believer). Meanwhile cells that may be the fastest get their samples.
+    It follows Jones, Schonlau and Welch 1998. The cells of a batch are chosen one after the other,
+    each as if the previous ones had their expected times (kriging believer; Ginsbourger, Le Riche
+    and Carraro 2010). Meanwhile cells that may be the fastest get their samples.
     """
 
     mode = SearchMode.GUIDED
@@ -271,7 +286,7 @@ class GuidedPlanner(Planner):
         super().__init__(len(candidates), settings, rule)
         self._process = Process(features_of(candidates))
         self._size = max(1, min(settings.batch, len(candidates) // FEWEST_BATCHES))
-        # Of fewer times there is no spread.
+        # With fewer times there is no spread.
         self._needed = max(2, settings.first)
         self._most_cells = max(1, math.ceil(settings.most_share * len(candidates)))
         drawn = np.random.default_rng(seed).permutation(len(candidates))
@@ -289,7 +304,7 @@ class GuidedPlanner(Planner):
         return asks
 
     def _new(self) -> tuple[list[int], SearchEnd]:
-        """Cells without samples that are worth some; why the search ends where there is none."""
+        """Return promising cells without samples, and the reason to stop if no cell is left."""
         left = self.unmeasured
         measured = len(self.measured)
         room = max(0, self._most_cells - int(np.count_nonzero(self.taken)))
@@ -300,7 +315,7 @@ class GuidedPlanner(Planner):
             among = set(left.tolist())
             still = [place for place in self._first.tolist() if place in among]
             return still[: min(self._needed - measured, room)], SearchEnd.BUDGET
-        # The log times that the model sees.
+        # The log times that the model is fitted to.
         places = self.measured
         values = np.minimum(self.log_s[places], self.log_s.min() + CLIP)
         errors = self.standard_errors()
@@ -318,7 +333,7 @@ class GuidedPlanner(Planner):
         return self._batch(posterior, left, values, count), SearchEnd.BUDGET
 
     def _batch(self, posterior: Posterior, left: Places, values: Floats, count: int) -> list[int]:
-        """The places of greatest expected improvement, each after those before it."""
+        """Return the places of greatest expected improvement, each given those before it."""
         best = float(values.min())
         open_places = np.zeros(len(posterior.mean), dtype=bool)
         open_places[left] = True
@@ -337,10 +352,10 @@ class GuidedPlanner(Planner):
 
 
 def whole_first(candidates: Sequence[Candidate], drawn: Places) -> Places:
-    """The places as they were drawn, those first whose block is one that people would begin with.
+    """Move places whose block is a common first choice to the front, otherwise in drawn order.
 
-    That has whole warps and rows of a power of two: on the recorded groups such blocks are near the
-    fastest more often than others, and the model learns no less from them.
+    Such a block has whole warps and rows of a power of two. In the recorded groups these blocks are
+    near the fastest more often than others, and the model learns as much from them.
     """
     rows = np.array([c.block[0] for c in candidates])
     threads = np.array([c.threads for c in candidates])
@@ -350,7 +365,7 @@ def whole_first(candidates: Sequence[Candidate], drawn: Places) -> Places:
 
 
 def improvement(posterior: Posterior, best: float) -> Floats:
-    """How much less than `best` each candidate is expected to be; more than 0."""
+    """Return the expected amount by which each candidate is below `best`; more than 0."""
     deviation = np.sqrt(posterior.variance)
     z = (best - posterior.mean) / deviation
     density = np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
@@ -359,7 +374,7 @@ def improvement(posterior: Posterior, best: float) -> Floats:
 
 
 def normal(z: Floats) -> Floats:
-    """The normal distribution's probability under `z`, to six digits, without SciPy."""
+    """Return the normal distribution's probability below `z`, to six digits, without SciPy."""
     under: Floats = np.interp(z, _GRID, _NORMAL)
     return under
 
@@ -371,11 +386,23 @@ def planner_for(
     seed: int,
     half_width: float = 0.01,
 ) -> Planner:
-    """A planner of one group, whose candidates differ in their launch alone.
+    """Return a planner of one group, whose candidates differ in their launch only.
 
-    `rule_samples` are the fewest and the most samples of a cell that may be the fastest; between
-    them it is full where half of the 95 % interval is at most the share `half_width` of its median.
-    Of equal arguments and equal samples equal questions follow.
+    Equal arguments and equal samples lead to equal requests.
+
+    Parameters
+    ----------
+    candidates
+        Cells of the group.
+    settings
+        Search mode and limits.
+    rule_samples
+        Fewest and most samples of a cell that may be the fastest.
+    seed
+        Seed of all draws.
+    half_width
+        Between these numbers, a cell is full if half of the 95 % interval of its median is at most
+        this share of the median.
     """
     rule = (*rule_samples, half_width)
     if settings.mode == SearchMode.RACE or len(candidates) < FEWEST_GUIDED:

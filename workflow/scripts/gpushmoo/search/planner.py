@@ -1,7 +1,7 @@
-"""A planner asks for samples of a group's cells; a race asks the more of those that may be fastest.
+"""Plan the samples of a group's cells; a race samples cells that may be the fastest further.
 
-Every cell of a race gets a few samples. Cells whose interval does not reach that of the fastest get
-no more of them, after Maron and Moore, Hoeffding races (1994), with intervals of the samples'
+Every cell of a race gets a few samples. A cell whose interval does not reach that of the fastest
+gets no more, as in Hoeffding races (Maron and Moore 1994), but with intervals from the samples'
 spread.
 """
 
@@ -22,21 +22,21 @@ from ..core.median import median_interval
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
 
-# Half the width of an interval in standard errors. Many cells are compared with one, and one that
-# drops out wrongly is lost, so it is wider than one of 95 %.
+# Half the width of an interval in standard errors. Many cells are compared with one, and a cell
+# that is dropped by mistake is lost, so it is wider than a 95 % interval.
 STANDARD_ERRORS = 2.5
-# The standard error of a median over that of a mean, of normal samples: √(π/2).
+# Standard error of a median relative to that of a mean, for normal samples: √(π/2).
 OF_MEDIAN = math.sqrt(math.pi / 2.0)
-# The weight of the group's spread against the spread of a cell's own few samples, in samples.
+# Weight of the group's spread relative to the spread of a cell's own few samples, in samples.
 GROUP_COUNTS = 4.0
-# Relative; a clock that gives the same time again and again does not know it better than this.
+# Least relative error: a clock that repeats the same value is not more precise than this.
 LEAST_SPREAD = 1e-4
-# Cells whose interval ends by less than this share behind that of the fastest are measured as well:
-# other processes may find them in another order. One recorded tied cell in 600 is behind.
+# Cells whose interval ends within this share behind that of the fastest are measured, too: other
+# processes may find them in another order. One recorded tied cell in 600 is further behind.
 NEAR = 0.03
-# In a race whose cells are measured in other processes, too.
+# Cells of each decade of time that a race measures fully if other processes repeat its cells.
 WITNESSES = 128
-# When a cell is full: its fewest and most samples, and half of a narrow interval's relative width.
+# Rule for a full cell: fewest and most samples, and half of a narrow interval's relative width.
 FullRule = tuple[int, int, float]
 
 
@@ -44,10 +44,10 @@ FullRule = tuple[int, int, float]
 class Candidate:
     """One cell of a group: its launch, problem and device.
 
-    `params` are sorted by name; `block` holds the threads of a block along x, y and z, `blocks` the
-    blocks of the grid; the problem has `height` rows of `width` elements of `element_bytes` bytes;
-    the device has `units` multiprocessors, each of which holds `resident_blocks` of these blocks
-    at once (None where that is unknown).
+    `params` are sorted by name. `block` has the threads of a block along x, y and z, and `blocks`
+    is the number of blocks in the grid. The problem has `height` rows of `width` elements of
+    `element_bytes` bytes. The device has `units` multiprocessors, and `resident_blocks` of these
+    blocks fit on each (None if unknown).
     """
 
     params: tuple[tuple[str, int], ...]
@@ -61,12 +61,12 @@ class Candidate:
 
     @property
     def threads(self) -> int:
-        """Return the number of threads in a block."""
+        """Number of threads in a block."""
         return math.prod(self.block)
 
 
 class SearchMode(StrEnum):
-    """`all`: every cell has all samples. `race`: slow cells have few. `guided`: or none."""
+    """Samples per cell: `all` gives each cell all, `race` slow cells few, `guided` some none."""
 
     ALL = "all"
     RACE = "race"
@@ -75,13 +75,13 @@ class SearchMode(StrEnum):
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How a group is searched; all but `mode` and `fewest` matter to guided searches alone.
+    """Rules of a search in a group; all but `mode` and `fewest` affect guided searches only.
 
-    A search ends once an unmeasured cell is faster than the best by more than the share
-    `tolerance` with less than `better_probability`, all cells together, or once `most_share` of the
-    cells have samples. It begins with `first` cells and goes on with `batch` at a time, fewer in a
-    small group. Every cell has `fewest` samples before it is judged. A race measures `witnesses`
-    cells of each decade of time to the end, however slow they are.
+    A search stops if the summed probability that an unmeasured cell beats the best by more than the
+    share `tolerance` is below `better_probability`, or if `most_share` of the cells have samples.
+    It starts with `first` cells and continues with `batch` at a time, fewer in a small group. Every
+    cell gets `fewest` samples before it is judged. A race measures `witnesses` cells of each decade
+    of time to the end, even if they are slow.
     """
 
     mode: str = SearchMode.ALL
@@ -95,17 +95,17 @@ class SearchSettings:
 
 
 class Ask(NamedTuple):
-    """Take `samples` more samples of candidate number `place`."""
+    """Request for `samples` more samples of candidate number `place`."""
 
     place: int
     samples: int
 
 
 class SearchEnd(StrEnum):
-    """Why a search asks for no more.
+    """Reason why a search requests no more samples.
 
-    `stop`: nothing more is likely to be found, or all that is near the fastest is known well.
-    `budget`: it may not take more cells. `exhausted`: there are no more. `open`: it has not ended.
+    `stop`: a better cell is unlikely, and all cells near the fastest have enough samples. `budget`:
+    the limit of cells is reached. `exhausted`: no cells are left. `open`: the search has not ended.
     """
 
     STOP = "stop"
@@ -116,12 +116,12 @@ class SearchEnd(StrEnum):
 
 @dataclass(frozen=True)
 class SearchVerdict:
-    """The result of a search, and how sure it is.
+    """Result of a search, and its certainty.
 
     `measured` of the `candidates` have samples, `samples` in all. `best` is the place of the one
-    with the least median, None where none has a time. `better_probability` is the summed
-    probability that a candidate without samples is faster than the best by more than the settings'
-    tolerance; None where nothing estimates it.
+    with the smallest median, or None if no cell has a time. `better_probability` is the summed
+    probability that a candidate without samples is faster than the best by more than the tolerance,
+    or None if nothing estimates it.
     """
 
     mode: str
@@ -134,12 +134,12 @@ class SearchVerdict:
 
 
 class Planner(ABC):
-    """Searches one group: asks for samples, gets them, and at last gives a verdict.
+    """Search of one group: it requests samples, receives them, and returns a verdict.
 
-    Places count the `count` candidates from 0. The next question may be asked before all samples of
-    the last one are there, and may repeat what is missing. A cell is full by the stopping rule of
-    measuring: at `most` samples, or from `least` on where half of the median's 95 % interval is not
-    wider than the share `half_width` of it.
+    Places count the `count` candidates from 0. You may request the next samples before all samples
+    of the last request are there; the planner may then repeat the missing ones. A cell is full by
+    the stopping rule of measuring: at `most` samples, or from `least` on if half of the median's 95
+    % interval is at most the share `half_width` of the median.
     """
 
     mode: SearchMode
@@ -149,7 +149,7 @@ class Planner(ABC):
         self._least, self._most, self._half_width = rule
         self._samples: list[list[float]] = [[] for _ in range(count)]
         self.taken = np.zeros(count, dtype=np.int64)
-        # Medians, log of seconds; infinite where there is none or the cell is out.
+        # Medians, log of seconds; infinite without samples, and for a cell that is out.
         self.log_s = np.full(count, np.inf)
         self._variance = np.zeros(count)
         self._full = np.zeros(count, dtype=bool)
@@ -157,11 +157,11 @@ class Planner(ABC):
 
     @abstractmethod
     def propose(self) -> list[Ask]:
-        """The samples to take next, each place at most once; empty when the search has ended."""
+        """Return the samples to take next, each place at most once; empty when the search ended."""
 
     @abstractmethod
     def _end(self) -> tuple[float | None, SearchEnd]:
-        """The verdict's `better_probability` and `ended`."""
+        """Return the verdict's `better_probability` and `ended`."""
 
     def verdict(self) -> SearchVerdict:
         """Summarize the search as far as it has come."""
@@ -176,7 +176,10 @@ class Planner(ABC):
         )
 
     def tell(self, place: int, samples_s: Sequence[float]) -> None:
-        """New samples of a candidate, in seconds of a launch; more or fewer than were asked."""
+        """Record new samples of candidate `place`, in seconds per launch.
+
+        The number of samples may differ from the number requested.
+        """
         if not len(samples_s):
             return
         mine = self._samples[place]
@@ -191,12 +194,12 @@ class Planner(ABC):
         self._full[place] |= n >= self._most or (n >= self._least and narrow)
 
     def fail(self, place: int) -> None:
-        """The candidate gave no time, or can give no more; it is out."""
+        """Drop a candidate that gave no time, or cannot give more."""
         self._out[place] = True
         self.log_s[place] = np.inf
 
     def enough(self, place: int) -> None:
-        """The candidate is to get no more samples, and counts with those that it has."""
+        """Stop sampling a candidate, which counts with the samples that it has."""
         self._full[place] = True
 
     @property
@@ -210,14 +213,14 @@ class Planner(ABC):
         return np.flatnonzero((self.taken == 0) & ~self._out)
 
     def standard_errors(self) -> Floats:
-        """Of the median of each measured place, relative.
+        """Return the relative standard error of the median of each measured place.
 
-        The variance of a cell's samples is shrunk to the group's, of which a few samples know more
-        than of their own.
+        The variance of a cell's samples is shrunk towards the group's, which is known better than
+        the variance of a few samples.
         """
         taken, own = self.taken[self.measured], self._variance[self.measured]
         several = taken > 1
-        # The median variance of all cells, not the mean: a few cells are far noisier.
+        # Use the median variance of all cells, not the mean: a few cells are far noisier.
         group = max(float(np.median(own[several])) if several.any() else 0.0, LEAST_SPREAD**2)
         degrees = np.maximum(taken - 1, 0)
         variance = (GROUP_COUNTS * group + degrees * own) / (GROUP_COUNTS + degrees)
@@ -225,7 +228,7 @@ class Planner(ABC):
         return errors
 
     def front(self) -> Places:
-        """Measured places whose interval reaches that of the fastest, or nearly (NEAR)."""
+        """Return measured places whose interval reaches that of the fastest, or nearly (NEAR)."""
         measured = self.measured
         half = STANDARD_ERRORS * self.standard_errors()
         log_s = self.log_s[measured]
@@ -233,7 +236,7 @@ class Planner(ABC):
         return measured[log_s - half <= reached]
 
     def wanted(self, place: int) -> int:
-        """How many more samples a cell of the front gets at once; 0 when it is full."""
+        """Return the number of samples to request for a cell of the front; 0 when it is full."""
         if self._full[place] or self._out[place]:
             return 0
         taken = int(self.taken[place])
@@ -245,17 +248,17 @@ class Planner(ABC):
         return min(self._most - taken, 3)
 
     def _further(self, besides: Collection[int] = ()) -> list[Ask]:
-        """More samples of the cells that may be the fastest, and of others, and have too few."""
+        """Request more samples of cells that may be the fastest, and of others with too few."""
         places = {*self.front().tolist(), *besides}
         asks = [Ask(place, self.wanted(place)) for place in sorted(places)]
         return [ask for ask in asks if ask.samples]
 
 
 class RacePlanner(Planner):
-    """A race: it measures every cell, so it ends only with `stop`.
+    """Planner of a race: it measures every cell, so it ends only with `stop`.
 
-    Its witnesses are there because the spread between repeats is that of all kinds of cells, not of
-    the fastest alone (`analysis.repeats`).
+    Its witnesses show the spread between repeats of all kinds of cells, not only of the fastest
+    (`analysis.repeats`).
     """
 
     mode = SearchMode.RACE

@@ -536,11 +536,11 @@ def with_value(table: pa.Table, column: str, value: Any) -> pa.Table:
             ),
             "contains 1 cells that are not in the plan, 0123456789abcdef",
         ),
-        (lambda t, m: (pa.concat_tables([t, t.slice(0, 1)]), m), "holds a cell twice"),
+        (lambda t, m: (pa.concat_tables([t, t.slice(0, 1)]), m), "contains a cell twice"),
         (lambda t, m: (t, m | {"schema_version": 99}), "has schema version 99"),
         (
             lambda t, m: (t, {k: v for k, v in m.items() if k != "params"}),
-            "carries a provenance that cannot be read",
+            "has provenance metadata that cannot be read",
         ),
     ],
 )

@@ -204,7 +204,7 @@ def test_a_build_file_holds_what_was_written_and_failures_refuse_the_target(tmp_
     write_build(path, HELD)
     assert path.read_bytes() == before
     path.write_bytes(before[:-9])
-    with pytest.raises(DamagedFileError, match="is not whole"):
+    with pytest.raises(DamagedFileError, match="is truncated"):
         read_build(path)
     write_build(tmp_path / "copy" / "float.json", HELD)
     with pytest.raises(DeviceError, match=r"The machine code of copy, float, a is not"):

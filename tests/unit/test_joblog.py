@@ -43,7 +43,7 @@ assert os.listdir("/proc/self/fd") == before
     assert text.endswith("prints\nof another process\nwhat a library says at its end\n")
     assert text.count("\n[gpushmoo: what was printed here is left out.") == 1
     assert done.stderr == (
-        f"gpushmoo: '{log}' would be over 0.1 MB and holds only the beginning and the end; where "
+        f"gpushmoo: '{log}' would be over 0.1 MB and contains only the beginning and the end; if "
         "a kernel or workload.py prints, times include it.\n"
     )
 

@@ -249,7 +249,7 @@ def test_other_versions_columns_or_cells_are_refused(table: pa.Table, shard: Pat
     write_parquet(pa.concat_tables([table, table.slice(0, 1)]), shard, METADATA)
     assert "twice" in refused(shard)
     pq.write_table(table, shard)
-    assert "carries no gpushmoo provenance" in refused(shard)
+    assert "was not written by gpushmoo" in refused(shard)
 
 
 WITHOUT_AXES = json.dumps({"schema_version": SCHEMA_VERSION}).encode()
@@ -310,7 +310,7 @@ def test_a_file_that_is_cut_off_is_noticed(tmp_path: Path, name: str) -> None:
     read = read_json if path.suffix == ".json" else read_whole
     for length in range(len(sound) if path.suffix != ".txt" else 1):
         path.write_bytes(sound[:length])
-        with pytest.raises(DamagedFileError, match=r"^'.*' is (empty|not whole)") as caught:
+        with pytest.raises(DamagedFileError, match=r"^'.*' is (empty|truncated)") as caught:
             read(path)
         assert caught.value.files == (path,)
     path.unlink()
@@ -322,7 +322,7 @@ def test_a_file_that_is_cut_off_is_noticed(tmp_path: Path, name: str) -> None:
 def test_what_is_no_object_of_json_is_noticed(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(data)
-    with pytest.raises(DamagedFileError, match="is not whole"):
+    with pytest.raises(DamagedFileError, match="is truncated"):
         read_json(path)
 
 
@@ -447,7 +447,7 @@ def test_a_damaged_file_is_named_set_aside_and_to_be_made_anew(
     write_whole(path, b"")
     assert ended(tmp_path / "logs/best.log", path) == (
         f"'{path}' is empty (damaged, or changed by another program). Set aside as '{aside}'; "
-        "start the run again to make it anew."
+        "start the run again to create it again."
     )
     assert (aside.exists(), path.exists()) == (True, False)
 

@@ -162,7 +162,7 @@ def _opened(
         except BadParquetError as err:
             bad.append((path, str(err)))
         except (KeyError, TypeError, ValueError) as err:
-            why = f"'{path}' carries a provenance that cannot be read ({err!r})."
+            why = f"'{path}' has provenance metadata that cannot be read ({err!r})."
             bad.append((path, why))
         else:
             files.setdefault(first_repeat_of(path), []).append((repeat, file))
@@ -316,7 +316,7 @@ def fault_of(
         return _fault_of_cells(table, metadata)
     except (KeyError, TypeError, ValueError, AttributeError) as err:
         # The metadata does not have the form in which gpushmoo writes it.
-        return f"carries a provenance that cannot be read ({type(err).__name__}: {err})"
+        return f"has provenance metadata that cannot be read ({type(err).__name__}: {err})"
 
 
 def fault_of_repeat(first: pa.Table, metadata: Mapping[str, Any], later: pa.Table) -> str | None:

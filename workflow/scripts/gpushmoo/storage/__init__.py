@@ -1,1 +1,1 @@
-"""Files: written whole or not at all, and checked before they are read."""
+"""Write files completely or not at all, and check them before they are read."""

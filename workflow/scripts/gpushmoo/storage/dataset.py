@@ -1,7 +1,7 @@
-"""A run's data set: where it lies, and reading the parts that a stage needs.
+"""Find a run's data set, and read the parts that a stage needs.
 
-It is a folder of Parquet files, ``kernel=…/dtype=…/part-0.parquet``, with the provenance of its
-shards. The folder is replaced as a whole.
+A data set is a folder of Parquet files, ``kernel=…/dtype=…/part-0.parquet``, with the provenance of
+its shards. The folder is replaced as a whole.
 """
 
 from __future__ import annotations
@@ -27,62 +27,77 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow.dataset as ds
 
-# A line for each shard, in the order of the partitions. Readers of data sets skip names that begin
-# with '_'. Within the Parquet files it would exceed the limit of readers (100 MB) from some
-# thousand shards on.
+# This file has a line for each shard, in the order of the partitions. Readers of data sets skip
+# names that begin with '_'. Within the Parquet files, the provenance of some thousand shards would
+# exceed the limit of readers (100 MB).
 PROVENANCE = "_provenance.jsonl.zst"
 PARTITION = ("kernel", "dtype")
-# Most of a data set; stages need only their number.
+# The samples are most of a data set, but stages need only their number.
 SAMPLES = ("samples_s", "sampled_at_s")
 # The key of pandas' note in a file's schema.
 _PANDAS = b"pandas"
 
 
-# Where data sets lie
+# Location of data sets
 
 
 def finished_dataset(run: Path) -> Path | None:
-    """The finished data set in a run's folder; None without one."""
-    # A folder that is a mount cannot be replaced: its data set is within it.
+    """Return the finished data set in a run's folder, or None."""
+    # A folder that is a mount point cannot be replaced, so its data set is within it.
     places = (run / "dataset", run / "dataset" / "data")
     return next((place for place in places if (place / PROVENANCE).is_file()), None)
 
 
 def place_of_products(run: Path) -> Path:
-    """A run's folder or a saved sweep's; else this one, not a folder that others recorded."""
+    """Return the folder of a run or a saved sweep; for recorded data, the current folder."""
     named = any((run / name).is_file() for name in (PLAN_FILE, SAVED))
     return run if named or finished_dataset(run) else Path()
 
 
 def finished_runs(folder: Path) -> list[Path]:
-    """The runs with a data set in a folder of runs, by name; none if it is missing."""
+    """Return the runs with a data set in a folder of runs, by name; none if it is missing."""
     inside = sorted(folder.iterdir()) if folder.is_dir() else []
     return [path for path in inside if finished_dataset(path)]
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """The finished runs of a folder of runs, by name; `folder` itself if it is a run."""
+    """Return the finished runs of a folder of runs, by name; `folder` itself if it is a run."""
     if _is_run(folder):
         return [folder]
     return finished_runs(folder) if any(map(_is_run, folder.iterdir())) else [folder]
 
 
 def _is_run(folder: Path) -> bool:
-    """Whether the folder is a run's, finished or not, or that of a data set."""
+    """Return whether the folder is that of a run, finished or not, or of a data set."""
     is_one = any((folder / name).is_file() for name in (PLAN_FILE, PROVENANCE))
     return is_one or finished_dataset(folder) is not None
 
 
-# Its cells
+# Cells of a data set
 
 
 def read_cells(
     dataset: Path, where: Mapping[str, Any] | None = None, columns: Collection[str] | None = None
 ) -> pd.DataFrame:
-    """The cells, one row each, whose columns have the values in `where` (one, or a list of them).
+    """Read the cells, one row each, whose columns have the values in `where`.
 
-    Other kernels and dtypes are not read. `columns` are all by default; axes always come along, as
-    nullable whole numbers. The frame shares Arrow's memory: copy it to change values.
+    Parameters
+    ----------
+    dataset
+        Folder of the data set.
+    where
+        A value, or a list of values, by column. Partitions of other kernels and types are not read.
+    columns
+        Columns to read, by default all. Axes are always read, as nullable whole numbers.
+
+    Returns
+    -------
+    Data frame that shares Arrow's memory: copy it before you change values.
+
+    Raises
+    ------
+    BadParquetError
+        If the data set is damaged.
     """
     with readable(dataset):
         source = _open(dataset)
@@ -100,7 +115,7 @@ def read_medians(dataset: Path, where: Mapping[str, Any] | None = None) -> pd.Da
 
 
 def partitions(dataset: Path) -> Iterator[dict[str, str]]:
-    """Kernel and dtype of each partition, sorted, in the form of `where`."""
+    """Yield kernel and type of each partition, sorted, in the form of `where`."""
     for path in sorted(dataset.glob("kernel=*/dtype=*/*.parquet")):
         yield dict(part.split("=", 1) for part in path.relative_to(dataset).parts[:-1])
 
@@ -115,7 +130,7 @@ def readable(dataset: Path) -> Iterator[None]:
 
 
 def unreadable(dataset: Path, fault: str) -> BadParquetError:
-    """The error of a damaged data set, with the remedy; `fault` is a sentence."""
+    """Return the error for a damaged data set, with the remedy; `fault` is a sentence."""
     return BadParquetError(
         dataset,
         f"cannot be read: {fault.rstrip('.')}. Start its run again with --forcerun aggregate, "
@@ -124,7 +139,7 @@ def unreadable(dataset: Path, fault: str) -> BadParquetError:
 
 
 def _fault(dataset: Path, err: Exception) -> str:
-    """The sentence on the damaged file of a data set; the error's if all files can be read."""
+    """Return the sentence on the damaged file; the error's own text if all files can be read."""
     for path in sorted(dataset.rglob("*.parquet")):
         try:
             check_table(path)
@@ -134,10 +149,10 @@ def _fault(dataset: Path, err: Exception) -> str:
 
 
 def _open(dataset: Path) -> ds.Dataset:
-    # It imports pandas, and planning, which looks where data sets lie, does not read them.
+    # This import needs pandas. Planning, which only looks for data sets, must not import it.
     import pyarrow.dataset as ds
 
-    # Names are texts, whatever they look like.
+    # Names are texts, even those that look like numbers.
     types = pa.schema([(name, pa.string()) for name in PARTITION])
     checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     return ds.dataset(
@@ -156,22 +171,22 @@ def _filter(where: Mapping[str, Any] | None, schema: pa.Schema) -> ds.Expression
     return reduce(and_, terms) if terms else None
 
 
-# Frames of them
+# Frames of cells
 
 
 def of_one_kind(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of one timing mode, the first in TIMING_MODES."""
+    """Return the rows of one timing mode, the first in TIMING_MODES."""
     present = set(rows["timing_mode"])
     return rows[rows["timing_mode"] == next((k for k in TIMING_MODES if k in present), "")]
 
 
 def matching(rows: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
-    """The rows that have these values in these columns."""
+    """Return the rows that have these values in these columns."""
     return rows[(rows[list(where)] == list(where.values())).all(axis=1)]
 
 
 def with_axes_noted(schema: pa.Schema) -> pa.Schema:
-    """`schema` with a note for pandas that axes, which may be null, are whole numbers."""
+    """Return `schema` with a note for pandas that axes, which may be null, are whole numbers."""
     axes = [
         {"name": n, "field_name": n, "pandas_type": "int64", "numpy_type": "Int64"}
         | {"metadata": None}
@@ -183,7 +198,7 @@ def with_axes_noted(schema: pa.Schema) -> pa.Schema:
 
 
 def as_frame(table: pa.Table) -> pd.DataFrame:
-    """The rows as a frame that shares Arrow's memory; axes are columns of the type Int64."""
+    """Convert the rows to a frame that shares Arrow's memory; axes are columns of type Int64."""
     noted = table.cast(with_axes_noted(table.schema))
     # Each column is freed once it is converted.
     return noted.to_pandas(split_blocks=True, self_destruct=True)

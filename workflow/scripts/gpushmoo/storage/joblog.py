@@ -1,4 +1,4 @@
-"""How a job ends, and its log file for all that it prints; progress goes to the terminal."""
+"""End a job, and write its output to a log file, except for progress on the terminal."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from ..core.errors import JobSignalledError, UnusableFilesError, UserError
 from .wholefile import set_aside
 
 _PR_SET_PDEATHSIG = 1
-# What persons, schedulers and closed terminals send to end a job.
+# Signals by which people, schedulers and closed terminals end a job.
 END_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-# So many ends by a signal from outside cast no suspicion on what a measuring process or a compiler
-# was at, which is done again: people send such signals, and a system short of memory.
+# Number of ends by an outside signal after which a measuring process or a compiler becomes suspect.
+# Until then its work is repeated, because people and a system short of memory send such signals,
+# too.
 STRIKES_FORGIVEN = 2
 
 
 def end_with_parent(parent: int | None = None) -> None:
     """Have the kernel kill this process when the one that started it ends (Linux only).
 
-    End it here if that was `parent` and has ended while this one began.
+    If that was `parent` and it has already ended, this process ends now.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -40,10 +41,10 @@ def end_with_parent(parent: int | None = None) -> None:
 
 @contextmanager
 def raises_signals() -> Iterator[None]:
-    """Within it the first of these signals raises JobSignalledError; another ends the process.
+    """Raise JobSignalledError in the block at the first signal; a second one ends the process.
 
-    So what the job has begun is undone: its measuring process is ended, a file half written is
-    removed. A signal that the process was started to ignore (``nohup``) stays ignored.
+    So the job cleans up: it ends its measuring process and removes a partly written file. A signal
+    that the process was started to ignore (``nohup``) stays ignored.
     """
     before = {s: signal.getsignal(s) for s in END_SIGNALS}
     taken = [s for s in END_SIGNALS if before[s] is not signal.SIG_IGN]
@@ -65,11 +66,11 @@ def raises_signals() -> Iterator[None]:
             signal.signal(s, before[s])
 
 
-# The most bytes of a log; more are left out in the middle.
+# Largest size of a log in bytes; the middle of a larger one is dropped.
 MOST_BYTES = 10**7
-# Seconds between two looks at its size.
+# Seconds between two checks of its size.
 _LOOK_S = 0.2
-# Readings of the end until nothing was printed in between; a flood never pauses.
+# Tries to read the end without output in between. A flood of output never pauses.
 _TRIES = 5
 _CUT = (
     b"\n[gpushmoo: what was printed here is left out. What prints so much is most likely a kernel "
@@ -83,9 +84,17 @@ log = logging.getLogger(__name__)
 def job_log(path: str | Path, end: Callable[[int], NoReturn] = os._exit) -> Iterator[TextIO]:
     """Send file descriptors 1 and 2 to `path`; yield the terminal's stderr for progress lines.
 
-    The log keeps beginning and end of about MOST_BYTES. An exception ends the job by `end` with one
-    line on the terminal: of a UserError and a signal its text, of damaged files also where they are
-    now, of any other type its name, with the traceback in the log.
+    The log keeps the beginning and the end, about MOST_BYTES together. An exception ends the job
+    with one line on the terminal. For a UserError or a signal, the line is its text. For damaged
+    files, it adds where they were moved to. For any other exception, it is the type's name, and the
+    log has the traceback.
+
+    Parameters
+    ----------
+    path
+        Log file.
+    end
+        Function that ends the process with a status.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +104,8 @@ def job_log(path: str | Path, end: Callable[[int], NoReturn] = os._exit) -> Iter
         was_cut = threading.Event()
         try:
             with _bounded(path, was_cut):
-                # On a full disk a handler loses a line; to print one would end the job.
+                # If the disk is full, the handler drops a line. Printing the error would end the
+                # job.
                 logging.basicConfig(
                     level=logging.INFO,
                     stream=sys.stderr,
@@ -117,8 +127,8 @@ def job_log(path: str | Path, end: Callable[[int], NoReturn] = os._exit) -> Iter
             terminal.write(f"gpushmoo: {said}\n")
         if _shortened(1) or was_cut.is_set():
             terminal.write(
-                f"gpushmoo: '{path}' would be over {MOST_BYTES / 1e6:g} MB and holds only the "
-                "beginning and the end; where a kernel or workload.py prints, times include it.\n"
+                f"gpushmoo: '{path}' would be over {MOST_BYTES / 1e6:g} MB and contains only "
+                "the beginning and the end; if a kernel or workload.py prints, times include it.\n"
             )
         terminal.flush()
         if said is not None:
@@ -126,7 +136,7 @@ def job_log(path: str | Path, end: Callable[[int], NoReturn] = os._exit) -> Iter
 
 
 def speaker(terminal: TextIO, rule: str) -> Callable[[str], None]:
-    """Prints a job's sentences on the terminal, with the rule's name before them."""
+    """Return a function that prints a job's sentences on the terminal, after the rule's name."""
     return partial(print, f"gpushmoo: {rule}:", file=terminal, flush=True)
 
 
@@ -135,7 +145,7 @@ def _bounded(path: Path, was_cut: threading.Event) -> Iterator[None]:
     """Send file descriptors 1 and 2 to a file that is shortened when it gets long (`was_cut`).
 
     All processes append to the file itself, so that a killed job leaves its output. Output after
-    the block goes to its end.
+    the block is appended, too.
     """
     path.write_bytes(b"")
     with path.open("a+b", buffering=0) as file:
@@ -178,18 +188,18 @@ def _shortened(descriptor: int) -> bool:
 
 
 def _flush() -> None:
-    """Write buffered output; on a full disk it is lost."""
+    """Write buffered output; if the disk is full, it is lost."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()
 
 
 def _aside(unusable: Sequence[Path], log_file: Path) -> str:
-    """Set files of the run aside; a sentence on them, empty if all are from elsewhere."""
+    """Move files of the run aside; return a sentence on them, empty if all are from elsewhere."""
     run = next((p.parent for p in log_file.parents if p.name == "logs"), None)
     try:
         moved = set_aside(unusable, run) if run is not None else []
     except OSError as err:
         return f" Not set aside ({err.strerror}): remove it and start the run again."
     names = ", ".join(f"'{path}'" for path in moved)
-    return f" Set aside as {names}; start the run again to make it anew." if moved else ""
+    return f" Set aside as {names}; start the run again to create it again." if moved else ""

@@ -1,4 +1,4 @@
-"""Whether folders take files, and the sentence if one does not."""
+"""Check whether folders accept files, and word the error if one does not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from ..core.errors import WriteError
 from .wholefile import filled_folder
 
-# Bytes that a folder must take: some files of a compiler.
+# Bytes that a folder must accept: some files of a compiler.
 _ROOM = 4 * 2**20
 _REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room there"),
@@ -21,31 +21,31 @@ _REMEDIES = {
     errno.EFBIG: "allow larger files (ulimit -f)",
     **dict.fromkeys((errno.EIO, errno.ESTALE), "check its disk"),
 }
-# A name that cannot be, or is another thing's.
+# A name that is not possible, or that belongs to another kind of file.
 _NAMES = (errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP)
 
 
 def temporary_folder() -> Path:
-    """Where compilers keep temporary files; Python goes elsewhere if there is no room."""
+    """Return the folder for temporary files of compilers; Python's may differ if a disk is full."""
     return Path(os.environ.get("TMPDIR") or "/tmp")
 
 
 def is_full(err: OSError) -> bool:
-    """Whether there is no room, which NumPy says without a number."""
+    """Return whether there is no room; NumPy reports that without an error number."""
     no_number = err.errno is None and str(err).endswith(" written")
     return no_number or err.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_unwritable(err: Exception) -> bool:
-    """Whether the disk or its permissions are the reason."""
+    """Return whether the disk or its permissions are the reason."""
     return isinstance(err, OSError) and (is_full(err) or err.errno in _REMEDIES)
 
 
 def unwritten(path: Path | str, err: OSError) -> str:
-    """The sentence on a file or folder that could not be written."""
+    """Return the sentence on a file or folder that could not be written."""
     reason = os.strerror(err.errno) if err.errno else str(err)
     if isinstance(err, shutil.Error):
-        # A list of files and reasons.
+        # The path is a list of files and reasons.
         reason = str(err.args[0][0][2])
     other = "name another one" if err.errno in _NAMES else "make it usable"
     remedy = _REMEDIES.get(err.errno or errno.ENOSPC, other)
@@ -54,9 +54,9 @@ def unwritten(path: Path | str, err: OSError) -> str:
 
 @contextmanager
 def output(out: Path, error: type[Exception]) -> Iterator[None]:
-    """Within it what the user asked for is written to `out`; an OSError becomes an `error`.
+    """Convert an OSError in the block, which writes the user's file `out`, to an `error`.
 
-    Its sentence says which file could not be written, why, and what to do. Write by `whole_file`,
+    The sentence names the file, the reason and the remedy. Write with `whole_file`,
     `replaced_folder` or `filled_folder`, which leave nothing behind.
     """
     try:
@@ -77,15 +77,15 @@ def _elsewhere(out: Path, err: OSError) -> Path | None:
 
 @contextmanager
 def output_folder(out: Path, error: type[Exception]) -> Iterator[Path]:
-    """A temporary folder to fill, as `filled_folder`, with the sentences of `output`."""
+    """Yield a temporary folder to fill, as `filled_folder` does, with the errors of `output`."""
     with output(out, error), filled_folder(out) as fresh:
         yield fresh
 
 
 def obstacle(*folders: Path) -> str | None:
-    """The sentence on the first folder that does not take a few megabytes; None if all do.
+    """Return the sentence on the first folder that does not accept a few megabytes, or None.
 
-    If a folder does not exist, the one in which it would be created is tried.
+    If a folder does not exist, its nearest existing parent is tried.
     """
     for folder in folders:
         place = next(path for path in (folder, *folder.absolute().parents) if path.exists())

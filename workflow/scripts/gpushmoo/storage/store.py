@@ -1,9 +1,9 @@
-"""Parquet files that are written whole or not at all, and checked when read; packed records.
+"""Write Parquet files completely or not at all, check them when read, and unpack records.
 
-A packed record, as the repository keeps them, is a Parquet table with a row for each cell, shard
-after shard. ``shard`` is the shard's path; its first row has its provenance, as JSON. Columns that
-follow from others may be missing; they are computed again, bit for bit. The moments of samples are
-not kept. A column that is newer than the record is null.
+A packed record, as in the repository, is a Parquet table with a row for each cell, shard after
+shard. ``shard`` is the shard's path, and its first row has its provenance as JSON. Columns that
+follow from others may be missing; they are computed again, bit for bit. The times of day of samples
+are not kept. A column that is newer than the record is null.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def write_parquet(table: pa.Table, path: Path, metadata: Mapping[str, Any] | Non
     if metadata is not None:
         plain = json.dumps({"schema_version": SCHEMA_VERSION, **metadata}, sort_keys=True)
         beside[METADATA_KEY] = plain.encode()
-    # Arrow's copy of the schema would hold the metadata once more.
+    # Arrow's copy of the schema would contain the metadata a second time.
     options = {"compression": "zstd", "write_page_checksum": True, "store_schema": False}
     try:
         with whole_file(path) as own, pq.ParquetWriter(own, table.schema, **options) as writer:
@@ -57,7 +57,7 @@ def write_parquet(table: pa.Table, path: Path, metadata: Mapping[str, Any] | Non
 
 
 def is_whole(path: Path) -> bool:
-    """Whether `path` begins and ends like a whole Parquet file. Reads no data."""
+    """Return whether `path` begins and ends like a complete Parquet file, without reading data."""
     try:
         with path.open("rb") as f:
             head = f.read(4)
@@ -72,14 +72,14 @@ def is_whole(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Shard:
-    """A shard whose provenance and columns are checked; its cells are not read yet."""
+    """Shard whose provenance and columns are checked, but whose cells are not read yet."""
 
     path: Path
     schema: pa.Schema
     metadata: dict[str, Any]
 
     def table(self) -> pa.Table:
-        """Read the cells and check them. Raises BadParquetError, also for a doubled cell."""
+        """Read the cells and check them; raise BadParquetError, also for a duplicate cell."""
         with checked_file(self.path) as file:
             table = file.read()
         for place, field in enumerate(self.schema):
@@ -88,12 +88,12 @@ class Shard:
         # A file by another program may have nullable columns.
         table = table.cast(self.schema)
         if len(table.column("cell_key").unique()) != len(table):
-            raise BadParquetError(self.path, "holds a cell twice.")
+            raise BadParquetError(self.path, "contains a cell twice.")
         return table
 
 
 def open_shard(path: Path) -> Shard:
-    """Check a shard's provenance and columns. Raises BadParquetError."""
+    """Check a shard's provenance and columns; raise BadParquetError if they are not valid."""
     with checked_file(path) as file:
         schema = file.schema_arrow
         raw = _metadata_text(path, file)
@@ -103,25 +103,25 @@ def open_shard(path: Path) -> Shard:
         known = version in (SCHEMA_VERSION, *LATER_COLUMNS)
         expected = cell_schema(metadata["axes"]) if known else None
     except (ValueError, TypeError, KeyError) as err:
-        raise BadParquetError(path, "carries a provenance that cannot be read.") from err
+        raise BadParquetError(path, "has provenance metadata that cannot be read.") from err
     if expected is None:
         raise BadParquetError(
             path, f"has schema version {version}; this program reads version {SCHEMA_VERSION}."
         )
     later = LATER_COLUMNS.get(version, frozenset())
     if schema.names != [name for name in expected.names if name not in later]:
-        raise BadParquetError(path, "has other columns than its schema version says.")
+        raise BadParquetError(path, "has other columns than its schema version requires.")
     return Shard(path, expected.with_metadata(schema.metadata), metadata)
 
 
 def read_shard(path: Path) -> tuple[pa.Table, dict[str, Any]]:
-    """A shard's cells and its provenance. Raises BadParquetError."""
+    """Read a shard's cells and its provenance; raise BadParquetError if it is damaged."""
     shard = open_shard(path)
     return shard.table(), shard.metadata
 
 
 def read_table(path: Path, schema: pa.Schema) -> pa.Table:
-    """The table that a stage wrote by `write_parquet` with `schema`. Raises BadParquetError."""
+    """Read the table that a stage wrote with `schema`; raise BadParquetError if it differs."""
     with checked_file(path) as file:
         _metadata_text(path, file)
         if file.schema_arrow.names != schema.names:
@@ -130,7 +130,7 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
-    """The metadata that `write_parquet` stored. Raises BadParquetError."""
+    """Read the metadata that `write_parquet` stored; raise BadParquetError without any."""
     with checked_file(path) as file:
         metadata: dict[str, Any] = json.loads(_metadata_text(path, file))
     return metadata
@@ -144,7 +144,7 @@ def check_table(path: Path) -> None:
 
 @contextmanager
 def checked_file(path: Path) -> Iterator[pq.ParquetFile]:
-    """Open a whole file and check its pages; errors in the block become BadParquetError."""
+    """Open a complete file and check its pages; errors in the block become BadParquetError."""
     if not is_whole(path):
         raise BadParquetError(path, "is not a whole Parquet file (truncated or foreign).")
     try:
@@ -156,10 +156,10 @@ def checked_file(path: Path) -> Iterator[pq.ParquetFile]:
 
 
 def _metadata_text(path: Path, file: pq.ParquetFile) -> bytes:
-    """Return the file's metadata as JSON. Raises BadParquetError if there is none."""
+    """Return the file's metadata as JSON; raise BadParquetError without any."""
     raw: bytes | None = (file.schema_arrow.metadata or {}).get(METADATA_KEY)
     if raw is None:
-        raise BadParquetError(path, "carries no gpushmoo provenance; it is not ours.")
+        raise BadParquetError(path, "was not written by gpushmoo (it has no provenance metadata).")
     return raw
 
 
@@ -168,13 +168,13 @@ def _metadata_text(path: Path, file: pq.ParquetFile) -> bytes:
 Floats = npt.NDArray[np.float64]
 
 PACKED = "packed.parquet"
-# Next to a packed record: its shards, in a folder named after its digest.
+# Folder next to a packed record with its shards, named after the record's digest.
 UNPACKED = ".unpacked"
 SHARD, PROVENANCE = "shard", "provenance"
 KEY, MOMENTS = "cell_key", "sampled_at_s"
 # Half of a 95 % interval of a normal distribution, in standard deviations.
 NORMAL_HALF = 1.96
-# Known of cells that were not measured as well.
+# Columns that are also known for cells that were not measured.
 _WORKING_SET = "working_set_over_cache"
 # Columns that follow from the others.
 DERIVED = (
@@ -186,7 +186,7 @@ _CELL = ("kernel", "dtype", "variant", "height", "width", "cache_state", "timing
 
 
 def unpacked(place: Path) -> Path:
-    """The folder of shards that `place` names; a record is unpacked once, next to its file."""
+    """Return the folder of shards that `place` names; unpack a record once, next to its file."""
     for folder in (place, *place.parents):
         if (folder / PACKED).is_file():
             return _unpacked_once(folder / PACKED) / place.relative_to(folder)
@@ -216,7 +216,7 @@ def _unpacked_once(packed: Path) -> Path:
 
 
 def unpack(packed: Path, folder: Path) -> None:
-    """Write the shards of a packed record into `folder`. Raises BadParquetError and OSError."""
+    """Write the shards of a packed record into `folder`; raise BadParquetError or OSError."""
     with checked_file(packed) as file:
         table = file.read().combine_chunks()
     starts = pc.indices_nonzero(table.column(PROVENANCE).is_valid()).to_pylist()
@@ -229,7 +229,7 @@ def unpack(packed: Path, folder: Path) -> None:
 
 
 def restored(rows: pa.Table, axes: Sequence[str], cache: int | None) -> pa.Table:
-    """The cells of one shard with all columns, sorted; `cache` is the device's, in bytes."""
+    """Return the cells of one shard with all columns, sorted; `cache` is the device's, in bytes."""
     ok = pc.equal(rows.column("status"), Status.OK).to_numpy()
     computed = {MOMENTS: np.full(len(rows), math.nan)}
     for name, values in _derived(rows.filter(pa.array(ok))).items():
@@ -245,13 +245,13 @@ def restored(rows: pa.Table, axes: Sequence[str], cache: int | None) -> pa.Table
             columns.append(_keys(rows, axes))
         elif field.name in computed:
             columns.append(_column(computed[field.name], field.type))
-        else:  # a column that there was not yet
+        else:  # a column that did not exist yet
             columns.append(pa.nulls(len(rows), field.type))
     return pa.table(columns, schema=schema).sort_by(KEY)
 
 
 def _derived(rows: pa.Table) -> dict[str, Floats]:
-    """DERIVED of ``ok`` cells of one repeat; NaN stands for null, of a list for no entry."""
+    """Compute DERIVED for ``ok`` cells of one repeat; NaN means null, or a list without entries."""
     samples = rows.column("samples_s")
     lengths = pc.list_value_length(samples).to_numpy()
     m = median_intervals(pc.list_flatten(samples).to_numpy(), lengths)
@@ -282,7 +282,7 @@ def _derived(rows: pa.Table) -> dict[str, Floats]:
 
 
 def overhead_variances(rows: pa.Table, launch_s: Floats) -> Floats:
-    """Return the variance of each log time that the error of the overhead makes; 0 of none.
+    """Return the variance of each log time that the error of the overhead causes; 0 without one.
 
     Parameters
     ----------
@@ -300,13 +300,13 @@ def overhead_variances(rows: pa.Table, launch_s: Floats) -> Floats:
 
 
 def _numbers(rows: pa.Table, name: str) -> Floats:
-    """A column as floats, NaN for null."""
+    """Return a column as floats, NaN for null."""
     values = pc.cast(rows.column(name), pa.float64(), safe=False)
     return np.asarray(values.to_numpy(), np.float64)
 
 
 def _moved(rows: pa.Table) -> Floats:
-    """Bytes read and written; not a number where none are declared."""
+    """Return the bytes read and written; NaN if none are declared."""
     moved = _numbers(rows, "bytes_read") + _numbers(rows, "bytes_written")
     return np.where(moved > 0, moved, math.nan)
 
@@ -321,7 +321,7 @@ def _keys(rows: pa.Table, axes: Sequence[str]) -> pa.Array:
 
 
 def _column(values: Floats, kind: pa.DataType) -> pa.Array:
-    """A computed column: null for NaN, or a list of no entry."""
+    """Return a computed column: null for NaN, or a list without entries."""
     known = ~np.isnan(values)
     if not pa.types.is_list(kind):
         return pa.array(values, mask=~known)

@@ -1,4 +1,4 @@
-"""Temporary folders that go with the process that made them, however it ends."""
+"""Create temporary folders that are removed with their process, however it ends."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from types import FrameType
 
 from .. import __name__ as library
 
-# Of each folder, locked by its process for as long as that lives.
+# Lock file in each folder, locked by its process for as long as it lives.
 _LOCK = ".lock"
 _PREFIX = f"{library}-"
-# They end a process at once unless it listens. SIGINT is an exception in Python.
+# Signals that end a process at once unless it handles them. SIGINT is an exception in Python.
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class OwnFolder(tempfile.TemporaryDirectory[str]):
-    """A temporary folder that is removed with this object, or with the process.
+    """Temporary folder that is removed with this object, or with the process.
 
-    SIGTERM and SIGHUP remove it as well, unless the program listens to these itself. After SIGKILL
-    the next such folder of this user removes it. Raises OSError.
+    SIGTERM and SIGHUP remove it as well, unless the program handles these. After SIGKILL, the next
+    such folder of this user removes it. Raises OSError.
     """
 
     def __init__(self) -> None:
@@ -34,12 +34,12 @@ class OwnFolder(tempfile.TemporaryDirectory[str]):
         super().__init__(prefix=_PREFIX, ignore_cleanup_errors=True)
         lock, fresh = Path(self.name, _LOCK), Path(self.name, f"{_LOCK}.new")
         self._descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT, 0o600)
-        # Not every file system has locks: a folder that is not locked is left alone.
+        # Some file systems have no locks: a folder that is not locked is left alone.
         with suppress(OSError):
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fresh.rename(lock)
         weakref.finalize(self, os.close, self._descriptor)
-        # A forked process has the folders of another one in its list.
+        # A forked process has the folders of its parent in this list.
         self.owner = os.getpid()
         _LIVE.add(self)
         _listen()
@@ -67,15 +67,15 @@ def _left_over() -> Iterator[Path]:
 
 
 def _listen() -> None:
-    """Have the signals remove the folders; those that the program handles are left to it."""
+    """Make the signals remove the folders, except for signals that the program handles."""
     for number in _SIGNALS:
-        with suppress(ValueError):  # only the main thread may
+        with suppress(ValueError):  # Python allows this only in the main thread.
             if signal.getsignal(number) is signal.SIG_DFL:
                 signal.signal(number, _end)
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """Remove the folders, then end as if nobody had listened."""
+    """Remove the folders, then end by the signal as without a handler."""
     for folder in [one for one in _LIVE if one.owner == os.getpid()]:
         shutil.rmtree(folder.name, ignore_errors=True)
     signal.signal(number, signal.SIG_DFL)

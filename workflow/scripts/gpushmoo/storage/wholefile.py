@@ -1,6 +1,6 @@
-"""Files and folders that are written whole or not at all, and set aside if they are damaged.
+"""Write files and folders completely or not at all, and move damaged ones aside.
 
-Readers notice a file that is empty or cut off, except for the end of a text.
+Readers detect a file that is empty or truncated, except for a missing end of a text.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from ..core.errors import DamagedFileError
 # Ends of complete files by their suffix. Files of earlier versions have a comment behind it.
 _ENDS = {".html": b"</html>", ".pdf": b"%%EOF", ".svg": b"</svg>"}
 _LAST_BYTES = 128
-# The key of a sum in JSON that earlier versions wrote.
+# Key of a checksum in JSON files of earlier versions.
 _OLD_SUM = "sha256"
-# The folder of a run for its damaged files.
+# Subfolder of a run for its damaged files.
 QUARANTINE = "quarantine"
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A temporary path to write to, which is synced and renamed to `path` in the end.
+    """Yield a temporary path, which is synced and renamed to `path` after the block.
 
-    Each process has its own, so that writers never mix or leave half a file. The folder is synced
-    as well, so that a power cut does not undo the renaming. Raises OSError (no space, read-only),
-    leaving nothing behind.
+    Each process has a separate path, so writers never mix or leave a partial file. The folder is
+    synced as well, so that a power cut does not undo the renaming. Raises OSError (no space,
+    read-only), and leaves nothing behind.
     """
     own = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex}")
     with _folder(path.parent):
@@ -48,7 +48,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _folder(path: Path) -> Iterator[None]:
-    """Within it the folder is there; an error removes what was made of it, if it is empty."""
+    """Create the folder for the block; on an error, remove the created part if it is empty."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def _folder(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replaced_folder(out: Path) -> Iterator[Path]:
-    """A temporary folder to fill, which replaces `out` in the end; an error leaves `out` be."""
+    """Yield a temporary folder, which replaces `out` after the block; an error keeps `out`."""
     with _folder(out.parent), _fresh(out.with_name(f".{out.name}.{_own()}")) as fresh:
         yield fresh
         _sync_all(fresh)
@@ -74,9 +74,9 @@ def replaced_folder(out: Path) -> Iterator[Path]:
 
 @contextmanager
 def filled_folder(out: Path) -> Iterator[Path]:
-    """A temporary folder to fill, whose files go to `out` in the end; an error leaves `out` be.
+    """Yield a temporary folder, whose files move to `out` after the block; an error keeps `out`.
 
-    Files of other names stay there.
+    Files with other names stay there.
     """
     with _folder(out), _fresh(out / f".{_own()}") as fresh:
         yield fresh
@@ -129,7 +129,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_whole(path: Path) -> bytes:
-    """The content of a file. Raises DamagedFileError if it is missing, empty or cut off."""
+    """Return the content of a file; raise DamagedFileError if it is missing, empty or truncated."""
     try:
         data = path.read_bytes()
     except OSError as err:
@@ -140,7 +140,7 @@ def read_whole(path: Path) -> bytes:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object that `write_json` wrote. Raises DamagedFileError."""
+    """Return the object that `write_json` wrote; raise DamagedFileError if it is not complete."""
     data = read_whole(path)
     try:
         content = json.loads(data)
@@ -153,15 +153,15 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _not_whole(path: Path, data: bytes) -> DamagedFileError:
-    state = "is not whole" if data else "is empty"
+    state = "is truncated" if data else "is empty"
     return DamagedFileError(path, f"{state} (damaged, or changed by another program).")
 
 
 def set_aside(paths: Sequence[Path], run: Path) -> list[Path]:
-    """Move files or data sets of a run's folder into its quarantine; their new paths.
+    """Move files or data sets of a run's folder into its quarantine; return their new paths.
 
     A number avoids names that exist there. Links and mounts in the run's folder are not resolved.
-    Files outside of `run` (a recorded data set) stay, as do those that another job has moved.
+    Files outside `run` (a recorded data set) stay, and so do files that another job has moved.
     Raises OSError (no space, read-only).
     """
     moved = []

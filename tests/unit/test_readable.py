@@ -23,13 +23,13 @@ def test_a_path_with_braces_is_refused(path: str) -> None:
     [
         (LATIN, ", line 2: not UTF-8; save it as that."),
         (DIGITS, ", line 1: a number of too many digits, or a date that there is not."),
-        (DEEP, " holds lists or mappings nested too deep."),
+        (DEEP, " contains lists or mappings that are nested too deep."),
         (
             b"run: a\nseed: 1\nrun: b",
-            ", line 3: the key 'run' stands in line 1 already; remove one.",
+            ", line 3: the key 'run' is already in line 1; remove one.",
         ),
-        (b"a:\n- {c: 1}\n- {b: 1,\n  'b': 2}", ", line 4: the key 'b' stands in line 3 already"),
-        (b'{"a": 1,\n "a": 2}', ", line 2: the key 'a' stands in line 1 already"),
+        (b"a:\n- {c: 1}\n- {b: 1,\n  'b': 2}", ", line 4: the key 'b' is already in line 3"),
+        (b'{"a": 1,\n "a": 2}', ", line 2: the key 'a' is already in line 1"),
         (b"a: 1\nb: [2,\nc: 3\n", "flow sequence that begins in line 2, expected ',' or ']'"),
         (b"a: 1\n b: 2", ", line 2: not valid YAML: mapping values are not allowed here."),
         (b"a:\n\tb: 1", "', line 2: not valid YAML: found character '\\t' that cannot start any"),

@@ -23,7 +23,7 @@ def test_what_cannot_be_read_or_run_is_refused_before_any_job(tmp_path: Path) ->
     bare.write_config("larger.yaml", {"run": "bad", **larger})
     sentences = {
         "nowhere.yaml": "gpushmoo: 'nowhere.yaml' does not exist.",
-        "twice.yaml": "gpushmoo: 'twice.yaml', line 2: the key 'run' stands in line 1 already; "
+        "twice.yaml": "gpushmoo: 'twice.yaml', line 2: the key 'run' is already in line 1; "
         "remove one.",
         "larger.yaml": "kernels.copy2d_coalesced.sizes",
     }

@@ -1,1 +1,1 @@
-"""The vocabulary that all packages share: element types, spaces of cells, schemas, words."""
+"""Define what all packages share: element types, spaces of cells, schemas, and number formats."""

@@ -1,8 +1,8 @@
-"""The registry of backends: an entry of `BACKENDS` and a folder of `devices` each.
+"""Register the backends: each is an entry of `BACKENDS` and a folder of `devices`.
 
-A record is what the rest of the library knows of a backend without importing it: no other module
-names a backend, apart from `compat`, which knows other tuners' names, and from the configuration's
-keys ``cuda_arch`` and ``opencl_runtime``. What a backend does is in `devices.base`.
+An entry is all that the rest of the library knows about a backend without importing it. No other
+module names a backend, except `compat`, which knows other tuners' names, and the configuration's
+keys ``cuda_arch`` and ``opencl_runtime``. `devices.base` defines the functions of a backend.
 """
 
 from __future__ import annotations
@@ -13,31 +13,50 @@ from dataclasses import dataclass
 from .paths import PACKAGE
 from .space import TIMING_MODES
 
-# What the configuration says to have the first backend, or runtime of one, that answers.
+# Value in the configuration that selects the first backend, or its first runtime, that responds.
 AUTO = "auto"
 
 
 @dataclass(frozen=True)
 class Backend:
-    """What a backend is, in plain values.
+    """Properties of a backend, as plain values.
 
-    `name` is its folder, its name in the configuration and the column ``backend`` of the data. A
-    kernel's source for it is the file ``kernel`` with the `source_suffix`, in which one of the
-    `marks` is before each kernel, or one of the `other_suffixes`. `cache_name` is what figures
-    call the last cache level. `tells_occupancy`: whether it says how many blocks a
-    multiprocessor holds at once. `claims_gpu`: whether a measuring job takes one of Snakemake's
-    resource ``gpu`` and one core; else the device may be the host itself and the job has all cores.
-    `runtimes` are those that it can be used through, in the order in which ``auto`` tries
-    them; () where there is no choice. `cell_s` is how many seconds a cell takes, about, by which a
-    run's time is estimated. `timing_modes` are those of `space.TIMING_MODES` that it has.
-    `profiler` is the program that reads its devices' hardware counters; "" where there is none.
-    `profiler_places` are patterns of folders into which it is usually installed.
-    `imported` are modules of its compilers that a process may import before it forks, and
-    `begin_compiler` is the function, as ``module:name`` in its folder, that such a process may call
-    with a runtime and the folder of caches, or "".
-    `locks_clocks`: whether it can hold a device at one clock. `environment` is the file of the
-    conda environment that its jobs need. A multiprocessor loads and stores at most `unit_bytes`
-    bytes a clock, as the makers of its devices document.
+    Attributes
+    ----------
+    name
+        Its folder, its name in the configuration, and the column ``backend`` of the data.
+    source_suffix, other_suffixes, marks
+        A kernel's source is the file ``kernel`` with the `source_suffix`, in which one of the
+        `marks` precedes each kernel, or with one of the `other_suffixes`.
+    cache_name
+        Name of the last cache level in figures.
+    tells_occupancy
+        Whether it reports how many blocks fit on a multiprocessor.
+    claims_gpu
+        Whether a measuring job takes one of Snakemake's resource ``gpu`` and one core. Otherwise
+        the device may be the host itself, and the job takes all cores.
+    runtimes
+        Runtimes that can provide it, in the order in which ``auto`` tries them; () without a
+        choice.
+    cell_s
+        Approximate seconds per cell, for the estimate of a run's time.
+    timing_modes
+        Supported modes of `space.TIMING_MODES`.
+    profiler, profiler_places
+        Program that reads hardware counters ("" without one), and patterns of the folders in which
+        it is usually installed.
+    imported
+        Modules of its compilers that a process may import before it forks.
+    begin_compiler
+        Function, as ``module:name`` in its folder, that such a process may call with a runtime and
+        the folder of caches; or "".
+    locks_clocks
+        Whether it can lock a device's clock.
+    environment
+        File of the conda environment that its jobs need.
+    unit_bytes
+        Bytes that a multiprocessor loads and stores at most per clock, as the makers of its devices
+        document.
     """
 
     name: str
@@ -60,17 +79,17 @@ class Backend:
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """All that a kernel's source may end in."""
+        """All suffixes that a kernel's source may have."""
         return (self.source_suffix, *self.other_suffixes)
 
     @property
     def module(self) -> str:
-        """Dotted name of the module that keeps `devices.base.BackendModule`."""
+        """Dotted name of the module that defines `devices.base.BackendModule`."""
         return f"{PACKAGE.name}.devices.{self.name}.backend"
 
 
-# In the order in which ``backend: auto`` tries them. OpenCL tells the size of the last cache, but
-# not which level it is; of its runtimes PoCL is the lightest.
+# In the order in which ``backend: auto`` tries them. OpenCL reports the size of the last cache, but
+# not its level. PoCL is the lightest of its runtimes.
 BACKENDS: Mapping[str, Backend] = {
     backend.name: backend
     for backend in (
@@ -104,10 +123,13 @@ BACKENDS: Mapping[str, Backend] = {
 
 
 def source_suffix(name: str) -> str | None:
-    """What the backend `name` compiles is ``kernel`` with it; None as long as that is ``auto``."""
+    """Return the suffix of ``kernel`` that the backend `name` compiles.
+
+    The result is None if that is ``auto``.
+    """
     return BACKENDS[name].source_suffix if name in BACKENDS else None
 
 
 def cache_name(name: str) -> str:
-    """What the backend `name` of recorded data calls its last cache level."""
+    """Return the name of the last cache level for the backend `name` of recorded data."""
     return BACKENDS[name].cache_name if name in BACKENDS else "cache"

@@ -1,6 +1,6 @@
-"""What one thread runs of a kernel, as the machine code tells it.
+"""Describe the path of one thread through a kernel's machine code.
 
-The model reads it without the code that reads machine code.
+The model reads it without the code that disassembles.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class PathPart:
-    """A part of a thread's way through the machine code.
+    """Part of a thread's path through the machine code.
 
-    `loads` and `stores` count accesses to global memory, textures and surfaces, `load_width` and
-    `store_width` are the bytes of the widest of them; `waits` counts groups of loads of which a
+    `loads` and `stores` count accesses to global memory, textures and surfaces. `load_width` and
+    `store_width` are the bytes of the widest of them. `waits` counts groups of loads of which a
     result is needed before the next group begins.
     """
 
@@ -28,18 +28,18 @@ class PathPart:
 
     @property
     def accesses(self) -> int:
-        """Loads or stores, whichever are more."""
+        """The larger of the numbers of loads and stores."""
         return max(self.loads, self.stores)
 
 
 @dataclass(frozen=True)
 class CodePath:
-    """What a thread runs once, and what it runs for each turn of its loop (none: zeros)."""
+    """Part that a thread runs once, and part that it runs in each turn of its loop (else zeros)."""
 
     once: PathPart
     turn: PathPart
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> CodePath:
-        """The path whose plain values `dataclasses.asdict` gave, as files hold them."""
+        """Return the path from the plain values of `dataclasses.asdict`, as files contain them."""
         return cls(PathPart(**values["once"]), PathPart(**values["turn"]))

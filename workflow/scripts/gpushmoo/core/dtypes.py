@@ -1,4 +1,4 @@
-"""Element types that kernels are swept in, and types of arguments as Triton writes them."""
+"""Define the element types of kernels, and the types of arguments as Triton names them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-# Types that NumPy has by ml_dtypes, and their names there.
+# Types that ml_dtypes adds to NumPy, and their names there.
 _OF_ML_DTYPES = {
     "bfloat16": "bfloat16",
     "float8_e4m3": "float8_e4m3fn",
@@ -20,7 +20,7 @@ _OF_ML_DTYPES = {
 
 @dataclass(frozen=True)
 class DType:
-    """A NumPy scalar times lanes, packed; a `normalised` byte b is read from images as b / 255."""
+    """NumPy scalar times lanes, packed; a `normalised` byte b is read from images as b / 255."""
 
     name: str
     numpy_name: str
@@ -30,15 +30,15 @@ class DType:
 
     @cached_property
     def scalar(self) -> np.dtype[Any]:
-        """NumPy's type of one of the lanes; of bfloat16 and fp8 ml_dtypes makes it."""
+        """NumPy's type of one lane; ml_dtypes provides that of bfloat16 and fp8."""
         if self.name in _OF_ML_DTYPES:
-            # Imported when needed: few kernels have such types.
+            # Imported only when needed: few kernels have such types.
             import_module("ml_dtypes")
         found: np.dtype[Any] = np.dtype(self.numpy_name)
         return found
 
     def shape(self, height: int, width: int) -> tuple[int, ...]:
-        """Shape of the NumPy array holding height × width elements; lanes come last."""
+        """Return the shape of the NumPy array of height × width elements; lanes come last."""
         return (height, width) if self.lanes == 1 else (height, width, self.lanes)
 
 
@@ -60,17 +60,17 @@ DTYPES: dict[str, DType] = {
 
 
 def dtype_name(scalar: np.dtype[Any]) -> str | None:
-    """The element type whose elements are this scalar; None if there is none."""
+    """Return the element type whose elements are this scalar, or None."""
     found = (d for d in DTYPES.values() if d.numpy_name == scalar.name and d.lanes == 1)
     return next((d.name for d in found if not d.normalised), None)
 
 
 def is_of_ml_dtypes(scalar: np.dtype[Any] | str) -> bool:
-    """Whether a type, or the type of this name, is a float that NumPy has by ml_dtypes alone."""
+    """Return whether a type, or the type of this name, is a float from ml_dtypes."""
     return (scalar if isinstance(scalar, str) else scalar.name) in _OF_ML_DTYPES.values()
 
 
-# What Triton's compiler takes beside a kernel's own parameters; an axis may be called so.
+# Options of Triton's compiler besides a kernel's parameters. An axis may have such a name.
 TRITON_OPTIONS = ("num_warps", "num_stages", "maxnreg")
 
 _SCALARS = {
@@ -86,10 +86,15 @@ _SCALARS = {
 
 
 def triton_type(argument: npt.NDArray[Any] | np.generic | np.dtype[Any]) -> str:
-    """The type of an argument, specialised as Triton's own launcher does.
+    """Return the type of an argument, specialized as in Triton's own launcher.
 
-    An array, or the type of its elements, is a pointer to aligned memory. A whole number that is 1
-    is a constant; one that 16 divides is said to be so. Raises ValueError.
+    An array, or the type of its elements, becomes a pointer to aligned memory. The whole number 1
+    becomes a constant. A number divisible by 16 is marked as such.
+
+    Raises
+    ------
+    ValueError
+        If Triton does not have the type.
     """
     kind = argument if isinstance(argument, np.dtype) else argument.dtype
     if kind.name not in _SCALARS:

@@ -1,4 +1,4 @@
-"""Medians and means, with their intervals."""
+"""Compute medians and means with their intervals."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class MedianInterval:
 
     @property
     def relative_half_width(self) -> float:
-        """Half of the interval's width over the median."""
+        """Half of the interval's width divided by the median."""
         return (self.high - self.low) / (2.0 * self.median)
 
 
 @lru_cache(maxsize=1024)
 def _order_statistic(n: int) -> tuple[int, float]:
-    """Largest k with P(X(k) ≤ median ≤ X(n+1−k)) ≥ CONFIDENCE, and that probability.
+    """Return the largest k with P(X(k) ≤ median ≤ X(n+1−k)) ≥ CONFIDENCE, and the probability.
 
-    The number of samples under the median is binomial(n, 1/2), so the probability is
-    1 − 2 P(B ≤ k−1) (David and Nagaraja, Order Statistics, section 7.1).
+    The number of samples below the median is binomial(n, 1/2), so the probability is 1 − 2 P(B ≤
+    k−1) (David and Nagaraja, Order Statistics, section 7.1).
     """
-    # In whole numbers and without SciPy, which a measuring process takes longer to import than to
-    # measure its first cells. `below` is 2ⁿ P(B ≤ k−1), `term` the binomial coefficient of n, k.
+    # Whole numbers instead of SciPy, whose import takes a measuring process longer than its first
+    # cells. `below` is 2ⁿ P(B ≤ k−1), `term` the binomial coefficient of n and k.
     every = 2**n
     k = 1
     below = 1
@@ -49,12 +49,18 @@ def _order_statistic(n: int) -> tuple[int, float]:
 
 
 def coverage_of(n: int) -> float:
-    """Confidence of the interval that `median_interval` gives of `n` samples; 0 of one."""
+    """Return the confidence of the interval that `median_interval` returns for `n` samples.
+
+    It is 0 for one sample.
+    """
     return max(0.0, _order_statistic(n)[1])
 
 
 def median_interval(samples: Sequence[float]) -> MedianInterval:
-    """Median and order-statistic interval of samples; six are the fewest for 95 %."""
+    """Return median and order-statistic interval of samples; a 95 % interval needs six or more.
+
+    Raises ValueError without samples.
+    """
     if not len(samples):
         raise ValueError("median of no samples")
     ordered = np.sort(np.asarray(samples, dtype=np.float64))
@@ -69,7 +75,7 @@ def median_interval(samples: Sequence[float]) -> MedianInterval:
 
 @dataclass(frozen=True)
 class MedianIntervals:
-    """The `MedianInterval` of many cells, each an array of one value a cell."""
+    """The `MedianInterval` of many cells; each attribute is an array of shape (cells,)."""
 
     median: npt.NDArray[np.float64]
     low: npt.NDArray[np.float64]
@@ -80,7 +86,15 @@ class MedianIntervals:
 def median_intervals(
     samples: npt.NDArray[np.float64], lengths: npt.NDArray[np.int64]
 ) -> MedianIntervals:
-    """Compute `median_interval` for all cells; `lengths` has how many samples each one has."""
+    """Compute `median_interval` for all cells.
+
+    Parameters
+    ----------
+    samples
+        Samples of all cells, one cell after the other.
+    lengths
+        Number of samples of each cell, shape (cells,), at least 1.
+    """
     ends = np.cumsum(lengths)
     out = np.empty((4, len(lengths)))
     for n in np.unique(lengths).tolist():
@@ -92,8 +106,8 @@ def median_intervals(
     return MedianIntervals(*out)
 
 
-# 0.975 quantiles of Student's t for 1, 2, ... degrees of freedom. A table, because jobs that
-# measure do without SciPy.
+# 0.975 quantiles of Student's t for 1, 2, ... degrees of freedom. It is a table because measuring
+# jobs do not import SciPy.
 _T_975 = (
     *(12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281),
     *(2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860),
@@ -103,7 +117,7 @@ _T_975 = (
 
 @dataclass(frozen=True)
 class MeanInterval:
-    """A mean, and where it would lie in 95 % of repetitions; no interval of a single value."""
+    """Mean and its 95 % confidence interval; a single value has no interval."""
 
     mean: float
     low: float | None
@@ -111,12 +125,12 @@ class MeanInterval:
 
 
 def mean_interval(values: Sequence[float]) -> MeanInterval:
-    """Of independent values of one normal distribution, at least one of them."""
+    """Return mean and 95 % t interval of one or more independent, normally distributed values."""
     n = len(values)
     mean = math.fsum(values) / n
     if n == 1:
         return MeanInterval(mean, None, None)
     variance = math.fsum((v - mean) ** 2 for v in values) / (n - 1)
-    # Beyond the table the last entry is at most 4 % too wide.
+    # Beyond the table, the last entry is at most 4 % too wide.
     half = _T_975[min(n - 1, len(_T_975)) - 1] * math.sqrt(variance / n)
     return MeanInterval(mean, mean - half, mean + half)

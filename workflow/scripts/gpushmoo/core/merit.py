@@ -1,4 +1,4 @@
-"""How fast launches are, in the unit that describes them: bytes, else work, else the time.
+"""Express the speed of launches in the unit that fits: bytes, otherwise work, otherwise time.
 
 Launches are ranked by their times alone.
 """
@@ -14,7 +14,7 @@ import pandas as pd
 
 from .display import significant
 
-# A row of cells, or several as a frame; figures are numbers of the one, columns of the other.
+# One row of cells, whose figures are numbers, or a frame, whose figures are columns.
 Rows: TypeAlias = pd.DataFrame | Mapping[str, Any]
 
 
@@ -28,14 +28,14 @@ class Speeds(NamedTuple):
 
 @dataclass(frozen=True)
 class Merit:
-    """A figure of merit: its name in a sentence, its unit, and whether more of it is better."""
+    """Figure of merit: its name in a sentence, its unit, and whether higher is better."""
 
     name: str
     unit: str
     larger: bool = True
 
     def of(self, cells: Rows) -> Speeds:
-        """The figures of verified cells."""
+        """Return the figures of verified cells."""
         if self == BANDWIDTH:
             return Speeds(*(cells[f"bandwidth_{end}gbs"] for end in ("", "low_", "high_")))
         median, low, high = (cells[f"median_{end}s"] for end in ("", "low_", "high_"))
@@ -45,7 +45,7 @@ class Merit:
         return Speeds(giga / median, giga / high, giga / low)
 
     def text(self, value: float) -> str:
-        """The value to three digits with its unit, ``12.3 GB/s``."""
+        """Return the value with three digits and its unit, ``12.3 GB/s``."""
         return f"{significant(value)} {self.unit}"
 
     @property
@@ -55,12 +55,12 @@ class Merit:
 
 
 BANDWIDTH, TIME = Merit("bandwidth", "GB/s"), Merit("time", "µs", larger=False)
-# The heading of figures of several units.
+# Heading of figures with several units.
 SEVERAL = "speed"
 
 
 def merit_of(cells: Rows) -> Merit:
-    """The merit that all verified ones of `cells` have."""
+    """Return the figure of merit that applies to all verified ones of `cells`."""
     if isinstance(cells, pd.DataFrame):
         cells = cells[cells["median_s"].notna()]
     if np.all(pd.notna(cells["bandwidth_gbs"])):
@@ -73,18 +73,18 @@ def merit_of(cells: Rows) -> Merit:
 
 
 def share_of_best(cells: pd.DataFrame) -> pd.Series:
-    """Time of the fastest of `cells` over each one's."""
+    """Return the time of the fastest of `cells` divided by each cell's time."""
     return cells["median_s"].min() / cells["median_s"]
 
 
 def heading_of(rows: Iterable[Mapping[str, Any]]) -> str:
-    """The unit that all rows have, for the head of a column; SEVERAL where they have not one."""
+    """Return the unit of all rows as the head of a column; SEVERAL if the units differ."""
     units = {merit_of(row).unit for row in rows} or {BANDWIDTH.unit}
     return units.pop() if len(units) == 1 else SEVERAL
 
 
 def speed_text(cell: Mapping[str, Any], heading: str = "") -> str:
-    """The figure of a row; its unit where the `heading` of its column is another."""
+    """Return the figure of a row, with its unit if that differs from the column's `heading`."""
     merit = merit_of(cell)
     value = merit.of(cell).value
     return significant(value) if merit.unit == heading else merit.text(value)
@@ -97,6 +97,6 @@ def interval(cell: Mapping[str, Any], heading: str = "") -> str:
 
 
 def half_width(cell: Mapping[str, Any]) -> float:
-    """Half of the interval as a share of the figure."""
+    """Return half of the interval as a share of the figure."""
     value, low, high = merit_of(cell).of(cell)
     return float((high - low) / 2 / value)

@@ -1,4 +1,4 @@
-"""Names and paths as callers write them: one, or several."""
+"""Accept names and paths as callers write them: one, or several."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from typing import Any
 
 
 def several(given: Any) -> list[Any]:
-    """The given values as a list: a text or a path is one value, and not its letters."""
+    """Return the given values as a list; a text or a path counts as one value."""
     return [given] if isinstance(given, str | os.PathLike) else [*given]

@@ -1,4 +1,4 @@
-"""News of work that takes long: one line of a terminal that is replaced, or a line now and then."""
+"""Report the progress of long work: in one terminal line that is replaced, or in a few lines."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-# On other streams the first line comes after so many seconds, and each pause is twice the last one.
+# On other streams the first line appears after this many seconds, and pauses double.
 _FIRST_S, _LONGEST_S = 2.0, 120.0
-# Seconds until the first line that work goes on: to find a device takes a few.
+# Seconds until the first line that work continues: finding a device takes a few.
 _FIRST_BEAT_S = 10.0
-# Begin of the line, and nothing behind it.
+# Control sequence: go to the begin of the line and clear it.
 _CLEAR = "\r\x1b[K"
 
 
 class News:
-    """Shows the latest news of some work on a stream.
+    """Shows the latest progress of some work on a stream.
 
-    `in_place` is for a program to whose terminal no other process writes: the line is replaced, and
-    must be cleared before anything else is written. Other streams get few lines.
+    Use `in_place` for a terminal that no other process writes to. In this mode the line is
+    replaced, and must be cleared before anything else is written. Other streams get few lines.
     """
 
     def __init__(
@@ -35,10 +35,10 @@ class News:
         self._is_shown = False
 
     def show(self, text: str) -> None:
-        """Replace the line by `text`. Other streams get it if their last line is old enough."""
+        """Replace the line by `text`; on other streams, write it if the last line is old enough."""
         now = self._clock()
         if self.in_place:
-            # A longer line would take two, of which only one is cleared.
+            # A longer line would wrap to two, of which only one is cleared.
             room = shutil.get_terminal_size().columns - 1
             self._stream.write(f"{_CLEAR}{text[:room]}")
             self._stream.flush()
@@ -49,13 +49,13 @@ class News:
             self._due_s = now + self._pause_s
 
     def write(self, text: str) -> None:
-        """Write a line that no later news replaces, in place of the shown one."""
+        """Write a line that stays, in place of the shown one."""
         self.clear()
         self._stream.write(f"{text}\n")
         self._stream.flush()
 
     def clear(self) -> None:
-        """Remove the line that is shown."""
+        """Remove the shown line."""
         if self._is_shown:
             self._stream.write(_CLEAR)
             self._stream.flush()
@@ -64,7 +64,7 @@ class News:
 
 @contextmanager
 def heartbeat(stream: TextIO, text: str, first_s: float = _FIRST_BEAT_S) -> Iterator[None]:
-    """Within it a line says now and then that work goes on which prints nothing by itself."""
+    """Print a line from time to time while the block runs, which prints nothing itself."""
     ended, began = threading.Event(), time.monotonic()
 
     def beat() -> None:

@@ -1,4 +1,4 @@
-"""Numbers as callers write them, NumPy's among them."""
+"""Accept numbers as callers write them, including NumPy's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def whole(value: Any) -> int | None:
-    """The whole number that `value` is, such as 2 of ``2.0`` or ``np.int64(2)``; else None."""
+    """Return the whole number that equals `value`, such as 2 for ``2.0``, otherwise None."""
     if isinstance(value, np.ndarray | np.generic) and value.ndim == 0:
         value = value.item()
     is_finite = isinstance(value, numbers.Real) and math.isfinite(value)
@@ -18,6 +18,6 @@ def whole(value: Any) -> int | None:
 
 
 def plain(value: Any) -> Any:
-    """Python's own number for NumPy's, and 0 or 1 for a truth value; all else as it is."""
+    """Return Python's number for NumPy's, 0 or 1 for a truth value, and other values unchanged."""
     own = value.item() if isinstance(value, np.generic) else value
     return int(own) if isinstance(own, bool) else own

@@ -1,4 +1,4 @@
-"""The folders of the project itself, by name."""
+"""Locate the folders of the project."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-# The folder of the library `gpushmoo`.
+# Folder of the library `gpushmoo`.
 PACKAGE = Path(__file__).resolve().parents[1]
-# The folder of the Snakefile, which need not be the working directory.
+# Folder of the Snakefile, which need not be the working directory.
 ROOT = PACKAGE.parents[2]
-# The configuration over which a user's is merged.
+# Default configuration, over which a user's is merged.
 DEFAULTS = ROOT / "config" / "config.yaml"
-# What kernels share among each other, and the chapters, are packages in these.
+# Folders of packages: code shared between kernels, and chapters.
 KERNELS = ROOT / "kernels"
 CHAPTERS = ROOT / "reports" / "chapters"
-# Runs' folders are in it, from the working directory on.
+# Folder of the runs' folders, relative to the working directory.
 RESULTS = Path("results")
-# The folders of PYTHONPATH from which the library, kernels and chapters are imported.
+# Folders of PYTHONPATH from which the library, kernels and chapters are imported.
 IMPORTED = (PACKAGE.parent, KERNELS, CHAPTERS)
 
 
 def child_environment() -> dict[str, str]:
-    """This process's environment, in which a child can import the library, kernels and chapters."""
+    """Return this process's environment with paths to import the library, kernels and chapters."""
     paths = [*map(str, IMPORTED), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def install(extra: str) -> str:
-    """The command that adds an extra of the package to this clone or environment."""
+    """Return the command that adds an extra of the package to this clone or environment."""
     return f"make {extra}" if (ROOT / "Makefile").is_file() else f"pip install 'gpushmoo[{extra}]'"
 
 
 def cache_folder(results: Path) -> Path:
-    """Where device runtimes of a run keep their caches; HOME may not be writable."""
+    """Return the folder for caches of a run's device runtimes; HOME may not be writable."""
     return results / ".cache"
 
 
 def lend_imports(folders: Iterable[Path]) -> None:
-    """Have this process, and those that it starts, import from `folders` as well."""
+    """Let this process, and processes that it starts, import from `folders` as well."""
     for folder in map(str, folders):
         if folder not in sys.path:
             sys.path.append(folder)

@@ -1,4 +1,4 @@
-"""A digest of what Python code does: the same for every version of Python that runs it."""
+"""Compute a digest of the behavior of Python code, independent of the version of Python."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-# Where a name is in a statement tells whether it is read or bound; `u""` is `""`.
+# The position of a name implies whether it is read or bound (ctx). `u""` equals `""` (kind).
 _TELLS_NOTHING = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
 
 
 @lru_cache
 def python_digest(source: bytes, left_out: frozenset[str] = frozenset()) -> bytes:
-    """SHA-256 of a module's code, see `tree_digest`; of what is no Python as it stands.
+    """Return SHA-256 of a module's code, see `tree_digest`; of the bytes if it does not parse.
 
-    Attributes of classes that are called as in `left_out`, set by a plain assignment and read
-    nowhere in the module, count for nothing.
+    Parameters
+    ----------
+    source
+        Text of the module in UTF-8.
+    left_out
+        Names of class attributes to ignore, if a plain assignment sets them and the module does not
+        read them.
     """
     try:
         tree = ast.parse(source)
@@ -31,7 +36,7 @@ def python_digest(source: bytes, left_out: frozenset[str] = frozenset()) -> byte
 
 
 def _read_names(tree: ast.AST) -> Iterator[str]:
-    """Names that are read, of variables and of attributes, also by a text that is one."""
+    """Yield names of variables and attributes that are read, also by a text of that name."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             yield node.attr
@@ -42,7 +47,7 @@ def _read_names(tree: ast.AST) -> Iterator[str]:
 
 
 def _sets(item: ast.stmt) -> set[str]:
-    """The one name that an assignment sets; none of any other statement."""
+    """Return the one name that an assignment sets; the set is empty for other statements."""
     targets = item.targets if isinstance(item, ast.Assign) else []
     if isinstance(item, ast.AnnAssign):
         targets = [item.target]
@@ -51,10 +56,10 @@ def _sets(item: ast.stmt) -> set[str]:
 
 
 def tree_digest(tree: ast.AST) -> bytes:
-    """SHA-256 of a syntax tree, to which comments, docstrings and layout are nothing.
+    """Return SHA-256 of a syntax tree, regardless of comments, docstrings and layout.
 
-    Empty fields are left out: those that a later version of Python adds to its nodes are empty in
-    code that an earlier one can read.
+    Empty fields are left out: a later version of Python may add fields to its nodes, which are
+    empty for code that an earlier version can read.
     """
     texts: list[str] = []
     waiting: list[Any] = [tree]
@@ -68,7 +73,7 @@ def tree_digest(tree: ast.AST) -> bytes:
 
 
 def _parts(item: ast.AST | list[Any]) -> list[Any]:
-    """What a node or a list of nodes consists of: texts, nodes and lists."""
+    """Return the parts of a node or a list of nodes: texts, nodes and lists."""
     if isinstance(item, list):
         return ["[", *map(_part, item), "]"]
     parts: list[Any] = [f"{type(item).__name__}("]
@@ -83,21 +88,21 @@ def _parts(item: ast.AST | list[Any]) -> list[Any]:
 
 
 def _part(value: Any) -> Any:
-    """A node or a list as it is, any other value as a text.
+    """Return a node or a list unchanged, and any other value as a text.
 
-    In ASCII, since it depends on the version of Python which characters `repr` shows as they are.
+    The text is ASCII, because the characters that `repr` keeps depend on the version of Python.
     """
     return value if isinstance(value, (ast.AST, list)) else ascii(value)
 
 
 def _does_nothing(item: Any) -> bool:
-    """Whether this is a statement without effect: a docstring, ``pass`` or ``...``."""
+    """Return whether a statement has no effect: a docstring, ``pass`` or ``...``."""
     is_constant = isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant)
     return is_constant or isinstance(item, ast.Pass)
 
 
 def _joined(values: list[ast.expr]) -> list[ast.expr]:
-    """The parts of an f-string, of which Python 3.12 splits the fixed texts otherwise than 3.11."""
+    """Join the fixed parts of an f-string, which Python 3.12 splits differently from 3.11."""
     joined: list[ast.expr] = []
     for value in values:
         if isinstance(value, ast.Constant) and isinstance(value.value, str):

@@ -1,4 +1,4 @@
-"""Looks at what Snakemake reads before it does: what it cannot read would end in a traceback."""
+"""Check files before Snakemake reads them, because an unreadable file ends it in a traceback."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def refuse_braces(path: Path | str) -> None:
 
 
 def refuse_configfiles(arguments: Sequence[str]) -> None:
-    """Raise UnreadableError for a bad --configfile, which Snakemake loads before all else."""
+    """Raise UnreadableError for an invalid --configfile, which Snakemake loads first."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--configfile", "--configfiles", nargs="+", action="extend", default=[])
     for path in parser.parse_known_args(arguments)[0].configfile:
@@ -34,7 +34,10 @@ def refuse_configfiles(arguments: Sequence[str]) -> None:
 
 
 def read_mapping(path: Path | str) -> dict[Any, Any]:
-    """The mapping in a YAML or JSON file. Raises UnreadableError, with the line if it can."""
+    """Return the mapping in a YAML or JSON file.
+
+    Raises UnreadableError, if possible with the line.
+    """
     try:
         value = _parse(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as err:
@@ -45,7 +48,9 @@ def read_mapping(path: Path | str) -> dict[Any, Any]:
     except OSError as err:
         raise UnreadableError(f"'{path}' cannot be read ({err.strerror}).") from err
     except RecursionError as err:
-        raise UnreadableError(f"'{path}' holds lists or mappings nested too deep.") from err
+        raise UnreadableError(
+            f"'{path}' contains lists or mappings that are nested too deep."
+        ) from err
     except _FaultyLineError as err:
         raise UnreadableError(f"'{path}', {err}.") from err
     if value is None:
@@ -58,8 +63,8 @@ def read_mapping(path: Path | str) -> dict[Any, Any]:
     return value
 
 
-# Words of a command line that are no texts, as YAML 1.2 has them: `on` and `010` of YAML 1.1 are
-# no truth value and no octal number. More digits than Python converts remain a text.
+# Words of a command line that are not texts, by YAML 1.2. In YAML 1.1, `on` is a truth value and
+# `010` an octal number, but not here. A number with more digits than Python converts stays a text.
 _WHOLE = re.compile(r"[-+]?[0-9]{1,300}")
 _NUMBER = re.compile(
     r"[-+]?([0-9]{1,300}(\.[0-9]{,300})?|\.[0-9]{1,300})(e[-+]?[0-9]{1,4})?", re.IGNORECASE
@@ -68,7 +73,7 @@ _WORDS = {"true": True, "True": True, "false": False, "False": False, "null": No
 
 
 def typed(value: Any) -> Any:
-    """`value`, of which a command line knows texts alone, with its numbers, truth values, null."""
+    """Convert a text from a command line to a number, a truth value or null if it is one."""
     if isinstance(value, dict):
         return {key: typed(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -81,14 +86,14 @@ def typed(value: Any) -> Any:
 
 
 class _FaultyLineError(Exception):
-    """A fault of a text: the number of its line, and what is wrong there."""
+    """Fault of a text: the number of its line, and the fault as a clause."""
 
     def __init__(self, line: int, fault: str) -> None:
         super().__init__(f"line {line + 1}: {fault}")
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that stands twice in a mapping, and the line of a bad value."""
+    """YAML loader that rejects duplicate keys and reports the line of an invalid value."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
@@ -100,7 +105,8 @@ class _Loader(yaml.SafeLoader):
             if (key.tag, key.value) in lines:
                 first = lines[key.tag, key.value]
                 raise _FaultyLineError(
-                    line, f"the key '{key.value}' stands in line {first + 1} already; remove one"
+                    line,
+                    f"the key '{key.value}' is already in line {first + 1} already; remove one",
                 )
             lines[key.tag, key.value] = line
         return node
@@ -114,7 +120,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _parse(text: str) -> Any:
-    """What `text` holds, as YAML or else as JSON; raises _FaultyLineError where it is neither."""
+    """Parse YAML, or else JSON; raise _FaultyLineError if `text` is neither."""
     try:
         return _Loader(text).get_single_data()
     except yaml.YAMLError as err:

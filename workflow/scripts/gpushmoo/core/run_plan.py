@@ -21,18 +21,19 @@ from .schema import Status
 from .shard_job import ShardJob
 from .space import shard_name
 
-# Lies in the run's folder from the moment at which its first job starts.
+# File in the run's folder, written before the run's first job starts.
 PLAN_FILE = "plan.json"
-# The configuration in a saved sweep's folder that makes a report of it.
+# Configuration in a saved sweep's folder that makes a report of it.
 SAVED = "report.yaml"
 _NAME = re.compile(r"(\d+)-of-(\d+)(?:\.repeat-(\d+))?")
 
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """The first `job` of one sweep and dtype, from which its other parts and repeats follow.
+    """The first `job` of one sweep and type, from which its other parts and repeats follow.
 
-    `rows` are about how many rows a repeat of all parts has, if that is not each combination.
+    `rows` is the approximate number of rows in a repeat of all parts, if it is not the number of
+    combinations.
     """
 
     job: ShardJob
@@ -45,12 +46,12 @@ class SweepPlan:
 
     @property
     def planned_cells(self) -> float:
-        """About how many rows each part has in a repeat."""
+        """Approximate number of rows of each part in a repeat."""
         rows = self.rows or self.job.space.planned_cells
         return rows / self.parts
 
     def shards(self) -> Iterator[tuple[str, int]]:
-        """Each shard's file and its repeat, in the order in which they are measured."""
+        """Yield each shard's file and its repeat, in the order of measurement."""
         for repeat in range(1, self.job.measure.repeats + 1):
             for index in range(self.parts):
                 yield f"{shard_name(index, self.parts, repeat)}.parquet", repeat
@@ -58,7 +59,7 @@ class SweepPlan:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """The plan of every sweep, by its name and dtype."""
+    """Plan of every sweep, by its name and type."""
 
     sweeps: Mapping[str, Mapping[str, SweepPlan]]
 
@@ -76,7 +77,7 @@ class RunPlan:
         return plan.job.part(index, repeat)
 
     def as_plain(self) -> dict[str, Any]:
-        """In dictionaries and lists, as `from_plain` reads it."""
+        """Return dictionaries and lists, as `from_plain` reads them."""
         values: dict[str, Any] = plain(
             {
                 name: {
@@ -90,7 +91,7 @@ class RunPlan:
 
     @classmethod
     def from_plain(cls, values: Mapping[str, Any]) -> RunPlan:
-        """Return the plan that `as_plain` gave. Raises KeyError or TypeError if it is none."""
+        """Return the plan from the values of `as_plain`; raise KeyError or TypeError for others."""
         return cls(
             {
                 name: {
@@ -107,25 +108,25 @@ def plain(values: Any) -> Any:
     return json.loads(json.dumps(values))
 
 
-# Samples of a cell in one repeat by which it may be known as well as asked: fewer have no 95 %
-# interval, and a cell that was fast four times in a row by luck stopped there and won.
+# Fewest samples of a cell in one repeat for its interval to count: fewer have no 95 % interval.
+# With four, a cell that was fast four times in a row by chance stopped there and won.
 FEWEST = 6
-# From so many repeats on, these tell by themselves how far a cell's times lie apart, and
-# FEWEST_OF_MANY samples in each suffice.
+# With at least this number of repeats, the repeats themselves show the spread of a cell's times,
+# and FEWEST_OF_MANY samples in each suffice.
 TELLING_REPEATS, FEWEST_OF_MANY = 3, 3
 # If the threads of a measuring process waited for a core for a larger share of their time, its
-# cells are ranked by the time that they computed.
+# cells are ranked by processor time instead of elapsed time.
 LACKING = 0.1
 
 
 def least_samples(min_samples: int, repeats: int) -> int:
-    """Samples that each of so many repeats takes of a cell at least, `min_samples` in all."""
+    """Return the fewest samples of a cell in each of `repeats`, `min_samples` in all."""
     fewest = FEWEST_OF_MANY if repeats >= TELLING_REPEATS else FEWEST
     return max(fewest, math.ceil(min_samples / repeats))
 
 
 def fully_sampled(table: pa.Table, measure: Mapping[str, Any]) -> pa.ChunkedArray:
-    """Whether each cell is ``ok`` and not one that a search gave fewer samples for being slow."""
+    """Return a mask of cells that are ``ok`` and were not cut short by a search for being slow."""
     least = min(FEWEST, least_samples(measure["min_samples"], measure["repeats"]))
     ok = pc.equal(table.column("status"), Status.OK)
     taken = pc.fill_null(pc.list_value_length(table.column("samples_s")), 0)

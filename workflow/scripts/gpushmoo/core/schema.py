@@ -72,7 +72,7 @@ class Table:
 
     @classmethod
     def schema(cls) -> pa.Schema:
-        """The schema of a file of this kind."""
+        """Return the schema of a file of this kind."""
         return pa.schema(cls.fields())
 
     @classmethod
@@ -302,12 +302,12 @@ _AXIS = re.compile("[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
 def is_axis(column: str) -> bool:
-    """Whether a column of cells holds a launch parameter."""
+    """Return whether a column of cells contains a launch parameter."""
     return column not in TAKEN and not column.startswith(DERIVED)
 
 
 def axis_fault(axes: Iterable[object]) -> str | None:
-    """Why columns cannot be called so, as a clause; case does not tell them apart."""
+    """Return why columns cannot have these names, as a clause; case does not distinguish them."""
     columns = {name.lower(): name for name in TAKEN}
     for axis in axes:
         if not isinstance(axis, str) or not _AXIS.fullmatch(axis):
@@ -324,7 +324,10 @@ def axis_fault(axes: Iterable[object]) -> str | None:
 
 
 def cell_schema(axes: Iterable[str]) -> pa.Schema:
-    """Schema of cells with these axes (int64, sorted). Raises ValueError by `axis_fault`."""
+    """Return the schema of cells with these axes (int64, sorted).
+
+    Raises ValueError if `axis_fault` finds a fault.
+    """
     names = sorted(set(axes))
     fault = axis_fault(names)
     if fault is not None:
@@ -342,7 +345,7 @@ TAKEN = CORE_COLUMNS.union(BEST_COLUMNS, [PARAMS])
 
 
 def best_schema(axes: Iterable[str]) -> pa.Schema:
-    """Schema of best cells whose kernels have these axes (int64 columns, sorted)."""
+    """Return the schema of best cells whose kernels have these axes (int64 columns, sorted)."""
     names = [pa.field(name, pa.int64()) for name in sorted(set(axes))]
     return pa.schema([*Group.fields(), *names, *BestCell.fields()])
 

@@ -1,8 +1,8 @@
-"""The space of a sweep: axes, cells with stable keys, shards; cells chosen for other measurements.
+"""Define the space of a sweep: axes, cells with stable keys, shards, and chosen cells.
 
-A cell is one point of the grid. Its key is a hash of what it *is* (kernel, dtype, variant,
-problem, launch parameters), so it stays the same when other values are added to the sweep,
-and so does the shard that holds it.
+A cell is one point of the grid. Its key is a hash of its identity (kernel, type, variant, problem,
+launch parameters), so it stays the same when a sweep gets more values. The assignment of cells to
+shards is just as stable.
 """
 
 from __future__ import annotations
@@ -20,48 +20,49 @@ from typing import Any, NamedTuple
 # ``warm``: launches follow each other on the same buffers. ``flushed``: before each launch the last
 # cache level is filled with other data.
 CACHE_STATES = ("warm", "flushed")
-# How launches come to the device. ``batched``: without waiting for the host, long ones one by
-# one, short ones several together, from a graph where the backend has them. ``isolated``: one
-# launch that finds the device idle. ``stream``: several launches, each queued by itself behind the
-# one before. ``graph``: several launches that a graph holds.
+# How launches reach the device. ``batched``: without waiting for the host; long ones one by one,
+# short ones several together, from a graph if the backend has them. ``isolated``: one launch that
+# finds the device idle. ``stream``: several launches, queued one by one. ``graph``: several
+# launches in one graph.
 TIMING_MODES = ("batched", "isolated", "stream", "graph")
 
 
-# A grid of no waves covers its problem once. Once there was no other, so a key does not name it.
+# Without waves, a grid covers its problem once. As this was once the only kind, keys do not name
+# it.
 COVERING = ("waves", 0)
 
-# Made once: to make it takes longer than to use it.
+# Created once, because creating it takes longer than using it.
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
-# The axes of a block, in the order in which its shape is said.
+# The axes of a block, in the order of its shape.
 BLOCK_AXES = ("block_x", "block_y", "block_z")
 
 
 def in_order(axes: Iterable[str]) -> list[str]:
-    """Axes as a reader finds them everywhere: the block's, then the others by name."""
+    """Sort axes for a reader: those of the block first, then the others by name."""
     return sorted(axes, key=lambda axis: (axis not in BLOCK_AXES, axis))
 
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """The size of a problem: `height` rows of `width` elements each."""
+    """Size of a problem: `height` rows of `width` elements each."""
 
     height: int
     width: int
 
     @property
     def label(self) -> str:
-        """``height x width`` as it is in file names."""
+        """``height x width``, as in file names."""
         return f"{self.height}x{self.width}"
 
 
 @dataclass(frozen=True)
 class RelativeSize:
-    """A size by its working set, which is `of_cache` times the device's last cache level.
+    """Size whose working set is `of_cache` times the device's last cache level.
 
     The working set is that of the element type `dtype`. If `on_cpu` is given, it is the size on a
-    CPU and where no cache is reported. `workloads.sizes` resolves it.
+    CPU, and on a device that does not report its cache. `workloads.sizes` resolves it.
     """
 
     of_cache: float
@@ -70,17 +71,17 @@ class RelativeSize:
 
     @property
     def label(self) -> str:
-        """``{of_cache: 4}`` as a configuration has it."""
+        """``{of_cache: 4}``, as in a configuration."""
         return f"{{of_cache: {self.of_cache:g}}}"
 
 
 Size = Problem | RelativeSize
-# The largest factor, as the schema of the configuration has it.
+# The largest factor, as in the schema of the configuration.
 MOST_OF_CACHE = 65536
 
 
 def known_problems(sizes: Iterable[Size]) -> list[Problem]:
-    """The sizes, none of which depends on a device. Raises ValueError if one does."""
+    """Return the sizes as problems; raise ValueError if one of them depends on the device."""
     problems = []
     for size in sizes:
         if isinstance(size, RelativeSize):
@@ -90,7 +91,7 @@ def known_problems(sizes: Iterable[Size]) -> list[Problem]:
 
 
 def plain_size(size: Size) -> Any:
-    """In lists and dictionaries, as `size_of` reads it."""
+    """Return a size as lists and dictionaries, as `size_of` reads it."""
     if isinstance(size, Problem):
         return [size.height, size.width]
     on_cpu = {} if size.on_cpu is None else {"on_cpu": plain_size(size.on_cpu)}
@@ -98,7 +99,7 @@ def plain_size(size: Size) -> Any:
 
 
 def size_of(plain: Any) -> Size:
-    """The size that `plain_size` gave."""
+    """Return the size from the values of `plain_size`."""
     if not isinstance(plain, Mapping):
         return Problem(*plain)
     on_cpu = Problem(*plain["on_cpu"]) if "on_cpu" in plain else None
@@ -106,7 +107,7 @@ def size_of(plain: Any) -> Size:
 
 
 class Condition(NamedTuple):
-    """What a launch meets: the state of the cache, and how it comes to the device."""
+    """Measurement condition of a launch: cache state and timing mode."""
 
     cache_state: str = CACHE_STATES[0]
     timing_mode: str = TIMING_MODES[0]
@@ -118,7 +119,7 @@ class Condition(NamedTuple):
 
 
 def conditions(cache_states: Sequence[str], timing_modes: Sequence[str]) -> list[Condition]:
-    """Each timing mode in each state of the cache."""
+    """Return each timing mode in each state of the cache."""
     return [Condition(*pair) for pair in itertools.product(cache_states, timing_modes)]
 
 
@@ -129,7 +130,7 @@ CONDITIONS = conditions(CACHE_STATES, TIMING_MODES)
 
 @dataclass(frozen=True, order=True)
 class CellGroup:
-    """Cells of one sweep and dtype that compete: they differ in their launch parameters alone."""
+    """Cells of one sweep and type that compete: they differ in their launch parameters only."""
 
     problem: Problem
     cache_state: str
@@ -138,13 +139,13 @@ class CellGroup:
 
     @property
     def condition(self) -> Condition:
-        """Return the cache state and timing mode of its launches."""
+        """Cache state and timing mode of its launches."""
         return Condition(self.cache_state, self.timing_mode)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One point of the grid: what is launched, on which problem, and what the launch meets."""
+    """One point of the grid: version, problem, launch parameters and measurement condition."""
 
     kernel: str
     dtype: str
@@ -165,13 +166,13 @@ class Cell:
             sorted(p for p in self.params if p != COVERING),
             self.cache_state,
         ]
-        # The usual kind, which was once the only one, is not named: keys stay what they were.
+        # The default mode, which was once the only one, is left out, so that keys stay the same.
         if self.timing_mode != TIMING_MODES[0]:
             parts.append(self.timing_mode)
         return hashlib.blake2b(_encode(parts).encode(), digest_size=8).hexdigest()
 
     def columns(self) -> dict[str, Any]:
-        """The columns that identify the cell in a table, without its launch parameters."""
+        """Return the columns that identify the cell in a table, without its launch parameters."""
         return {
             "cell_key": self.key,
             "kernel": self.kernel,
@@ -185,17 +186,20 @@ class Cell:
 
     @property
     def group(self) -> CellGroup:
-        """The cells that this one is compared with."""
+        """The cells that this one competes with."""
         return CellGroup(self.problem, self.cache_state, self.variant, self.timing_mode)
 
     @property
     def condition(self) -> Condition:
-        """Return the cache state and timing mode of its launches."""
+        """Cache state and timing mode of its launches."""
         return Condition(self.cache_state, self.timing_mode)
 
     def __getitem__(self, name: str) -> int:
-        """Value of the launch parameter `name`; KeyError when the cell has no such axis."""
-        # Asked of each of a million combinations, for which a dictionary takes too long.
+        """Return the value of the launch parameter `name`.
+
+        Raises KeyError if there is no such axis.
+        """
+        # This runs for each of a million combinations, for which a dictionary would take too long.
         for axis, value in self.params:
             if axis == name:
                 return value
@@ -204,23 +208,23 @@ class Cell:
 
 @dataclass(frozen=True, order=True)
 class Version:
-    """What a kernel is compiled into: a variant, and a value of each compile-time axis."""
+    """Compiled version of a kernel: a variant, and a value of each compile-time axis."""
 
     variant: str
     values: tuple[tuple[str, int], ...] = ()
 
     @property
     def name(self) -> str:
-        """``naive`` or ``tile PAD=1 TILE=32``; unique among the versions of a kernel and dtype."""
+        """``naive`` or ``tile PAD=1 TILE=32``; unique among the versions of a kernel and type."""
         return " ".join([self.variant, *(f"{axis}={value}" for axis, value in self.values)])
 
 
-# The definition that a version for large problems has beside those of its axes.
+# Additional definition of a version for large problems.
 INDEX_BITS = "INDEX_BITS"
 
 
 def indexed(version: Version, bits: int) -> Version:
-    """`version` with indices of so many bits, of which 32 are the rule and not named."""
+    """Return `version` with indices of `bits` bits; 32 is the default and not named."""
     if bits == 32:
         return version
     return Version(version.variant, (*version.values, (INDEX_BITS, bits)))
@@ -228,7 +232,7 @@ def indexed(version: Version, bits: int) -> Version:
 
 @dataclass(frozen=True)
 class Residency:
-    """Blocks of a kernel that a device holds at once: `resident_blocks` on each multiprocessor."""
+    """Blocks of a kernel that fit on a device: `resident_blocks` on each multiprocessor."""
 
     multiprocessors: int
     resident_blocks: int
@@ -239,27 +243,32 @@ class Residency:
         return self.multiprocessors * self.resident_blocks
 
 
-# Stands in for a device's occupancy where only numbers of cells are wanted, or no axis asks it.
+# Replaces a device's occupancy if only the number of cells matters, or if no axis depends on it.
 TYPICAL = Residency(multiprocessors=32, resident_blocks=4)
 
 
 def expand_axis(spec: Any, residency: Residency) -> list[int]:
-    """Sorted distinct values of an axis specification.
+    """Return the sorted distinct values of an axis specification.
 
-    A specification is an integer, a list of specifications, ``{from, to, step}`` (both ends
-    included when the step meets them) or ``{to_resident, points}``.
+    Parameters
+    ----------
+    spec
+        An integer, a list of specifications, ``{from, to, step}`` (both ends included if a step
+        reaches them), or ``{to_resident, points}``.
+    residency
+        Resident blocks of the device, for ``to_resident``.
     """
     return sorted(set(itertools.chain.from_iterable(_parts(spec, residency))))
 
 
 def asks_the_device(spec: Any) -> bool:
-    """Whether the values of an axis specification depend on the device's occupancy."""
+    """Return whether the values of an axis specification depend on the device's occupancy."""
     parts = spec if isinstance(spec, list) else [spec]
     return any(isinstance(part, Mapping) and "to_resident" in part for part in parts)
 
 
 def most_values(spec: Any, residency: Residency) -> int:
-    """Number of values of `expand_axis`, where those in several parts count in each."""
+    """Return the number of values of `expand_axis`; values in several parts count repeatedly."""
     return sum(map(len, _parts(spec, residency)))
 
 
@@ -278,10 +287,10 @@ def _parts(spec: Any, residency: Residency) -> Iterator[Sequence[int]]:
 
 
 def _resident_values(factor: float, points: int, residency: Residency) -> Iterator[int]:
-    """`points` even steps up to `factor` full waves, and both sides of every occupancy step.
+    """Yield `points` even steps up to `factor` full waves, and both sides of occupancy steps.
 
-    Where a further multiprocessor round or a second wave begins (k·multiprocessors, and one more),
-    the curve may jump; a grid that misses the two sides of a jump cannot show it.
+    The curve may jump where another round of the multiprocessors or a second wave begins
+    (k·multiprocessors, and one more). A grid that misses the two sides of a jump cannot show it.
     """
     last = max(1, round(factor * residency.blocks))
     for i in range(1, points + 1):
@@ -301,7 +310,7 @@ def enumerate_cells(
     cache_states: Sequence[str] = CACHE_STATES[:1],
     timing_modes: Sequence[str] = TIMING_MODES[:1],
 ) -> list[Cell]:
-    """Every point of the grid of one kernel and dtype, in a fixed order."""
+    """Return every point of the grid of one kernel and type, in a fixed order."""
     rounds = itertools.product(problems, conditions(cache_states, timing_modes))
     bases = [
         Cell(kernel, dtype, variant, problem, (), *met)
@@ -312,7 +321,7 @@ def enumerate_cells(
 
 
 def _points_of(bases: Iterable[Cell], axes: Mapping[str, Sequence[int]]) -> Iterator[Cell]:
-    """Of each of the `bases`, cells without parameters, a cell for each combination of the axes."""
+    """Yield a cell for each of the `bases`, cells without parameters, and each combination."""
     names = sorted(axes)
     for base in bases:
         for point in itertools.product(*(axes[name] for name in names)):
@@ -320,18 +329,19 @@ def _points_of(bases: Iterable[Cell], axes: Mapping[str, Sequence[int]]) -> Iter
 
 
 def at_point(base: Cell, params: tuple[tuple[str, int], ...]) -> Cell:
-    """The cell with these parameters and all else of `base`."""
-    # Its own __init__ takes twice as long, which counts with a million combinations.
+    """Return the cell with these parameters, and otherwise the values of `base`."""
+    # Its own __init__ takes twice as long, which matters for a million combinations.
     cell = object.__new__(Cell)
     vars(cell).update(vars(base), params=params)
     return cell
 
 
 def shard_count(cells: int, cells_per_shard: int, rounds: int) -> int:
-    """Smallest power of two of shards that keeps a shard near `cells_per_shard` cells.
+    """Return the power of two of shards that keeps a shard near `cells_per_shard` cells.
 
-    A power of two changes rarely as cells are added. There are no more shards than `rounds`, the
-    problems times the conditions: cells of both in common are measured in the same rounds.
+    It is the smallest one, and a power of two because that rarely changes as cells are added. There
+    are at most `rounds` shards, the number of problems times conditions, because cells that share
+    both are measured in the same rounds.
     """
     n = 1
     while n * cells_per_shard < cells and n < rounds:
@@ -340,19 +350,19 @@ def shard_count(cells: int, cells_per_shard: int, rounds: int) -> int:
 
 
 def shard_name(index: int, count: int, repeat: int) -> str:
-    """Name of a shard's file without its suffix; those of repeats after the first say so."""
+    """Return the name of a shard's file without its suffix; later repeats are part of it."""
     name = f"{index:04d}-of-{count:04d}"
     return name if repeat == 1 else f"{name}.repeat-{repeat}"
 
 
 def first_repeat_of(path: Path) -> Path:
-    """The file of the first repeat of the shard of which `path` holds a repeat."""
+    """Return the file of the first repeat of the shard to which the repeat `path` belongs."""
     return path.with_name(path.name.split(".", 1)[0] + path.suffix)
 
 
 @dataclass(frozen=True)
 class ShardSpace:
-    """Part `index` of `count` of what is swept.
+    """Part `index` of `count` of the swept cells.
 
     The values of `axes` and the `sizes` may depend on the device.
     """
@@ -368,7 +378,7 @@ class ShardSpace:
 
     @property
     def problems(self) -> list[Problem]:
-        """The sizes, which no longer depend on the device; each once."""
+        """The sizes, which no longer depend on the device, without repetitions."""
         return list(dict.fromkeys(known_problems(self.sizes)))
 
     @property
@@ -382,10 +392,11 @@ class ShardSpace:
 
     @property
     def rounds(self) -> list[tuple[Problem, Condition]]:
-        """Problems and conditions of this part; none if there are more parts than problems.
+        """Problems and conditions of this part; empty if there are more parts than problems.
 
-        Cells of one problem and condition, all variants, are measured by one process in the same
-        rounds, since they are compared. Large problems, which take longest, are dealt out first.
+        One process measures the cells of one problem and condition, all variants, in the same
+        rounds, because they are compared. Large problems, which take longest, are distributed
+        first.
         """
         met = conditions(self.cache_states, self.timing_modes)
         order = sorted(self.problems, key=lambda p: (-p.height * p.width, p))
@@ -393,23 +404,23 @@ class ShardSpace:
 
     @property
     def planned_cells(self) -> int:
-        """Cells of all parts; an estimate where values or sizes depend on the device."""
+        """Cells of all parts; an estimate if values or sizes depend on the device."""
         axes = (expand_axis(spec, TYPICAL) for spec in self.axes.values())
         others = (self.sizes, self.variants, self.cache_states, self.timing_modes)
         return math.prod(map(len, (*axes, *others)))
 
     def each_cell(self, kernel: str, values: Mapping[str, Sequence[int]]) -> Iterator[Cell]:
-        """The cells of `kernel` in this part, where the axes have these values."""
+        """Yield the cells of `kernel` in this part, for these values of the axes."""
         return _points_of(self.bases(kernel), values)
 
     def cells(self, kernel: str, values: Mapping[str, Sequence[int]]) -> list[Cell]:
-        """List all cells that `each_cell` gives."""
+        """List all cells that `each_cell` yields."""
         return list(self.each_cell(kernel, values))
 
     def cells_at(
         self, kernel: str, values: Mapping[str, Sequence[int]], places: Iterable[int]
     ) -> list[Cell]:
-        """The cells at these places of `each_cell`, from 0."""
+        """Return the cells at these indices of `each_cell`, from 0."""
         bases = self.bases(kernel)
         names = sorted(values)
         found = []
@@ -423,7 +434,7 @@ class ShardSpace:
         return found
 
     def bases(self, kernel: str) -> list[Cell]:
-        """A cell without parameters for each problem, condition and variant of this part."""
+        """Return a cell without parameters for each problem, condition and variant of this part."""
         return [
             Cell(kernel, self.dtype, variant, problem, (), *met)
             for problem, met in self.rounds
@@ -432,7 +443,7 @@ class ShardSpace:
 
 
 def space_of(params: Mapping[str, Any]) -> ShardSpace:
-    """The shard's part of the sweep in the parameters of a measuring job (`run_plan`)."""
+    """Return the shard's part of the sweep from the parameters of a measuring job (`run_plan`)."""
     index, count = params["shard"]
     return ShardSpace(
         dtype=params["dtype"],
@@ -448,14 +459,14 @@ def space_of(params: Mapping[str, Any]) -> ShardSpace:
 
 @dataclass(frozen=True)
 class ChosenCell:
-    """A cell, and why it was chosen: ``fastest``, ``tied``, ``32 × 8``."""
+    """A cell, and the reason for its choice: ``fastest``, ``tied``, ``32 × 8``."""
 
     cell: Cell
     role: str
 
 
 def chosen_cell(row: Mapping[str, Any], axes: Sequence[str], role: str) -> ChosenCell:
-    """The cell of a row of a data set whose group has these axes."""
+    """Return the cell of a row of a data set whose group has these axes."""
     columns = ("kernel", "dtype", "variant", "cache_state", "timing_mode")
     names = {name: str(row[name]) for name in columns}
     problem = Problem(int(row["height"]), int(row["width"]))
@@ -464,7 +475,7 @@ def chosen_cell(row: Mapping[str, Any], axes: Sequence[str], role: str) -> Chose
 
 
 def to_plain(chosen: Sequence[ChosenCell]) -> dict[str, Any]:
-    """An object for JSON; `from_plain` reads it."""
+    """Return an object for JSON, which `from_plain` reads."""
     return {
         "cells": [
             {**asdict(one.cell), "params": dict(one.cell.params), "role": one.role}
@@ -474,7 +485,7 @@ def to_plain(chosen: Sequence[ChosenCell]) -> dict[str, Any]:
 
 
 def from_plain(content: Mapping[str, Any]) -> list[ChosenCell]:
-    """The cells that `to_plain` gave."""
+    """Return the cells from the object of `to_plain`."""
     found = []
     for values in content["cells"]:
         named = dict(values)

@@ -638,7 +638,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_compiled(
     device: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(measure, "build_apart", pytest.fail)
-    with pytest.raises(ConfigError, match=r"needs .* GiB, the device holds .* smaller size"):
+    with pytest.raises(ConfigError, match=r"needs .* GiB, but the device has .* smaller size"):
         sweep(folder, sizes=[10**6], progress=False, **device)
 
 

@@ -78,7 +78,10 @@ DECLARED = [
     ('persistent_axis = "grid"', "persistent_axis is 'grid'; allowed: block_x, block_y"),
     ('peak = "read"', "peak is 'read'; allowed: load, store"),
     ("sizes = (512.0,)", "sizes hold 512.0; a size is a whole number, or (height, width)"),
-    ('axes = ["block_x"]', "axes are ['block_x']; give each its values, as {'block_x': [8, 16]}"),
+    (
+        'axes = ["block_x"]',
+        "axes are ['block_x']; list the values of each, as in {'block_x': [8, 16]}",
+    ),
     ('axes = {"block_x": []}', "axis 'block_x' has no values"),
     ('axes = {"block_x": [0, 8]}', "axis 'block_x' holds 0; a value must be at least 1"),
     ('axes = {"block_x": [8.0]}', "axis 'block_x' holds 8.0; write whole numbers as [8, 16]"),
@@ -97,7 +100,10 @@ DECLARED = [
     ("sizes = (True,)", "sizes hold True; a size is a whole number"),
     ("work_unit = 3", "work_unit is 3, not a text such as 'FLOP'"),
     ('work_unit = "a\\nb"', "not a text such as 'FLOP'"),
-    ('views = (HeatMap("blok_x", "block_y"),)', "shows 'blok_x', which is none of its axes: block"),
+    (
+        'views = (HeatMap("blok_x", "block_y"),)',
+        "shows 'blok_x', but the kernel has only the axes block",
+    ),
     ('axes = {"height": [8]}', "axis 'height' has the name of a column"),
     ('views = HeatMap("block_x", "block_y")', "views are HeatMap(x='block_x', y='block_y'"),
     ('views = (HeatMap("block_x", "block_y"),) * 2', "views are both called 'heatmap-block_x-bl"),
@@ -299,7 +305,7 @@ def test_a_problem_may_take_all_of_a_device_and_not_a_byte_more() -> None:
     problem, tiny = Problem(40, 50), Tiny()
     need, largest = tiny.footprint(problem, "float"), tiny.largest_buffer(problem, "float")
     assert misfit(tiny, problem, "float", need, largest) is None
-    assert "the device holds" in str(misfit(tiny, problem, "float", need - 1, largest))
+    assert "but the device has" in str(misfit(tiny, problem, "float", need - 1, largest))
     assert "in one buffer" in str(misfit(tiny, problem, "float", need, largest - 1))
 
 

@@ -182,7 +182,7 @@ def test_a_kernel_that_the_host_feeds_has_sizes_in_elements() -> None:
     ("room", "factor", "words"),
     [
         # The factor, what it asks for, and what there is.
-        (H200, 3000, ["{of_cache: 3000}", "GiB, the device holds 131.32 GiB", "smaller factor"]),
+        (H200, 3000, ["{of_cache: 3000}", "GiB, but the device has 131.32 GiB", "smaller factor"]),
         (SMALL, 800, ["{of_cache: 800}", "needs a", "allows 2.00 GiB in one buffer"]),
         (Room(0, False, 2**30, 2**30), 4, ["{of_cache: 4}", "does not report"]),
     ],
@@ -247,7 +247,7 @@ def test_the_start_of_a_run_names_what_sizes_are_there(monkeypatch: pytest.Monke
     assert told[0] == told[1]
     assert unasked.sizes_here is None
     raw = config_of({"of_cache": 4000}, dtypes=["float"])
-    with pytest.raises(ConfigError, match=r"\{of_cache: 4000\}.* GiB, the device holds 131"):
+    with pytest.raises(ConfigError, match=r"\{of_cache: 4000\}.* GiB, but the device has 131"):
         Flow(raw, ask_device=True)
     # Without a device there is no cache to count by.
     check_memory(load_config(raw, ROOT), 2**20, 2**20)

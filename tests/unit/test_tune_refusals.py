@@ -163,7 +163,7 @@ def test_a_mapping_in_another_order_is_taken_by_its_names() -> None:
         ({"rtol": "1%"}, "rtol is '1%'"),
         ({"atol": -1e-6}, "atol is -1e-06"),
         ({"atol": np.full(N, np.nan)}, "atol is an array"),
-        ({"ulp": 2, "rtol": 1e-3}, "give one kind"),
+        ({"ulp": 2, "rtol": 1e-3}, "pass one kind"),
         ({"resets": "no"}, "resets: .*True or False"),
         ({"progress": "no"}, "progress: .*True or False"),
         ({"check": True}, "check: .*function"),

@@ -132,7 +132,7 @@ def test_versions_are_those_with_a_valid_cell(turned: KernelFolder) -> None:
     ]
     type(turned.workload).defines = lambda *_: {"TILE": "8"}  # type: ignore[method-assign]
     version = Version("plain", (("TILE", 16),))
-    with pytest.raises(WorkloadError, match="turned: defines gives 'TILE', which is an axis"):
+    with pytest.raises(WorkloadError, match="turned: defines returns 'TILE', which is an axis"):
         turned.workload.macros("float", version)
 
 

@@ -1,1 +1,1 @@
-"""What a kernel folder promises, how it is found and loaded, where its code is fenced in."""
+"""Define the contract of a kernel folder, find and load folders, and guard their code."""

@@ -1,8 +1,8 @@
-"""A kernel that one call describes (`tune`): its arguments, what it leaves, how it is launched.
+"""Describe a kernel by one call (`tune`): its arguments, its expected outputs, and its launch.
 
 Numbers of a launch are expressions of the cell's values: a number, the name of an axis, a text such
-as ``ceil(n / block_x)``, or a function of a dictionary of them. Values are those of the axes, the
-`size`, its product `n`, and `height`, `width` and `depth` where it has them.
+as ``ceil(n / block_x)``, or a function of a dictionary of the values. The values are those of the
+axes, the `size`, its product `n`, and `height`, `width` and `depth` if the size has them.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from .limits import Limit
 from .unnamed import UnnamedFile, array_in_file, file_of, unnamed_file
 
 CLUSTER_AXES = ("cluster_x", "cluster_y", "cluster_z")
-# Axes that are attributes of a launch by their names.
+# Axes that set a launch attribute of the same name.
 LAUNCH_AXES = (*CLUSTER_AXES, "cooperative", "carveout")
 
-# Bytes of an array that is passed in memory; a file of fewer costs nothing.
+# Arrays of this many bytes or more are passed in memory; smaller ones as files.
 LARGE = 2**24
 
-# Blocks in a direction of the grid, in any backend.
+# Most blocks in one direction of a grid, on any backend.
 MOST_BLOCKS = 2**31 - 1
 
 Expression = int | float | str | Callable[[dict[str, Any]], Any]
@@ -50,17 +50,20 @@ _FUNCTIONS: dict[str, Any] = {
 
 @cache
 def compiled(text: str) -> CodeType:
-    """An expression's code. Raises SyntaxError."""
+    """Compile an expression to Python code; raise SyntaxError if it is not valid."""
     return compile(text.strip(), "<expression>", "eval")
 
 
 def evaluated(what: str, expression: Expression | None, values: Mapping[str, Any]) -> Any:
-    """The value of an expression that is the argument `what`. Raises WorkloadError."""
+    """Return the value of an expression; `what` is the argument's name for the error.
+
+    Raises WorkloadError if the evaluation fails.
+    """
     try:
         if callable(expression):
             return expression(dict(values))
         if isinstance(expression, str):
-            # The caller's own text, in the caller's own process or its child.
+            # This is the caller's own text, evaluated in the caller's process or its child.
             return eval(compiled(expression), {**_FUNCTIONS, **values})  # noqa: S307
     except Exception as err:
         raise WorkloadError(f"{what}: {type(err).__name__}: {err}") from err
@@ -68,7 +71,7 @@ def evaluated(what: str, expression: Expression | None, values: Mapping[str, Any
 
 
 def whole_of(what: str, value: Any, least: int = 0) -> int:
-    """The whole number that is the argument `what`. Raises WorkloadError for another value."""
+    """Return `value` as a whole number, at least `least`; raise WorkloadError naming `what`."""
     number = whole(value)
     if number is None:
         is_finite = isinstance(value, float) and math.isfinite(value)
@@ -80,23 +83,23 @@ def whole_of(what: str, value: Any, least: int = 0) -> int:
 
 
 def _rounded(value: Any) -> Any:
-    """The nearest whole number of a finite float."""
+    """Return the nearest whole number of a finite float."""
     return round(value) if isinstance(value, float) and math.isfinite(value) else value
 
 
 def size_values(size: Sequence[int]) -> dict[str, Any]:
-    """What expressions may name of the problem's size."""
+    """Return the names of the problem's size that expressions may use, with their values."""
     sides = dict(zip(("width", "height", "depth"), reversed(size), strict=False))
     return {"size": size[0] if len(size) == 1 else size, "n": math.prod(size), **sides}
 
 
 @dataclass(frozen=True)
 class ArrayArgument:
-    """An array among a kernel's arguments: its content at first, and what it must hold afterwards.
+    """Array among a kernel's arguments: its initial content, and its expected content.
 
-    `content` says whether a launch reads what is in it before, `watched` whether it may not write
-    it. Of a limit that is `bounded` for each element, the `atol` is the largest of these bounds.
-    Arrays are kept in files, large ones in memory.
+    `content` is True if a launch reads the initial content, `watched` if it must not write the
+    array. If the limit is `bounded` for each element, `atol` is the largest of these bounds. Arrays
+    are stored in files, large ones in memory.
     """
 
     name: str
@@ -109,17 +112,17 @@ class ArrayArgument:
 
     @property
     def nbytes(self) -> int:
-        """Return the size of the array in bytes."""
+        """Size of the array in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
 @dataclass(frozen=True)
 class Call:
-    """What a call says of a kernel; `labels` are values of axes that are swept by place.
+    """Description of a kernel by its caller; `labels` are axis values that are swept by index.
 
-    It is compiled for the axes `defined`, which are macros but for those `instanced`: they are part
-    of the name of a template's instance. `shared_at` is the place of the parameter that takes the
-    `shared` bytes.
+    The kernel is compiled for the axes `defined`. They become macros, except the `instanced` ones,
+    which are part of the name of a template's instance. `shared_at` is the position of the
+    parameter that takes the `shared` bytes.
     """
 
     entry: str
@@ -142,7 +145,7 @@ class Call:
 
     @property
     def expressions(self) -> list[tuple[str, Expression]]:
-        """Each with the name of its argument."""
+        """Each expression with the name of its argument."""
         told = {n: getattr(self, n) for n in ("block", "grid", "valid", "shared", "work", "moved")}
         parts = {n: t if isinstance(t, list | tuple) else [t] for n, t in told.items()}
         found = [(name, one) for name, several in parts.items() for one in several]
@@ -154,7 +157,7 @@ class Call:
         return {**size_values(self.size), **axes}
 
     def instance(self, values: Mapping[str, Any]) -> str:
-        """The kernel's name, with values of axes that a template is instanced for."""
+        """Return the kernel's name, with the values of axes that instantiate a template."""
         if not self.instanced:
             return self.entry
         head, bracket, rest = self.entry.partition("<")
@@ -162,7 +165,7 @@ class Call:
         return head + bracket + "".join(str(values[w]) if w in self.instanced else w for w in words)
 
     def _constant_fault(self) -> str | None:
-        """Why a number that is the same for each cell is wrong, or is not a number."""
+        """Return why a number that is the same for all cells is wrong, or None."""
         for what in ("block", "grid"):
             sides = getattr(self, what)
             if isinstance(sides, list | tuple) and not 1 <= len(sides) <= 3:
@@ -185,7 +188,10 @@ class Call:
         return None
 
     def fault(self, axes: Mapping[str, Any]) -> str | None:
-        """Why an expression cannot have a value, such as by an unknown name; None if it may."""
+        """Return why an expression cannot be evaluated, for example for an unknown name, or None.
+
+        `axes` has one value for each axis.
+        """
         known = self.values(axes)
         if fault := self._constant_fault():
             return fault
@@ -196,7 +202,7 @@ class Call:
                 why = err.__cause__
                 if isinstance(why, SyntaxError):
                     return f"{what}: '{one}' is not an expression ({why.msg})."
-                # Another error may be of these values alone.
+                # Another error may occur for these values only.
                 if isinstance(why, NameError | KeyError):
                     name = str(getattr(why, "name", why.args[0]))
                     if name.isidentifier() and name not in known:
@@ -205,13 +211,13 @@ class Call:
 
 
 class CallWorkload(Workload):
-    """The workload of a `Call`; its folder holds the arrays, as `save` writes them."""
+    """Workload of a `Call`; its folder contains the arrays, as `save` writes them."""
 
     pattern = "as its caller says"
     valid_is = "`valid`"
 
     def __init__(self, call: Call) -> None:
-        """A subclass has the attributes, see `called`."""
+        """Store the call; `called` makes a subclass with the attributes."""
         self.call = call
 
     @property
@@ -222,9 +228,9 @@ class CallWorkload(Workload):
 
     @staticmethod
     def save(folder: Path, kinds: Mapping[str, Mapping[str, Array]]) -> list[UnnamedFile]:
-        """Write the "arrays" by name, "expected" ones and "bounds" into the kernel's folder.
+        """Write the "arrays" by name, the "expected" ones and "bounds" into the kernel's folder.
 
-        Large ones are links to memory that is there as long as the files that are returned.
+        Large ones are links to memory that exists as long as the returned files.
         """
         kept = []
         for kind, held in kinds.items():
@@ -240,26 +246,26 @@ class CallWorkload(Workload):
                     kept.append(file)
                 if filled is not None:
                     continue
-                # Through the link, by its owner.
+                # This process owns the file, and writes it through the link.
                 with path.open("wb") as open_file:
                     np.save(open_file, array.view(_storage(array.dtype)))
         return kept
 
     def values(self, cell: Cell) -> dict[str, Any]:
-        """The values that expressions of `cell` may name."""
+        """Return the values that expressions of `cell` may use, by name."""
         return self.call.values({axis: self.label_of(axis, value) for axis, value in cell.params})
 
     def label_of(self, axis: str, value: int) -> Any:
-        """The value of an axis that a cell has, or has the place of."""
+        """Return the caller's value of an axis, whose value in the cell may be an index."""
         return self.call.labels[axis][value] if axis in self.call.labels else value
 
     @property
     def is_restricted(self) -> bool:
-        """Whether there is a condition."""
+        """Whether the call has conditions."""
         return bool(self.call.valid)
 
     def valid(self, cell: Cell) -> str | None:
-        """The first condition that does not hold."""
+        """Return the first condition that the cell does not meet, or None."""
         values = self.values(cell)
         for one in self.call.valid:
             what = f"valid: '{one}'" if isinstance(one, str) else "valid"
@@ -271,21 +277,21 @@ class CallWorkload(Workload):
         return None
 
     def quick_rule(self, axes: Sequence[str]) -> Callable[..., Any] | None:
-        """All conditions, if they are texts, as one function."""
+        """Return all conditions as one function if they are texts, otherwise None."""
         if not all(isinstance(one, str) for one in self.call.valid):
             return None
-        # The line's end is for a comment.
+        # The line break ends a comment in the text.
         whole = " and ".join(f"({one}\n)" for one in self.call.valid)
         scope = {**_FUNCTIONS, **size_values(self.call.size)}
         try:
             # As in `evaluated`.
             found: Callable[..., Any] = eval(f"lambda {', '.join(axes)}: {whole}", scope)  # noqa: S307
-        except SyntaxError:  # such as an axis 'if'
+        except SyntaxError:  # The text uses a keyword as a name, such as an axis 'if'.
             return None
         return found
 
     def macros(self, dtype: str, version: Version) -> dict[str, str]:
-        """The axes that the source names."""
+        """Return the axes that the source uses as macros, and their values."""
         named = {axis: str(self.label_of(axis, value)) for axis, value in version.values}
         return {axis: text for axis, text in named.items() if axis not in self.call.instanced}
 
@@ -295,7 +301,7 @@ class CallWorkload(Workload):
         return (self.call.instance(named),)
 
     def signature(self, dtype: str, version: Version) -> tuple[str, ...]:
-        """Of the caller's arguments, as Triton's own launcher sees them."""
+        """Return the types of the caller's arguments, as Triton's own launcher derives them."""
         given = [a for a in self.call.arguments if not isinstance(a, SharedMemory)]
         return tuple(triton_type(a.dtype if isinstance(a, ArrayArgument) else a) for a in given)
 
@@ -304,13 +310,13 @@ class CallWorkload(Workload):
         return self.call.constants
 
     def index_bits(self, problem: Problem) -> int:
-        """32: the source has its own types."""
+        """Return 32: the source declares its own types."""
         return 32
 
     def inputs(
         self, problem: Problem, dtype: str, rng: np.random.Generator
     ) -> dict[str, npt.NDArray[Any]]:
-        """The caller's arrays that launches read."""
+        """Return the caller's arrays that launches read."""
         return {a.name: self._read("arrays", a) for a in self._arrays if a.content}
 
     def outputs(self, inputs: Mapping[str, Array], variant: str) -> dict[str, Array]:
@@ -334,17 +340,17 @@ class CallWorkload(Workload):
         return [a for a in self.call.arguments if isinstance(a, ArrayArgument)]
 
     def _read(self, kind: str, argument: ArrayArgument) -> Array:
-        """An array of the folder in its own type and shape."""
+        """Return an array of the folder in its own type and shape."""
         return self._held(kind, argument.name).view(argument.dtype).reshape(argument.shape)
 
     def _held(self, kind: str, name: str) -> Array:
-        """An array of the folder, read where it is touched."""
+        """Map an array of the folder into memory, which reads only touched parts."""
         folder = Path(str(sys.modules[type(self).__module__].__file__)).parent
         held: Array = np.load(folder / kind / f"{name}.npy", mmap_mode="r")
         return held
 
     def check(self, cell: Cell, arrays: Mapping[str, Array]) -> str | None:
-        """By the caller's function of all arguments."""
+        """Call the caller's check with all arguments, and return its complaint, or None."""
         check, given = self.call.check, self.call.arguments
         assert check is not None
         values = [arrays[a.name] if isinstance(a, ArrayArgument) else a for a in given]
@@ -368,13 +374,13 @@ class CallWorkload(Workload):
         args = [self._argument(one, values) for one in call.arguments]
         shared = whole_of("shared", evaluated("shared", call.shared, values))
         if call.shared_at is not None:
-            # A parameter needs memory also in a cell that uses none.
+            # A parameter needs memory even in a cell that uses none.
             args.insert(call.shared_at, SharedMemory(max(1, shared)))
         elif shared:
             args.append(SharedMemory(shared))
         (x, y, z), (bx, by, bz) = grid, block
         launch = Launch(call.instance(values), (x, y, z), (bx, by, bz), tuple(args), x * y * z)
-        # The attributes of a launch that axes have the names of.
+        # Attributes of a launch that have the name of an axis.
         kinds: tuple[tuple[str, Any], ...] = (("cooperative", bool), ("carveout", int))
         named: dict[str, Any] = {axis: kind(values[axis]) for axis, kind in kinds if axis in values}
         if not values.keys().isdisjoint(CLUSTER_AXES):
@@ -401,7 +407,7 @@ class CallWorkload(Workload):
         return BufferRef(argument.name) if isinstance(argument, ArrayArgument) else argument
 
     def _three(self, what: str, asked: Any, values: dict[str, Any]) -> list[int]:
-        """x, y and z of what may be one expression, up to three, or one function of all."""
+        """Evaluate x, y and z, which may be one expression, up to three, or one function of all."""
         if asked is None:
             return [1, 1, 1]
         found = asked if isinstance(asked, list | tuple) else evaluated(what, asked, values)
@@ -412,50 +418,64 @@ class CallWorkload(Workload):
         return [*sides, 1, 1][:3]
 
     def work(self, cell: Cell) -> float | None:
-        """The caller's number for the cell."""
+        """Return the caller's amount of work for the cell, or None."""
         work = evaluated("work", self.call.work, self.values(cell))
         return None if work is None else float(work)
 
     def bytes_read(self, problem: Problem, dtype: str) -> int:
-        """Return 0: what is known, `bytes_moved` says."""
+        """Return 0, because `bytes_moved` returns all bytes."""
         return 0
 
     def bytes_written(self, problem: Problem, dtype: str) -> int:
-        """Return 0: what is known, `bytes_moved` says."""
+        """Return 0, because `bytes_moved` returns all bytes."""
         return 0
 
     def bytes_moved(self, cell: Cell) -> tuple[int, int]:
-        """The caller's number in whole bytes, as if all were read; 0 without one."""
+        """Return the caller's bytes as whole bytes, counted as read; 0 if the caller gives none."""
         moved = evaluated("moved", self.call.moved or 0, self.values(cell))
         return whole_of("moved", _rounded(moved)), 0
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
-        """(): outputs are compared, and nothing is known of the code."""
+        """Return (): outputs are compared, and the code's accesses are unknown."""
         return ()
 
     def footprint(self, problem: Problem, dtype: str) -> int:
-        """Bytes of all arrays, contents that come back, and what outputs are compared with."""
+        """Return the bytes of all arrays, of contents to restore, and of expected outputs."""
         outputs = [a for a in self._arrays if a.limit is not None]
         against = [a.nbytes + 8 * math.prod(a.shape) * a.bounded for a in outputs]
         kept = sum(a.nbytes for a in outputs if a.content)
         return sum(a.nbytes for a in self._arrays) + kept + sum(against)
 
     def largest_buffer(self, problem: Problem, dtype: str) -> int:
-        """Bytes of the largest array."""
+        """Return the bytes of the largest array."""
         return max((a.nbytes for a in self._arrays), default=0)
 
 
 def called(
     name: str, call: Call, axes: Mapping[str, Any], dtype: str, work_unit: str
 ) -> CallWorkload:
-    """The workload of a call; `axes` are whole numbers: values, or places among the labels."""
+    """Return the workload of a call; `axes` have whole numbers: values, or indices of labels.
+
+    Parameters
+    ----------
+    name
+        Name of the kernel.
+    call
+        Description of the kernel.
+    axes
+        Values of each axis.
+    dtype
+        Element type that the results name.
+    work_unit
+        Unit of the call's work, such as ``FLOP``.
+    """
     own = {
         "name": name,
         "title": name,
         "dtypes": (dtype,),
         "variants": (call.entry,),
         "axes": dict(axes),
-        # Dimensions before the last are one.
+        # All dimensions before the last are combined into one.
         "sizes": ((math.prod(call.size[:-1]), call.size[-1]),),
         "compile_axes": call.defined,
         "zero_axes": frozenset(axes),
@@ -473,22 +493,22 @@ def called(
 
 
 def array_to_pass(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
-    """A large array of undefined content that `CallWorkload.save` does not copy.
+    """Return a large array of undefined content that `CallWorkload.save` need not copy.
 
-    None if it is not large, or if there is no such memory.
+    The result is None if the array is not large, or if there is no such memory.
     """
     is_plain = dtype.names is None and not dtype.hasobject
     if not is_plain or math.prod(shape) * dtype.itemsize < LARGE:
         return None
     try:
         made = array_in_file(shape, _storage(dtype))
-    except OSError:  # then the copy says what is lacking
+    except OSError:  # In this case the copy reports the lack of memory.
         return None
     return None if made is None else made.view(dtype)
 
 
 def _storage(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """A type of the same bytes that files of NumPy name."""
-    # Of structures each byte.
+    """Return a type of the same width that NumPy's files support."""
+    # Structures are stored byte by byte.
     size = 8 * dtype.itemsize if dtype.names is None else 8
     return np.dtype(f"uint{size}") if dtype.kind == "V" else dtype

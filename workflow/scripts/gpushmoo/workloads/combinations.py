@@ -1,10 +1,10 @@
-"""Looks through the combinations of a space: which of them a kernel's rule `valid` refuses.
+"""Check the combinations of a space by a kernel's rule `valid`, and keep the valid ones.
 
-There may be a million of them, of which a hundred are valid. So each is looked at once, and what is
-kept is the places of the valid ones.
+There may be a million combinations, of which a hundred are valid. So each is checked once, and only
+the indices of valid ones are kept.
 
-A refused combination is a row of the results, as long as a job has at most MOST_ROWS of them. Of
-more, none is a row, and they are counted.
+A rejected combination becomes a row of the results, as long as a job has at most MOST_ROWS of them.
+If there are more, they are only counted.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ from ..core.errors import WorkloadError
 from ..core.space import Cell, ShardSpace, Version, at_point
 from .contract import Workload
 
-# Rows of refused combinations. A map of shapes is complete with them, and a table can be read.
+# Most rows of rejected combinations. This suffices for complete maps of shapes, and a reader can
+# still view the table.
 MOST_ROWS = 10_000
 # More versions than any run may compile.
 _MOST_VERSIONS = 1_000_000
-# Combinations from one report to the next.
+# Combinations between two progress reports.
 _REPORTED = 20_000
 
-# Called with a sentence on work that goes on.
+# Function that receives a sentence on the progress.
 Tell = Callable[[str], None]
 
 
 @dataclass
 class Combinations:
-    """What a rule lets pass: `places` of cells in the space, in order, and their `versions`.
+    """Result of a rule: indices of valid cells in the space (`places`), and their `versions`.
 
-    The rule failed for `failed` of these cells, whose rows say so. It refuses `invalid` others, of
-    which the first MOST_ROWS are at the places `refused`. `first` is the first reason,
-    `first_failure` the first error. Versions are those of a kernel with `compile_axes` alone.
+    The rule raised an error for `failed` of these cells, whose rows contain it. It rejects
+    `invalid` other cells, of which the first MOST_ROWS are at `refused`. `first` is the first
+    reason, and `first_failure` the first error. Only kernels with `compile_axes` have versions.
     """
 
     places: array[int] = field(default_factory=lambda: array("Q"))
@@ -50,12 +51,12 @@ class Combinations:
 
     @property
     def places_of_rows(self) -> list[int]:
-        """The places of all cells that have a row: of many refused ones none, unless all are."""
+        """Indices of all cells with a row; rejected cells have rows only if all of them can."""
         return sorted([*self.places, *self._rows_of_refused])
 
     @property
     def unlisted(self) -> int:
-        """How many refused combinations have no row."""
+        """Number of rejected combinations without a row."""
         return self.invalid - len(self._rows_of_refused)
 
     @property
@@ -63,9 +64,9 @@ class Combinations:
         return self.refused if self.invalid <= MOST_ROWS or not self.places else ()
 
     def fault(self, valid_is: str) -> str | None:
-        """Why nothing can be measured, as a clause; None if something can.
+        """Return why nothing can be measured, as a clause, or None.
 
-        `valid_is` is what sentences call the rule.
+        `valid_is` is the name of the rule in sentences.
         """
         if self.failed > MOST_ROWS:
             return (
@@ -88,10 +89,25 @@ def look_through(
     tell: Tell | None = None,
     until_valid: bool = False,
 ) -> Combinations:
-    """Ask the kernel's rule about each combination of a space whose axes have these values.
+    """Check each combination of a space by the kernel's rule.
 
-    `tell` is called with how far that is. Ends early if the rule fails for very many, if they are
-    of more versions than any run has, and on demand at the first valid one.
+    Parameters
+    ----------
+    workload
+        The kernel.
+    space
+        The space of one shard.
+    values
+        Values of each axis.
+    tell
+        Function that receives the progress.
+    until_valid
+        Whether to stop at the first valid combination.
+
+    Returns
+    -------
+    The combinations. The search stops early if the rule fails very often, or if there are more
+    versions than a run may have.
     """
     found = Combinations()
     blocks = len(space.rounds) * len(space.variants)
@@ -117,7 +133,7 @@ def look_through(
 def _candidates(
     workload: Workload, space: ShardSpace, values: Mapping[str, Sequence[int]]
 ) -> Iterator[Cell | None]:
-    """The cells of a space in their order; None for one that a quick rule refuses."""
+    """Yield the cells of a space in their order; None for cells that a quick rule rejects."""
     names = sorted(values)
     passes = workload.quick_rule(names)
     if passes is None:
@@ -131,13 +147,13 @@ def _candidates(
             try:
                 found = passes(*labelled)
                 is_refused = not found and found is not None
-            except Exception:  # `valid` says why
+            except Exception:  # `valid` returns the reason.
                 is_refused = False
             yield None if is_refused else at_point(base, tuple(zip(names, point, strict=True)))
 
 
 def _is_kept(found: Combinations, workload: Workload, place: int, cell: Cell) -> bool:
-    """Whether a cell is valid or its rule fails, which is noted."""
+    """Return whether a cell is valid, or its rule fails, which is recorded."""
     try:
         if refusal_of(workload, cell) is not None:
             return False
@@ -151,14 +167,14 @@ def _is_kept(found: Combinations, workload: Workload, place: int, cell: Cell) ->
 
 
 def refusal_of(workload: Workload, cell: Cell) -> str | None:
-    """Why the kernel's rule refuses a cell; None if it is valid.
+    """Return why the kernel's rule rejects a cell, or None if the cell is valid.
 
-    Raises WorkloadError, which also names the combination if the rule raises an error.
+    If the rule raises an error, the WorkloadError also names the combination.
     """
     try:
         return workload.valid(cell)
     except WorkloadError as err:
-        if err.__cause__ is None:  # what it returns is wrong in any cell
+        if err.__cause__ is None:  # A return value of a wrong type is the same for every cell.
             raise
         shown = ", ".join(f"{axis}={workload.label_of(axis, value)}" for axis, value in cell.params)
         raise WorkloadError(

@@ -1,7 +1,7 @@
-"""The contract of ``kernels/<name>/workload.py``, the description of a kernel.
+"""Define the contract of ``kernels/<name>/workload.py``, the description of a kernel.
 
-A kernel folder holds ``kernel.cu``, ``kernel.cl`` (either may be missing) and ``workload.py``,
-which defines ``WORKLOAD``, an instance of a subclass of `Workload`.
+A kernel folder contains ``kernel.cu`` or ``kernel.cl``, or both, and ``workload.py``, which defines
+``WORKLOAD``, an instance of a subclass of `Workload`.
 """
 
 from __future__ import annotations
@@ -46,13 +46,16 @@ class Touched:
 
 
 def tile_elements(shape: tuple[int, int], place: tuple[int, int]) -> Ints:
-    """Column and row of each element of the tile at `place` (x, y), tiles being (width, height)."""
+    """Return column and row of each element of the tile at `place`, shape (elements, 2).
+
+    `shape` is (width, height) of a tile, and `place` its (x, y) in units of tiles.
+    """
     y, x = np.divmod(np.arange(shape[0] * shape[1]), shape[0])
     return np.stack([place[0] * shape[0] + x, place[1] * shape[1] + y], axis=1)
 
 
 def ceil_div(a: int, b: int) -> int:
-    """Blocks of `b` needed to cover `a`."""
+    """Return the number of blocks of `b` elements that cover `a` elements."""
     return -(-a // b)
 
 
@@ -61,7 +64,17 @@ _DRAWN = 2**22
 
 
 def uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Random numbers from 0 to 1, or any integers: the same however many cores draw them."""
+    """Return random numbers from 0 to 1, or any integers.
+
+    The result does not depend on the number of cores that draw.
+
+    Parameters
+    ----------
+    rng
+        Generator, of which one draw seeds all parts.
+    shape, dtype
+        Shape and type of the result.
+    """
     if dtype.kind not in "iu" and dtype not in (np.float32, np.float64):
         return uniform(rng, shape, np.dtype(np.float32)).astype(dtype)
     drawn = np.empty(math.prod(shape), dtype)
@@ -81,22 +94,22 @@ def uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[An
 
 @dataclass(frozen=True)
 class BufferRef:
-    """Names one of the workload's buffers as a kernel argument."""
+    """Kernel argument: the address of one of the workload's buffers, by name."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class NullRef:
-    """A null pointer as a kernel argument."""
+    """Kernel argument: a null pointer."""
 
 
 @dataclass(frozen=True)
 class TextureRef:
-    """Names one of the workload's images as a kernel argument for fetches.
+    """Kernel argument: one of the workload's images, by name, for fetches.
 
     CUDA passes a texture object. OpenCL passes the image alone, and the kernel's sampler must have
-    the same settings. `filter` is ``point`` or ``linear``; `address` outside of the image is
+    the same settings. `filter` is ``point`` or ``linear``. `address` outside the image is
     ``clamp``, ``border`` (zeros), ``wrap`` or ``mirror``. The last two need `normalised`
     coordinates.
     """
@@ -109,7 +122,7 @@ class TextureRef:
 
 @dataclass(frozen=True)
 class SurfaceRef:
-    """Names one of the workload's images as a kernel argument for writes."""
+    """Kernel argument: one of the workload's images, by name, for writes."""
 
     name: str
 
@@ -118,8 +131,9 @@ class SurfaceRef:
 class SharedMemory:
     """Bytes of shared memory that a launch chooses.
 
-    For OpenCL it is the argument of a parameter ``__local T *``, for CUDA the size of the array
-    declared ``extern __shared__``, which is not an argument. A `tune` takes an expression, too.
+    For OpenCL it is the argument of a parameter ``__local T *``. For CUDA it is the size of the
+    array declared ``extern __shared__``, which is not an argument. In `tune` it may be an
+    expression.
     """
 
     n_bytes: Any
@@ -133,9 +147,9 @@ class Launch:
     """One kernel launch. `grid` counts blocks, `block` counts threads, both (x, y, z).
 
     `tiles` is the number of equal pieces of work in the grid, for the model. Threads of a launch
-    with `waves` stride over the grid: see `in_waves`. CUDA alone has clusters of `cluster` blocks
-    (x, y, z), `cooperative` launches, and the `carveout`: the percentage of the first-level cache
-    that had better be shared memory.
+    with `waves` stride over the grid: see `in_waves`. On CUDA, a launch can also have clusters of
+    `cluster` blocks (x, y, z), be `cooperative`, and prefer a `carveout`: the percentage of the
+    first-level cache to use as shared memory.
     """
 
     entry: str
@@ -169,9 +183,10 @@ class Launch:
                 raise ValueError(f"argument {place} is {value!r}; its bytes must be a whole number")
 
     def in_waves(self, held: int) -> Launch:
-        """With at most `waves` times as many blocks as a device holds, `held`, if it has waves.
+        """Return the launch with at most `waves` times `held` blocks, if it has waves.
 
-        Of the grids in which no thread takes over 2 % more turns than in the best, the widest.
+        `held` is the number of blocks that fit on the device at once. Among the grids whose busiest
+        thread takes at most 2 % more turns than in the best grid, the widest is chosen.
         """
         columns, rows, depth = self.grid
         most = self.waves * held
@@ -185,7 +200,7 @@ class Launch:
 
     @property
     def has_attributes(self) -> bool:
-        """Whether the launch is another one than grid, block and arguments say."""
+        """Whether the launch has attributes besides grid, block and arguments."""
         return self.cooperative or self.cluster is not None or self.carveout is not None
 
     @property
@@ -206,7 +221,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class LibraryCall:
-    """A function of the vendor's library on `dtype`; ``dot`` sums the `inputs`' products up."""
+    """Function of the vendor's library for `dtype`; ``dot`` is the dot product of the `inputs`."""
 
     name: str
     inputs: tuple[str, ...]
@@ -216,9 +231,9 @@ class LibraryCall:
 
 @dataclass(frozen=True)
 class Access:
-    """An access that the machine code of a timed kernel must hold, or its time means nothing.
+    """Access that the machine code of a timed kernel must contain for its time to be meaningful.
 
-    `kind` is ``load`` or ``store``; `space` is ``global``, ``texture``, ``surface`` or None (any);
+    `kind` is ``load`` or ``store``. `space` is ``global``, ``texture``, ``surface`` or None (any).
     `width` is in bytes per thread, None for any. With `in_loop` it must be inside a loop.
     """
 
@@ -230,12 +245,12 @@ class Access:
 
 
 class Workload(ABC):
-    """A swept kernel: arguments, bytes moved, axes and the reference result.
+    """Description of a swept kernel: arguments, bytes moved, axes and the reference result.
 
-    `axes` are the default axis specifications (see `space.expand_axis`); one that is 0 stands only
-    in the cells of sweeps that name it. `title` and `pattern` are for the report. The output buffer
-    must equal `reference` within `limit`, by default bit by bit. `images` names the inputs and
-    outputs that are images, arrays of shape (height, width[, lanes]).
+    `axes` are the default axis specifications (see `space.expand_axis`). An axis whose value is 0
+    exists only in cells of sweeps that name it. `title` and `pattern` are for the report. The
+    output buffer must equal `reference` within `limit`, by default bit by bit. `images` names the
+    inputs and outputs that are images, arrays of shape (height, width[, lanes]).
     """
 
     name: ClassVar[str]
@@ -243,47 +258,48 @@ class Workload(ABC):
     pattern: ClassVar[str]
     dtypes: ClassVar[Sequence[str]]
     variants: ClassVar[Sequence[str]]
-    # Swept unless the configuration names others; () is all of them.
+    # Swept unless the configuration names others; () means all of them.
     default_variants: ClassVar[Sequence[str]] = ()
-    # Variants for comparison, which compete for no place.
+    # Variants for comparison, which never win.
     controls: ClassVar[Sequence[str]] = ()
     # Whole numbers, (height, width), or {"of_cache": 4}: see config/README.md.
     sizes: ClassVar[Sequence[Any]] = (1024,)
     cache_states: ClassVar[Sequence[str]] = ("warm",)
-    # Cells have no axis that is 0, and not [0], unless it is asked for.
+    # Cells do not have an axis whose value is 0 (not [0]), unless a sweep names it.
     axes: ClassVar[Mapping[str, Any]]
     # Axes that are preprocessor definitions of the same names (``TILE``: ``-DTILE=16``) and not
-    # launch parameters: the kernel is built for every combination.
+    # launch parameters. The kernel is built for every combination of their values.
     compile_axes: ClassVar[Sequence[str]] = ()
     # Axes that may be 0.
     zero_axes: ClassVar[frozenset[str]] = frozenset()
-    # The largest values of axes, on any device.
+    # Largest values of axes, on any device.
     most: ClassVar[Mapping[str, int]] = {}
     views: ClassVar[Sequence[View]] = ()
     # Name of the axis that counts persistent blocks.
     persistent_axis: ClassVar[str | None] = None
-    # ``load``, ``store`` or ``work`` if this kernel's best cell is the device's most.
+    # ``load``, ``store`` or ``work`` if this kernel's best cell measures the device's peak of it.
     peak: ClassVar[str | None] = None
     output: ClassVar[str] = "dst"
-    # How far its elements may be from what is expected.
+    # Largest difference between an output element and its expected value.
     limit: ClassVar[Limit] = EXACT
-    # Whether launches are timed one by one, each on inputs that have their own content again, where
-    # an output is an input; False if that does not change their time.
+    # Whether launches are timed one by one, each on restored inputs, if an output is also an input.
+    # Set False if restoring them does not change the time.
     renews: ClassVar[bool] = True
-    # What `work` counts.
+    # Unit of `work`.
     work_unit: ClassVar[str] = "FLOP"
-    # Inputs that launches may write, which nobody compares.
+    # Inputs that launches may write, and that are not compared.
     unwatched: ClassVar[frozenset[str]] = frozenset()
     # Whether `check` is called.
     has_check: ClassVar[bool] = False
-    # Whether the kernel reads the ones of the poison: then no other poison follows.
+    # Whether the kernel computes the same from all-ones poison; then no second poison value is
+    # used.
     reads_poison: ClassVar[bool] = False
     # Whether there is a kernel to build.
     device_code: ClassVar[bool] = True
     images: ClassVar[frozenset[str]] = frozenset()
     # Additional options of the compiler.
     options: ClassVar[Sequence[str]] = ()
-    # What sentences call the method `valid`.
+    # Name of the method `valid` in sentences.
     valid_is: ClassVar[str] = "valid in its workload.py"
     # Checks of return values.
     _checks: ClassVar[Mapping[str, user_code.Check]] = {
@@ -307,22 +323,22 @@ class Workload(ABC):
         user_code.guard_methods(cls, Workload, cls._checks)
 
     def problem(self, size: int) -> Problem:
-        """The problem for a size of one number: by default a square."""
+        """Return the problem for a size of one number; by default a square."""
         return Problem(size, size)
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
-        """Preprocessor definitions of a variant's builds; by default none.
+        """Return the preprocessor definitions of a variant's builds; by default none.
 
-        Every build gets ``element_t``, ``index_t`` and the `compile_axes` besides.
+        Every build also gets ``element_t``, ``index_t`` and the `compile_axes`.
         """
         return {}
 
     def images_of(self, variant: str) -> frozenset[str]:
-        """Which of `images` are images for `variant`; by default all."""
+        """Return which of `images` are images for `variant`; by default all."""
         return self.images
 
     def valid(self, cell: Cell) -> str | None:
-        """Why `cell` is impossible, in a few words; None, the default, if it is possible.
+        """Return why `cell` is impossible, in a few words; None, the default, if it is possible.
 
         An impossible cell is neither built nor launched. It becomes a row with that reason, unless
         there are very many: see `combinations`.
@@ -330,104 +346,122 @@ class Workload(ABC):
         return None
 
     def label_of(self, axis: str, value: int) -> Any:
-        """The value of an axis as its user wrote it."""
+        """Return the value of an axis as its user wrote it."""
         return value
 
     @property
     def is_restricted(self) -> bool:
-        """Whether `valid` may refuse a cell."""
+        """Whether `valid` may reject a cell."""
         return type(self).valid is not Workload.valid
 
     def quick_rule(self, axes: Sequence[str]) -> Callable[..., Any] | None:
-        """A function of the values of `axes`, in their order, whose result is true for valid cells.
+        """Return a function of the values of `axes`, in their order, that is true for valid cells.
 
-        None without one. If it fails or gives None, `valid` says why. It saves asking `valid` about
-        each of very many cells.
+        The default is None. If the function raises an error or returns None, `valid` decides. It
+        avoids calls of `valid` for each of very many cells.
         """
         return None
 
     def index_bits(self, problem: Problem) -> int:
-        """Bits of the type ``index_t`` in what is compiled for `problem`: 32 or 64.
+        """Return the bits of the type ``index_t`` in code for `problem`: 32 or 64.
 
-        By default 32 up to 2**31 elements; the other half of the numbers is for the overhang of a
-        grid or of a loop's last step.
+        By default 32 up to 2**31 elements. The other half of the range is for the part of a grid,
+        or of a loop's last step, beyond the end.
         """
         return 32 if problem.height * problem.width <= 2**31 else 64
 
     def index(self, problem: Problem, value: int) -> np.uint32 | np.uint64:
-        """`value` as an argument for a parameter of type ``index_t``."""
+        """Return `value` as an argument for a parameter of type ``index_t``."""
         return np.uint32(value) if self.index_bits(problem) == 32 else np.uint64(value)
 
     def version(self, cell: Cell) -> Version:
-        """The version of the kernel for `cell`."""
+        """Return the version of the kernel for `cell`."""
         values = tuple((axis, cell[axis]) for axis in self.compile_axes)
         return indexed(Version(cell.variant, values), self.index_bits(cell.problem))
 
     def macros(self, dtype: str, version: Version) -> dict[str, str]:
-        """All preprocessor definitions of a build but the types. Raises WorkloadError.
+        """Return all preprocessor definitions of a build, except types; may raise WorkloadError.
 
-        INDEX_BITS among them makes ``index_t`` 64 bits wide.
+        Among them, INDEX_BITS makes ``index_t`` 64 bits wide.
         """
         macros = self.defines(dtype, version.variant)
         for axis, value in version.values:
             if axis in macros:
-                raise WorkloadError(f"{self.name}: defines gives '{axis}', which is an axis")
+                raise WorkloadError(f"{self.name}: defines returns '{axis}', which is an axis")
             macros = {**macros, axis: str(value)}
         return macros
 
     def name_expressions(self, version: Version) -> tuple[str, ...]:
-        """Kernels that are compiled by their names: instances of templates, ``sum<float, BLOCK>``.
+        """Return the names of template instances to compile, such as ``sum<float, BLOCK>``.
 
-        Launches have these names as entries. Of a Triton file with several functions: the kernel.
+        Launches use these names as entries. For a Triton file with several functions, return the
+        kernel.
         """
         return ()
 
     def signature(self, dtype: str, version: Version) -> tuple[str, ...]:
-        """Of a Triton kernel: the types of a launch's arguments, see `dtypes.triton_type`.
+        """Return the types of a Triton kernel's arguments, see `dtypes.triton_type`.
 
-        Triton chooses the block: it is (1, 1, 1) in a `launch`.
+        Triton chooses the block, so it is (1, 1, 1) in a `launch`.
         """
         raise WorkloadError(f"{self.name}: a Triton kernel needs the method 'signature'")
 
     def constants(self, version: Version) -> Mapping[str, Array]:
-        """Content of constant memory by the names of its symbols (CUDA)."""
+        """Return the content of constant memory by the names of its symbols (CUDA)."""
         return {}
 
     @abstractmethod
     def inputs(
         self, problem: Problem, dtype: str, rng: np.random.Generator
     ) -> dict[str, npt.NDArray[Any]]:
-        """Input buffers by name; random, so that no memory path can compress them."""
+        """Return the input buffers by name; random, so that no memory path can compress them.
+
+        Parameters
+        ----------
+        problem
+            Height and width in elements.
+        dtype
+            Element type, a name of `core.dtypes`.
+        rng
+            Generator to draw from.
+        """
 
     @abstractmethod
     def reference(self, inputs: Mapping[str, Array]) -> Array:
-        """The expected output buffer, computed by NumPy."""
+        """Return the expected output buffer, computed by NumPy from `inputs`."""
 
     def output_form(self, problem: Problem, dtype: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        """Shape and NumPy type of the output; by default as many elements as the problem has."""
+        """Return shape and NumPy type of the output.
+
+        By default as many elements as the problem has.
+        """
         return DTYPES[dtype].shape(problem.height, problem.width), DTYPES[dtype].scalar
 
     def result_of(self, variant: str) -> str:
-        """Names the result of `variant`; variants of one result are measured together."""
+        """Return the name of the result of `variant`.
+
+        Variants with one result are measured together.
+        """
         return ""
 
     def expected(self, inputs: Mapping[str, Array], variant: str) -> Array:
-        """The expected output of `variant`; by default `reference`."""
+        """Return the expected output of `variant`; by default `reference`."""
         return self.reference(inputs)
 
     def outputs(self, inputs: Mapping[str, Array], variant: str) -> dict[str, Array]:
-        """The expected outputs by name; by default there is one, `output`.
+        """Return the expected outputs by name; by default only `output`.
 
-        A launch finds the content of an output that is one of `inputs`, too, and poison in others.
+        Before a launch, an output that is one of `inputs` has its content, and other outputs are
+        poisoned.
         """
         return {self.output: self.expected(inputs, variant)}
 
     def limit_of(self, output: str) -> Limit:
-        """How far elements of an output may be from what is expected; by default `limit`."""
+        """Return the largest allowed difference of an output's elements; by default `limit`."""
         return self.limit
 
     def check(self, cell: Cell, arrays: Mapping[str, Array]) -> str | None:
-        """What is wrong with what a launch left in inputs and outputs, as a clause."""
+        """Return the fault of the inputs and outputs after a launch, as a clause, or None."""
         return None
 
     @abstractmethod
@@ -435,54 +469,54 @@ class Workload(ABC):
         """The timed launch of `cell`. May raise LaunchConfigError."""
 
     def proof(self, cell: Cell) -> Launch:
-        """The launch that verifies `cell`: by default the timed one.
+        """Return the launch that verifies `cell`: by default the timed one.
 
-        A kernel that stores nothing while timed has other arguments here; entry, grid and block
+        A kernel that stores nothing while timed has other arguments here. Entry, grid and block
         must be those of `launch`.
         """
         return self.launch(cell)
 
     @abstractmethod
     def bytes_read(self, problem: Problem, dtype: str) -> int:
-        """Bytes that one launch must read."""
+        """Return the bytes that one launch must read."""
 
     @abstractmethod
     def bytes_written(self, problem: Problem, dtype: str) -> int:
-        """Bytes that one launch must write."""
+        """Return the bytes that one launch must write."""
 
     def bytes_moved(self, cell: Cell) -> tuple[int, int]:
-        """Bytes that the launch of `cell` must read and write; by default those of its problem."""
+        """Return the bytes that the launch of `cell` reads and writes; by default its problem's."""
         return (
             self.bytes_read(cell.problem, cell.dtype),
             self.bytes_written(cell.problem, cell.dtype),
         )
 
     def work(self, cell: Cell) -> float | None:
-        """What the launch of `cell` computes, in `work_unit`; None, the default, if not told.
+        """Return the work of the launch of `cell`, in `work_unit`; by default None.
 
-        The report shows its rate where a kernel declares no bytes.
+        The report shows its rate if a kernel declares no bytes.
         """
         return None
 
     def bytes_copied(self, problem: Problem, dtype: str) -> int:
-        """Bytes moved by the memcpy baseline for comparison; 0 without one.
+        """Return the bytes moved by the memcpy baseline for comparison; 0 without one.
 
-        The copy reads and writes as many bytes as the output has, so a kernel that reads more has
-        none.
+        The copy reads and writes the bytes of the output, so a kernel that reads more does not get
+        one.
         """
         written = self.bytes_written(problem, dtype)
         return 2 * written if written >= self.bytes_read(problem, dtype) else 0
 
     def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64] | None:
-        """Column and row of the first element of each thread of `block` (x, y), or None.
+        """Return column and row of the first element of each thread of `block` (x, y), or None.
 
-        Shape (threads, 2), in the order of the threads' indices. The model of the device counts the
-        cache lines of a warp by it.
+        The shape is (threads, 2), in the order of the threads' indices. The model of the device
+        uses it to count the cache lines of a warp.
         """
         return None
 
     def touched(self, cell: Cell, block: tuple[int, int]) -> tuple[Touched, ...] | None:
-        """The accesses of one turn of `block` (x, y), or None."""
+        """Return the accesses of one turn of `block` (x, y), or None."""
         elements = self.texels(cell, block)
         if elements is None:
             return None
@@ -493,7 +527,9 @@ class Workload(ABC):
         return tuple(found)
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
-        """The accesses that the machine code of `entry` must hold; () if it is never timed.
+        """Return the accesses that the machine code of `entry` must contain.
+
+        () if it is never timed.
 
         By default a load if a launch reads and a store if it writes.
         """
@@ -503,64 +539,64 @@ class Workload(ABC):
         return tuple(found)
 
     def largest_buffer(self, problem: Problem, dtype: str) -> int:
-        """Bytes of the largest single allocation of a run."""
+        """Return the bytes of the largest single allocation of a run."""
         return max(self.bytes_read(problem, dtype), self.bytes_written(problem, dtype))
 
     def footprint(self, problem: Problem, dtype: str) -> int:
-        """Device bytes of a verified run: inputs, output and expected output."""
+        """Return the device bytes of a verified run: inputs, output and expected output."""
         return self.bytes_read(problem, dtype) + 2 * self.bytes_written(problem, dtype)
 
 
 class ReducingWorkload(Workload):
     """Base of kernels whose result is one number, exact up to rounding.
 
-    For data on the device the output buffer is one element of the inputs' type. `fault` compares
-    in the place of `reference`.
+    For data on the device, the output buffer is one element of the inputs' type. `fault` replaces
+    the comparison with `reference`.
     """
 
     @abstractmethod
     def known(self, inputs: Mapping[str, Array]) -> Any:
-        """Facts of the inputs for `fault`, computed once for each problem."""
+        """Return facts of the inputs for `fault`, computed once for each problem."""
 
     @abstractmethod
     def fault(self, value: float, cell: Cell, known: Any) -> str | None:
-        """Why `value` is a wrong result of `cell`; None if rounding explains it."""
+        """Return why `value` is a wrong result of `cell`; None if rounding explains it."""
 
     def scratch(self, problem: Problem, dtype: str) -> Mapping[str, int]:
-        """Bytes, by name, of buffers that several launches share."""
+        """Return the bytes, by name, of buffers that several launches share."""
         return {}
 
     def library(self, cell: Cell) -> LibraryCall | None:
-        """A call in the place of a launch; by default None."""
+        """Return a library call that replaces the launch; by default None."""
         return None
 
     def reference(self, inputs: Mapping[str, Array]) -> Array:
-        """Nothing: the result is compared by `fault`."""
+        """Raise NotImplementedError, because `fault` compares the result."""
         raise NotImplementedError
 
     def bytes_written(self, problem: Problem, dtype: str) -> int:
-        """0: one number is negligible."""
+        """Return 0, because one number is negligible."""
         return 0
 
 
 class CopyWorkload(Workload):
-    """Base of the kernels whose output is a copy of their one input."""
+    """Base of kernels whose output is a copy of their only input."""
 
     def inputs(
         self, problem: Problem, dtype: str, rng: np.random.Generator
     ) -> dict[str, npt.NDArray[Any]]:
-        """``src``: uniform random elements, shape (height, width[, lanes])."""
+        """Return ``src``: uniform random elements, shape (height, width[, lanes])."""
         kind = DTYPES[dtype]
         return {"src": uniform(rng, kind.shape(problem.height, problem.width), kind.scalar)}
 
     def reference(self, inputs: Mapping[str, Array]) -> Array:
-        """The expected output is the input ``src`` itself."""
+        """Return the input ``src`` itself, the expected output."""
         return inputs["src"]
 
     def bytes_read(self, problem: Problem, dtype: str) -> int:
-        """The bytes of all elements: each is read once."""
+        """Return the bytes of all elements, because each is read once."""
         return problem.height * problem.width * DTYPES[dtype].itemsize
 
     def bytes_written(self, problem: Problem, dtype: str) -> int:
-        """The bytes of all elements: each is written once."""
+        """Return the bytes of all elements, because each is written once."""
         return self.bytes_read(problem, dtype)

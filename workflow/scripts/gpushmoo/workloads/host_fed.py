@@ -1,4 +1,4 @@
-"""Data that lives on the host, taken to a device in pieces over several streams."""
+"""Describe kernels whose data are on the host and streamed to a device in pieces."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Piece:
-    """Elements `begin` to `end` (exclusive) of every input, through one stream, then `launch`.
+    """Elements `begin` to `end` (exclusive) of every input, copied by one stream, then `launch`.
 
-    A BufferRef to an input means the stream's own copy of the piece, one to ``partials`` the
+    A BufferRef to an input means the stream's copy of the piece, and one to ``partials`` the
     partial results of all pieces. Without a launch the piece is only copied.
     """
 
@@ -33,7 +33,7 @@ class Piece:
 
 
 class StreamSetup(Enum):
-    """When the streams of a pipeline and their device memory are made.
+    """Time at which the streams of a pipeline and their device memory are created.
 
     `BEFORE`: before the timed part, and kept from run to run. `WITHIN`: within it, all before the
     first copy.
@@ -47,7 +47,7 @@ class StreamSetup(Enum):
 class FedInTurn:
     """The `pieces` of a pipeline that a kernel feeds by its own code, one after another.
 
-    `arrays` are the flat inputs on the host, by name; `partials`, also on the host, receives the
+    `arrays` are the flat inputs on the host, by name. `partials`, also on the host, receives the
     launches' partial results. A `poisoned` feed first fills all device memory with all-ones words.
     """
 
@@ -59,7 +59,7 @@ class FedInTurn:
 
 
 class InTurn(Protocol):
-    """A `FedInTurn` made ready on a device."""
+    """A `FedInTurn` that is ready on a device."""
 
     def run(self, meanwhile: Callable[[], T]) -> T:
         """Queue all pieces, call `meanwhile`, wait, and fetch the partial results.
@@ -74,11 +74,11 @@ Feeder = Callable[[Any, FedInTurn], InTurn]
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A problem cut into pieces for the device and one part for the host.
+    """Problem divided into pieces for the device and one part for the host.
 
     Pieces of a stream keep their order. Launches leave `partials` elements of the result's type.
-    The host takes elements `host_begin` to `host_end` meanwhile. The device reads `pinned` inputs
-    by itself. A kernel with a feeder makes its streams by its own code.
+    Meanwhile the host computes elements `host_begin` to `host_end`. The device reads `pinned`
+    inputs directly from host memory. A kernel with a feeder creates its streams by its own code.
     """
 
     streams: int
@@ -90,7 +90,7 @@ class Pipeline:
     setup: StreamSetup | Feeder
 
     def packages(self) -> tuple[int, ...]:
-        """Elements of the longest piece of each stream; () where there are no pieces."""
+        """Return the elements of the longest piece of each stream; () without pieces."""
         packages = [0] * self.streams if self.pieces else []
         for piece in self.pieces:
             packages[piece.stream] = max(packages[piece.stream], piece.end - piece.begin)
@@ -98,11 +98,11 @@ class Pipeline:
 
 
 class HostFedWorkload(ReducingWorkload):
-    """Base of kernels whose data live on the host and whose result is one number.
+    """Base of kernels whose data are on the host and whose result is one number.
 
-    The host's clock times all from the first copy to the number: a `pipeline` and, meanwhile, the
-    host's own part. `launch` gives block and grid of a piece and is never bound. Inputs are flat
-    and of one length.
+    The host's clock times everything from the first copy to the number: a `pipeline` and,
+    meanwhile, the host's own part. `launch` returns block and grid of a piece and is never bound.
+    Inputs are flat and have one length.
     """
 
     _checks: ClassVar[Mapping[str, Check]] = {
@@ -112,50 +112,58 @@ class HostFedWorkload(ReducingWorkload):
 
     @abstractmethod
     def pipeline(self, cell: Cell) -> Pipeline:
-        """How the elements go through streams, and which of them the host takes."""
+        """Return the division of the elements between streams and the host."""
 
     @abstractmethod
     def host_part(self, cell: Cell, arrays: Mapping[str, Array]) -> Any:
-        """The host's part of the result, from its part of the inputs, which may be empty."""
+        """Return the host's part of the result, from its part of the inputs, which may be empty."""
 
     @abstractmethod
     def total(self, cell: Cell, partials: Array, host_part: Any) -> float:
-        """The result from the launches' partial results and the host's part."""
+        """Return the result from the launches' partial results and the host's part."""
 
     def bytes_copied(self, problem: Problem, dtype: str) -> int:
-        """The inputs, once from the host to the device."""
+        """Return the bytes of the inputs, which the baseline copies once from the host."""
         return self.bytes_read(problem, dtype)
 
     def largest_buffer(self, problem: Problem, dtype: str) -> int:
-        """At most the copied bytes."""
+        """Return the copied bytes, an upper bound."""
         return self.footprint(problem, dtype)
 
     def footprint(self, problem: Problem, dtype: str) -> int:
-        """The copied bytes: large pieces are on the device at once."""
+        """Return the copied bytes: large pieces are on the device at once."""
         return self.bytes_copied(problem, dtype) if self.device_code else 0
 
 
 def share_of_host(n: int, percent: int) -> int:
-    """Elements of `n` that the host takes, rounded; `percent` is 0 to 100."""
+    """Return the elements of `n` for the host, rounded; `percent` is 0 to 100."""
     return (n * percent + 50) // 100
 
 
 def count_cuts(n: int, streams: int, min_per_stream: int, chunk: int) -> int:
-    """How many pieces `cuts` makes, or a few more, without making them."""
+    """Return the number of pieces that `cuts` makes, or a few more, without making them."""
     used = _streams(n, streams, min_per_stream)
     return used * -(-(n // used + 1) // chunk) if chunk else used
 
 
 def _streams(n: int, streams: int, min_per_stream: int) -> int:
-    """How many of the streams `n` elements use."""
+    """Return the number of streams that `n` elements use."""
     return max(1, min(streams, n // max(1, min_per_stream)))
 
 
 def cuts(n: int, streams: int, min_per_stream: int, chunk: int) -> tuple[Piece, ...]:
-    """`n` elements for at most `streams` streams, in the order of queuing.
+    """Divide `n` elements between at most `streams` streams; pieces are in the order of queuing.
 
-    A stream gets at least `min_per_stream` elements; shares differ by one element at most. A stream
-    takes its share in chunks of `chunk` elements (0: at once), and the streams take turns.
+    Parameters
+    ----------
+    n
+        Number of elements.
+    streams
+        Most streams to use.
+    min_per_stream
+        Fewest elements of a stream. Shares differ by at most one element.
+    chunk
+        Elements of a piece (0: the whole share). The streams alternate.
     """
     if n == 0:
         return ()

@@ -1,11 +1,11 @@
-"""How far an element of an output may be from its expected value.
+"""Compare outputs with expected values within a limit.
 
-An element has a *key*, an unsigned integer as wide as itself, in the order of the values: of a
-float sign and magnitude become one number, both zeros the same, NaN the largest. Elements of the
-same key are equal. `ulp` is a difference of keys. `rtol` and `atol` bound a difference of values,
-in doubles as `numpy.isclose` does: ``|found - expected| <= atol + rtol * |expected|``, each
-operation rounded. The device compares by `devices.buffers.LIMITS`. `Limit.judged` does the same on
-the host.
+An element has a *key*, an unsigned integer as wide as itself, in the order of the values. For a
+float, sign and magnitude become one number, both zeros have the same key, and NaN the largest.
+Elements with the same key are equal. `ulp` is a difference of keys. `rtol` and `atol` bound a
+difference of values, in doubles as `numpy.isclose` does: ``|found - expected| <= atol + rtol *
+|expected|``, each operation rounded. On the device, `devices.buffers.LIMITS` compares. On the host,
+`Limit.judged` does the same.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FLOATS = {
     "float8_e4m3fn": (3, 7, False),
     "float8_e5m2": (2, 15, True),
 }
-# Elements that are computed at a time: they and a few copies fit a core's own cache.
+# Elements that are computed at a time: with a few copies they fit in a core's cache.
 _PART = 2**14
 
 
@@ -42,8 +42,8 @@ _PART = 2**14
 class KeyFormat:
     """Keys of a type of `width` bytes; `kind` is UNSIGNED, SIGNED or FLOATING.
 
-    Of a float, `top` is the largest magnitude (bits without the sign) that is no NaN, `finite` the
-    largest that is no infinity either; with `mantissa` stored bits and an exponent's `bias`.
+    For a float, `top` is the largest magnitude (bits without the sign) below NaN, and `finite` the
+    largest below infinity. It has `mantissa` stored bits and the exponent's `bias`.
     """
 
     width: int
@@ -60,7 +60,7 @@ class KeyFormat:
 
     @property
     def sign(self) -> int:
-        """The key of zero, where there are negative values."""
+        """The key of zero, if there are negative values."""
         return 1 << (8 * self.width - 1)
 
     @property
@@ -71,7 +71,7 @@ class KeyFormat:
         return 0, 2 * self.sign - 1
 
     def keys(self, values: Array) -> Array:
-        """The keys of an array's elements, flat."""
+        """Return the keys of an array's elements, flat."""
         bits: Array = np.ascontiguousarray(values).reshape(-1).view(self.unsigned)
         if self.kind == UNSIGNED:
             return bits
@@ -86,8 +86,8 @@ class KeyFormat:
         return found
 
     def ordered(self, bits: Array) -> Array:
-        """The keys of floats by their bits; of NaN any number."""
-        # Of negative values all bits but the sign are flipped, which is minus their size.
+        """Return the keys of floats from their bits; NaN may have any key."""
+        # For negative values, all bits except the sign are flipped, which reverses their order.
         signed = bits.view(f"int{8 * self.width}")
         found = signed >> (8 * self.width - 1)
         negative = found.copy()
@@ -101,7 +101,7 @@ class KeyFormat:
 
 @cache
 def key_format(scalar: np.dtype[Any]) -> KeyFormat:
-    """The keys of a NumPy type. Raises ValueError, a clause, for one whose values have no order."""
+    """Return the keys of a NumPy type; raise ValueError, a clause, if its values have no order."""
     if scalar.name in _FLOATS:
         mantissa, bias, infinite = _FLOATS[scalar.name]
         most = (1 << (8 * scalar.itemsize - 1)) - 1
@@ -116,12 +116,12 @@ def key_format(scalar: np.dtype[Any]) -> KeyFormat:
 
 @dataclass(frozen=True, eq=False)
 class Limit:
-    """By how much an element may differ: `ulp` values of its type, or atol + rtol · |expected|.
+    """Largest difference of an element: `ulp` values of its type, or atol + rtol · |expected|.
 
     The second is computed in doubles, as `numpy.isclose` does, each operation rounded. A difference
-    of whole numbers is exact. Without any limit an element must be equal bit for bit. `atol` may be
-    an array with a bound for each element, also an infinite one. An infinity or NaN is right only
-    where the same is expected, whatever the limit. Raises ValueError.
+    of whole numbers is exact. Without any limit, an element must be equal bit for bit. `atol` may
+    be an array with a bound for each element, including infinite ones. An infinity or NaN is
+    accepted only if the same is expected. Raises ValueError for invalid limits.
     """
 
     ulp: int | None = None
@@ -135,13 +135,13 @@ class Limit:
         rtol, atol = np.asarray(self.rtol), np.asarray(self.atol)
         if rtol.dtype.kind not in "iuf" or rtol.ndim or not 0 <= rtol < np.inf:
             raise ValueError(f"rtol is {self.rtol!r}; it must be a finite number, at least 0")
-        # Of an array some bounds may be infinite.
+        # In an array, some bounds may be infinite.
         least = atol.dtype.kind in "iuf" and (atol >= 0).all()
         if not least or (atol.ndim == 0 and atol == np.inf):
             bound = "an array that holds others" if atol.ndim else repr(self.atol)
             raise ValueError(f"atol is {bound}; it must be a finite number, or numbers, at least 0")
         if self.ulp is not None and (rtol or atol.any()):
-            raise ValueError("ulp counts values, rtol and atol bound differences; give one kind")
+            raise ValueError("ulp counts values, rtol and atol bound differences; pass one kind")
 
     @cached_property
     def exact(self) -> bool:
@@ -153,12 +153,12 @@ class Limit:
             return "exact"
         if self.ulp is not None:
             return f"{self.ulp} ulp"
-        bound = "a bound of its own" if np.ndim(self.atol) else f"{self.atol:g}"
+        bound = "a separate bound" if np.ndim(self.atol) else f"{self.atol:g}"
         parts = [f"{self.rtol:g} of its value"] if self.rtol else []
         return " + ".join([*parts, bound] if np.any(self.atol) else parts)
 
     def equals(self, other: Limit) -> bool:
-        """Whether both judge alike; of bounds for each element all count."""
+        """Return whether both limits accept the same; all bounds of elements count."""
         same = (self.ulp, self.rtol) == (other.ulp, other.rtol)
         return same and np.array_equal(self.atol, other.atol)
 
@@ -174,10 +174,14 @@ class Limit:
         return replace(self, atol=np.broadcast_to(self.atol, shape).reshape(-1))
 
     def judged(self, found: Array, expected: Array, begin: int = 0) -> tuple[Array, Array]:
-        """Which elements are wrong, and the error of each as a share of its limit.
+        """Return which elements are wrong, and the error of each as a share of its limit.
 
-        Both arrays are flat and of one type. If the limit has bounds for each element, they are
-        flat, and those of these elements begin at `begin`.
+        Parameters
+        ----------
+        found, expected
+            Flat arrays of one type, shape (elements,).
+        begin
+            Index of the first element in the limit's flat array of bounds, if it has one.
         """
         form = key_format(expected.dtype)
         keys, due = form.keys(found), form.keys(expected)
@@ -189,7 +193,7 @@ class Limit:
                 right: Array = steps <= bound
             else:
                 bound = self._bound(expected, begin)
-                # A double has not each whole number of 64 bits, of which all differ by less.
+                # A double cannot represent every whole number of 64 bits.
                 wide = bound >= 2.0**64
                 right = wide | (steps <= np.where(wide, 0, bound).astype(np.uint64))
                 if form.kind == FLOATING:
@@ -205,11 +209,11 @@ class Limit:
 
     @property
     def steps(self) -> int:
-        """The keys by which an element may differ if no difference of values is bounded."""
+        """Number of keys by which an element may differ if no difference of values is bounded."""
         return min(self.ulp or 0, 2**64 - 1)
 
     def _bound(self, expected: Array, begin: int) -> Array:
-        """The bound of each difference of values, rounded after each operation."""
+        """Return the bound of each difference of values, rounded after each operation."""
         atol = np.asarray(self.atol)
         own = atol[begin : begin + expected.size] if atol.ndim else atol
         share = np.float64(self.rtol) * np.abs(expected.astype(np.float64))
@@ -221,12 +225,12 @@ EXACT = Limit()
 
 
 def parts(size: int, begin: int = 0) -> Iterator[slice]:
-    """The elements from `begin` to `size` in parts that bound the memory of a computation."""
+    """Yield slices from `begin` to `size` that bound the memory of a computation."""
     return (slice(first, min(size, first + _PART)) for first in range(begin, size, _PART))
 
 
 def each_share(size: int, fill: Callable[[slice], None]) -> None:
-    """Have each core of this process `fill` a share of so many elements."""
+    """Let each core of this process `fill` a share of `size` elements."""
     cores = min(len(os.sched_getaffinity(0)), -(-size // _PART)) if size > _PART else 1
     shares = [slice(size * i // cores, size * (i + 1) // cores) for i in range(cores)]
     if cores == 1:
@@ -238,29 +242,29 @@ def each_share(size: int, fill: Callable[[slice], None]) -> None:
 
 
 def sum_bound(sum_of_sizes: Array, terms: int, scalar: Any = np.float32) -> Array:
-    """The error bound of sums in any order: γₙ · Σ|terms|, for `Limit.atol`.
+    """Return the error bound of sums in any order: γₙ · Σ|terms|, for `Limit.atol`.
 
-    γₙ = n·u / (1 − n·u), u half the distance from 1 to the next value (Higham, Accuracy and
-    Stability of Numerical Algorithms, section 4.2).
+    γₙ = n·u / (1 − n·u), where u is half the distance from 1 to the next value (Higham, Accuracy
+    and Stability of Numerical Algorithms, section 4.2).
 
     Parameters
     ----------
     sum_of_sizes : array
         Σ|terms| of each element.
     terms : int
-        Terms of a sum.
+        Number of terms of a sum.
     scalar : dtype
-        Type in which the sums are made.
+        Type of the additions.
 
     Returns
     -------
     array
-        The greatest error of each element.
+        The largest error of each element.
 
     Raises
     ------
     ValueError
-        So many terms have no bound in this type.
+        If this number of terms has no bound in this type.
     """
     form = key_format(np.dtype(scalar))
     share = terms * 2.0 ** -(form.mantissa + 1)

@@ -1,6 +1,6 @@
-"""Finds and loads kernel folders, and asks a workload before a sweep: versions, cells, memory.
+"""Find and load kernel folders, and query a workload before a sweep: versions, cells, memory.
 
-A kernel is one folder; nothing else names it.
+A kernel is one folder; nothing else lists it.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ _IMPORT = re.compile(rb"^([ \t]*)(?:from|import)[ \t]+([\w.]+)", re.MULTILINE)
 _INCLUDE = re.compile(
     rb'^(?:\xef\xbb\xbf)?[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE
 )
-# A comment of C, or a text or character, in which none begins.
+# Matches a comment in C, or a string or character, in which no comment begins.
 _C_COMMENT = re.compile(
     rb"""//(?:\\\n|[^\n])*|/\*.*?\*/|(?P<text>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')""", re.DOTALL
 )
 
-# Attributes that choose what is swept and shown, not how a cell is measured. The plan of a run
-# gives each job its cells.
+# Attributes that choose the swept cells and figures, but do not affect how a cell is measured. The
+# plan of a run gives each job its cells.
 _SPACE = frozenset(
     {
         *("axes", "cache_states", "controls", "default_variants", "dtypes", "pattern", "sizes"),
@@ -67,24 +67,24 @@ _SPACE = frozenset(
 
 @dataclass(frozen=True)
 class KernelFolder:
-    """A kernel on disk with its loaded workload."""
+    """Kernel on disk with its loaded workload."""
 
     path: Path
     workload: Workload
 
     @property
     def name(self) -> str:
-        """The folder's name, which is the kernel's."""
+        """Name of the folder and of the kernel."""
         return self.path.name
 
     def digest(self, source_suffix: str | None) -> str:
-        """Hash over the folder's files; part of every row's provenance.
+        """Return the hash over the folder's files, a part of every row's provenance.
 
-        Leaves out sources of other backends than the one that compiles ``kernel`` with the suffix
-        (with None: no source), unless another file includes them. Files outside of the folder that
-        its source includes count as well. Comments count for nothing;
-        of Python, behaviour counts, but not the attributes that choose what is swept and shown,
-        unless a method reads them.
+        It covers files outside the folder that the source includes. It ignores comments, and
+        sources of other backends than the one that compiles ``kernel`` with the suffix
+        `source_suffix` (None: all sources), unless another file includes them. For Python, it
+        covers behavior, but not the attributes that choose the swept cells and figures, unless a
+        method reads them.
         """
         files = {path.relative_to(self.path).as_posix(): path for path in source_files(self.path)}
         kinds = next((b.suffixes for b in BACKENDS.values() if source_suffix in b.suffixes), ("",))
@@ -109,19 +109,19 @@ class KernelFolder:
         return h.hexdigest()[:16]
 
 
-# A file with a zero among so many first bytes is no text.
+# A file with a zero in its first bytes, up to this number, does not count as text.
 _HEAD = 2**13
 
 
 def _text(path: Path) -> bytes:
-    """The content of a text; nothing of other files, which may be gigabytes of numbers."""
+    """Return the content of a text, and nothing for other files, which may be gigabytes."""
     with path.open("rb") as file:
         head = file.read(_HEAD)
         return b"" if b"\0" in head else head + file.read()
 
 
 def _content_digest(path: Path, is_source: bool, left_out: frozenset[str]) -> bytes:
-    """A hash of what a file says; of a `source` without its comments."""
+    """Return a hash of a file's content; for a source, without comments."""
     if path.suffix == ".py":
         return python_digest(path.read_bytes(), left_out)
     if is_source:
@@ -133,7 +133,7 @@ def _content_digest(path: Path, is_source: bool, left_out: frozenset[str]) -> by
 
 
 def source_files(folder: Path) -> Iterator[Path]:
-    """All files below `folder` but hidden ones, caches, Markdown, and arrays of a running call."""
+    """Yield files below `folder`, except hidden ones, caches, Markdown, and arrays of a call."""
     for path in folder.rglob("*"):
         parts = path.relative_to(folder).parts
         is_apart = any(p.startswith(".") or p == "__pycache__" for p in parts) or is_unnamed(path)
@@ -142,7 +142,7 @@ def source_files(folder: Path) -> Iterator[Path]:
 
 
 def has_neighbours(workload: Path) -> bool:
-    """Whether a workload.py imports from a folder beside its own, or from its own."""
+    """Return whether a workload.py imports from its own folder, or from one beside it."""
     folders = workload.parent.parent, workload.parent
     names = [name for _, name in _IMPORT.findall(workload.read_bytes())]
     return any(_lies_in(folder, name.decode()) for folder in folders for name in names)
@@ -154,13 +154,13 @@ def _lies_in(folder: Path, module: str) -> bool:
 
 
 def shared_code(folder: Path, elsewhere: Iterable[Path] = ()) -> dict[str, bytes]:
-    """The modules beside a kernel's folder that it imports, or that these do: files by place.
+    """Return the modules beside a kernel's folder that it imports, directly or not, by path.
 
     The modules may also be in one of the folders `elsewhere`.
     """
     places = dict.fromkeys([folder.parent, *elsewhere])
     own = folder / "workload.py"
-    # A recorded kernel may be gone.
+    # The folder of a recorded kernel may no longer exist.
     files = dict[str, bytes]()
     seen = set[str]()
     left = [own.read_bytes()] if own.is_file() else []
@@ -180,7 +180,7 @@ def shared_code(folder: Path, elsewhere: Iterable[Path] = ()) -> dict[str, bytes
 
 
 def late_imports(folder: Path) -> list[str]:
-    """The files of a kernel, and of what it shares, that import the latter within a function."""
+    """Return files of a kernel, and of its shared code, that import the latter in a function."""
     files = {"workload.py": (folder / "workload.py").read_bytes(), **shared_code(folder)}
     return [
         file
@@ -191,7 +191,7 @@ def late_imports(folder: Path) -> list[str]:
 
 
 def far_import(folder: Path, root: Path) -> str | None:
-    """What a kernel imports of its checkout `root` that lies elsewhere than beside it."""
+    """Return an import of a kernel from its checkout `root`, but not from beside it, or None."""
     above = [p for p in folder.parents[1:] if p.is_relative_to(root)] + [root / "src"]
     for _, name in _IMPORT.findall((folder / "workload.py").read_bytes()):
         top = str(name.decode()).split(".")[0]
@@ -203,21 +203,21 @@ def far_import(folder: Path, root: Path) -> str | None:
 
 
 def included(source: bytes) -> Iterator[str]:
-    """Names of the files that a source includes, relative to its own folder."""
+    """Yield the names of the files that a source includes, relative to its folder."""
     return (name.decode(errors="replace") for name in _INCLUDE.findall(source))
 
 
 def included_files(source: Path) -> list[tuple[Path, Path]]:
-    """The files that a source includes by a path from its folder on, or that these include.
+    """Return the files that a source includes relative to its folder, directly or not.
 
-    Each with its place, from the folder on: ``../common.h`` is beside the folder.
+    Each has its place, relative to the folder: ``../common.h`` is beside the folder.
     """
     folder = Path(os.path.abspath(source.parent))
     found = set[Path]()
     left = {source}
     while left:
         names = ((p, name) for p in left for name in included(p.read_bytes()) if name[0] != "/")
-        # A link keeps its name, by which it is included.
+        # A link keeps the name by which it is included.
         own = {Path(os.path.abspath(p.parent / name)) for p, name in names}
         left = {p for p in own if p.is_file()} - found
         found |= left
@@ -225,14 +225,14 @@ def included_files(source: Path) -> list[tuple[Path, Path]]:
 
 
 def is_outside(place: Path) -> bool:
-    """Whether a place that `included_files` gives is not below the folder."""
+    """Return whether a place from `included_files` is outside the folder."""
     return place.parts[0] == os.pardir
 
 
 def room_for(root: Path, folder: Path, places: Iterable[Path]) -> Path:
-    """The folder in `root` for a copy of the kernel's `folder`, whose files have these `places`.
+    """Return the folder in `root` for a copy of the kernel's `folder` and files at `places`.
 
-    It is as deep as the farthest of them is outside of the kernel's folder, so that all are in
+    It is as deep as the farthest of the files is outside the kernel's folder, so that all are in
     `root`.
     """
     above = max((place.parts.count(os.pardir) for place in places), default=0)
@@ -240,7 +240,7 @@ def room_for(root: Path, folder: Path, places: Iterable[Path]) -> Path:
 
 
 def copy_folder(folder: Path, root: Path) -> Path:
-    """Copy a kernel's folder into `root`, with headers from outside of it; its new path."""
+    """Copy a kernel's folder into `root`, with headers from outside it; return its new path."""
     found = {place: path for s in folder.glob("kernel.*") for path, place in included_files(s)}
     outside = {place: path for place, path in found.items() if is_outside(place)}
     copied = room_for(root, folder, outside) / folder.name
@@ -250,23 +250,35 @@ def copy_folder(folder: Path, root: Path) -> Path:
 
 
 def copy_files(files: Mapping[Path, Path], folder: Path) -> None:
-    """Copy files, by their places from a kernel's `folder` on."""
+    """Copy files to their places relative to a kernel's `folder`."""
     for place, path in files.items():
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, folder / place)
 
 
 def find_kernels(folders: Iterable[Path]) -> dict[str, Path]:
-    """Kernel folders by name; a kernel folder holds ``workload.py``."""
+    """Return kernel folders by name; a kernel folder contains ``workload.py``."""
     return find_folders("kernel", "workload.py", folders, KernelFolderError)
 
 
 def find_folders(
     what: str, file: str, folders: Iterable[Path], error: type[ValueError]
 ) -> dict[str, Path]:
-    """What is in `folders`, kernels or chapters, by name: each holds `file`. Raises `error`."""
+    """Return the kernels or chapters (`what`) in `folders` by name: each contains `file`.
+
+    Parameters
+    ----------
+    what
+        Kind of folder, for the key in messages: ``kernel`` or ``chapter``.
+    file
+        Name of the file that such a folder contains.
+    folders
+        Folders to search.
+    error
+        Type of exception to raise for a folder that is missing, or a name that exists twice.
+    """
     found: dict[str, Path] = {}
-    # Each once, whatever links and dots lead to it.
+    # Each folder counts once, even if links or dots lead to it.
     for folder in {os.path.realpath(folder): folder for folder in folders}.values():
         if not is_folder(folder):
             raise error(f"{what}_folders: '{folder}' is not a folder.")
@@ -286,32 +298,32 @@ def find_folders(
 
 
 def is_folder(path: Path) -> bool:
-    """Whether `path` is a readable folder."""
+    """Return whether `path` is a readable folder."""
     try:
         return path.is_dir()
-    except OSError:  # a name that is too long, a parent that may not be read
+    except OSError:  # The name is too long, or a parent is not readable.
         return False
 
 
 class _FreshLoader(SourceFileLoader):
-    """Compiles a file again: kept byte code has the same second and size after a quick edit."""
+    """Loader that always compiles: after a quick edit, byte code has the same second and size."""
 
     def path_stats(self, path: Any) -> Mapping[str, Any]:
-        """Fail, so that Python reads the source: it would trust the time in the byte code."""
+        """Fail, so that Python reads the source instead of trusting the time in the byte code."""
         raise OSError
 
 
 def load_kernel(path: Path) -> KernelFolder:
-    """Load ``workload.py`` of a kernel folder. Raises KernelFolderError if it does not fit."""
+    """Load ``workload.py`` of a kernel folder; raise KernelFolderError if it is not valid."""
     _lend(path)
     name = f"gpushmoo_kernel_{path.name}"
     file = path / "workload.py"
     loader = _FreshLoader(name, str(file))
     spec = importlib.util.spec_from_file_location(name, file, loader=loader)
     if spec is None or spec.loader is None:
-        raise KernelFolderError(f"Kernel folder '{path}' holds no workload.py.")
+        raise KernelFolderError(f"Kernel folder '{path}' contains no workload.py.")
     module = importlib.util.module_from_spec(spec)
-    # A data class with postponed annotations looks its module up there.
+    # A data class with postponed annotations looks up its module there.
     sys.modules[spec.name] = module
     try:
         with loading(path):
@@ -331,12 +343,12 @@ def load_kernel(path: Path) -> KernelFolder:
     return KernelFolder(path, workload)
 
 
-# Folders whose kernels were loaded, and the project's own, which may be on the path from the start.
+# Folders of loaded kernels. The project's own may be on the path from the start.
 _LENT = [str(KERNELS)]
 
 
 def _lend(kernel: Path) -> None:
-    """Let imports find what is beside a kernel, not what another checkout calls the same."""
+    """Let imports find modules beside a kernel, not modules of another checkout."""
     own, shared = str(kernel.parent), shared_code(kernel)
     others = [place for place in _LENT if place != own]
     tops = {name.split("/")[0].removesuffix(".py") for name in shared}
@@ -357,7 +369,7 @@ def _lend(kernel: Path) -> None:
 
 
 def _workload_of(module: ModuleType, folder: str) -> Workload:
-    """The WORKLOAD of a loaded ``workload.py``. Raises KernelFolderError where it is not one."""
+    """Return the WORKLOAD of a loaded ``workload.py``; raise KernelFolderError without one."""
     workload = getattr(module, "WORKLOAD", None)
     if not isinstance(workload, Workload):
         classes = ((n, v) for n, v in vars(module).items() if isinstance(v, type))
@@ -369,7 +381,7 @@ def _workload_of(module: ModuleType, folder: str) -> Workload:
         raise KernelFolderError(
             f"Kernel '{folder}': workload.py defines {said}; end it by the line: {line}."
         )
-    # Of a copied folder, too, which is another kernel.
+    # This applies to a copied folder, too, which is another kernel.
     object.__setattr__(workload, "name", folder)
     if not re.fullmatch("[A-Za-z0-9_]+", folder):
         raise KernelFolderError(
@@ -383,12 +395,13 @@ _FILLED = frozenset({"dtypes", "variants", "sizes", "cache_states"})
 
 
 def declared_fault(workload: Workload) -> str | None:
-    """The fault of a workload's attributes, as a clause after ``its``; None without one."""
+    """Return the fault of a workload's attributes, as a clause after ``its``, or None."""
     missing = next((name for name in _NEEDED if not hasattr(workload, name)), None)
     if missing is not None:
         return f"WORKLOAD does not define '{missing}'"
     if not isinstance(workload.axes, Mapping):
-        return f"axes are {_show(workload.axes)}; give each its values, as {{'block_x': [8, 16]}}"
+        example = "list the values of each, as in {'block_x': [8, 16]}"
+        return f"axes are {_show(workload.axes)}; {example}"
     checks = (_names_fault, _axes_fault, _sizes_fault, _views_fault)
     return next(filter(None, (check(workload) for check in checks)), None)
 
@@ -437,7 +450,7 @@ def _show(value: Any) -> str:
 
 
 def _names_fault(workload: Workload) -> str | None:
-    """The fault of the attributes that hold names."""
+    """Return the fault of the attributes that contain names, or None."""
     axes, variants = workload.axes, workload.variants
     known: dict[str, Collection[str] | None] = {
         "dtypes": DTYPES,
@@ -461,7 +474,7 @@ def _names_fault(workload: Workload) -> str | None:
 
 
 def _several(name: str, values: Any) -> str | None:
-    """The fault of `values` as a collection."""
+    """Return the fault of `values` as a collection, or None."""
     if isinstance(values, str | int | float):
         shown = _show(values)
         return f"{name} are {shown}, a single value; write ({shown},), with the comma"
@@ -519,14 +532,14 @@ _USUAL_SIDE = 1024
 def versions_of(
     workload: Workload, space: ShardSpace, found: Combinations | None = None
 ) -> list[Version]:
-    """The versions for the cells of `space`, in a fixed order; asks no device.
+    """Return the versions for the cells of `space`, in a fixed order, without a device.
 
-    For a kernel with compile-time axes only versions with a valid cell, unless a size or the values
+    A kernel with compile-time axes has only versions with a valid cell, unless a size or the values
     of another axis depend on the device. `found` are the combinations of the space, if they were
-    looked through before.
+    checked before.
     """
     values = [expand_axis(space.axes[axis], TYPICAL) for axis in workload.compile_axes]
-    # A job compiles by itself if a size that depends on the device turns out larger than these.
+    # If a size that depends on the device turns out larger than these, the job compiles by itself.
     sizes = [
         workload.problem(_USUAL_SIDE) if isinstance(size, RelativeSize) else size
         for size in space.sizes
@@ -534,7 +547,7 @@ def versions_of(
     widths = sorted({workload.index_bits(problem) for problem in sizes})
     if workload.compile_axes and workload.is_restricted and not depends_on_the_device(space):
         found = found or look_through(workload, space, values_of(space))
-        # As in the product below.
+        # The order is that of the product below.
         order = {variant: place for place, variant in enumerate(space.variants)}
         return sorted(found.versions, key=lambda v: (order[v.variant], v.values))
     return [
@@ -546,17 +559,20 @@ def versions_of(
 
 
 def values_of(space: ShardSpace) -> dict[str, list[int]]:
-    """The values of each axis, as if the device were a typical one."""
+    """Return the values of each axis, as on a typical device."""
     return {axis: expand_axis(spec, TYPICAL) for axis, spec in space.axes.items()}
 
 
 def depends_on_the_device(space: ShardSpace) -> bool:
-    """Whether the device decides which cells there are."""
+    """Return whether the set of cells depends on the device."""
     return space.asks_for_sizes or any(map(asks_the_device, space.axes.values()))
 
 
 def refusal(workload: Workload, space: ShardSpace) -> str | None:
-    """Why a kernel's `valid` refuses all cells, as a clause; None if it does not, or may not."""
+    """Return why a kernel's `valid` rejects all cells, as a clause.
+
+    The result is None if it does not, or may not.
+    """
     if depends_on_the_device(space) or not workload.is_restricted:
         return None
     found = look_through(workload, space, values_of(space), until_valid=True)
@@ -566,15 +582,25 @@ def refusal(workload: Workload, space: ShardSpace) -> str | None:
 def misfit(
     workload: Workload, problem: Problem, dtype: str, memory: int, allocation: int
 ) -> str | None:
-    """Why a verified run does not fit a device, a clause after the kernel's name; or None."""
+    """Return why a verified run does not fit on a device, a clause after the kernel's name.
+
+    The result is None if the run fits.
+
+    Parameters
+    ----------
+    workload, problem, dtype
+        The kernel, its problem and its element type.
+    memory, allocation
+        Bytes of the device's memory, and of its largest buffer.
+    """
     need = workload.footprint(problem, dtype)
     largest = workload.largest_buffer(problem, dtype)
     what = f"{problem.height} x {problem.width} {dtype} needs"
     if need > memory:
-        return f"{what} {need / 2**30:,.2f} GiB, the device holds {memory / 2**30:,.2f} GiB"
+        return f"{what} {need / 2**30:,.2f} GiB, but the device has {memory / 2**30:,.2f} GiB"
     if largest > allocation:
         return (
-            f"{what} a buffer of {largest / 2**30:,.2f} GiB, the device allows "
+            f"{what} a buffer of {largest / 2**30:,.2f} GiB, but the device allows "
             f"{allocation / 2**30:,.2f} GiB in one buffer"
         )
     return None

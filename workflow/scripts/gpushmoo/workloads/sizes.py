@@ -1,4 +1,4 @@
-"""Sizes that follow the device: from a multiple of the last cache level to a problem."""
+"""Resolve sizes that depend on the device: from a multiple of the last cache level to a problem."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..core.space import Problem, RelativeSize, ShardSpace, Size
 from .contract import Workload
 from .loader import misfit, refusal
 
-# Kernels are asked for sides of at most 2 to the power of this.
+# Kernels are tried with sides of at most 2 to the power of this.
 _LARGEST_POWER = 40
-# Sides that a kernel may refuse, one after another: up to the second next power of two.
+# A kernel may reject this many sides in a row: up to the second next power of two.
 _TRIED = 16
 
 
 def _sides() -> list[int]:
-    """Sides that blocks of any usual shape divide: powers of two, from 256 on with steps between.
+    """Return sides that common blocks divide: powers of two, and steps between from 256 on.
 
     A step is an eighth of the power of two below it, but at least 64.
     """
@@ -34,7 +34,7 @@ SIDES = _sides()
 
 @dataclass(frozen=True)
 class Room:
-    """What a device holds, in bytes: its last `cache` level (0: it does not report one).
+    """Capacities of a device in bytes: its last `cache` level (0 if it does not report one).
 
     `memory` is that of the device, `allocation` that of one buffer.
     """
@@ -46,24 +46,39 @@ class Room:
 
 
 def deciding_dtype(of_cache: float, dtypes: Iterable[str]) -> str:
-    """The type whose working set has the factor; all types of a sweep have the same size.
+    """Return the type whose working set has the factor; all types of a sweep share one size.
 
-    That is the smallest of a factor of 1 or more, the largest of a smaller one: so every type's
-    data are that far outside of the cache, or that far inside.
+    For a factor of 1 or more it is the smallest type, otherwise the largest. So every type's data
+    are at least that far outside the cache, or inside it.
     """
     ordered = sorted(dtypes, key=lambda dtype: (DTYPES[dtype].itemsize, dtype))
     return ordered[0 if of_cache >= 1.0 else -1]
 
 
 def working_set(workload: Workload, problem: Problem, dtype: str) -> int:
-    """Bytes of all data that a launch reads or writes. Raises WorkloadError."""
+    """Return the bytes of all data that a launch reads or writes; raise WorkloadError."""
     return workload.bytes_read(problem, dtype) + workload.bytes_written(problem, dtype)
 
 
 def resolved(space: ShardSpace, workload: Workload, room: Room) -> ShardSpace:
-    """The space with the sizes that it has on the device. Raises SizeError.
+    """Return the space with the sizes that it has on the device.
 
-    Equal sizes count once. Raises SizeError as well if a problem can never fit the device.
+    Equal sizes count once.
+
+    Parameters
+    ----------
+    space
+        Space of a shard.
+    workload
+        The kernel.
+    room
+        Capacities of the device.
+
+    Raises
+    ------
+    SizeError
+        If the device does not report the size of its cache, if no size of the kernel is near, or if
+        a problem can never fit on the device.
     """
     problems = []
     for size in space.sizes:
@@ -80,7 +95,7 @@ def resolved(space: ShardSpace, workload: Workload, room: Room) -> ShardSpace:
 def _misfit(size: Size, problem: Problem, workload: Workload, dtype: str, room: Room) -> str | None:
     try:
         reason = misfit(workload, problem, dtype, room.memory, room.allocation)
-    except WorkloadError:  # which ends the problem's cells later
+    except WorkloadError:  # This error ends the problem's cells later.
         return None
     if reason is None:
         return None
@@ -95,7 +110,7 @@ def _problem(size: RelativeSize, space: ShardSpace, workload: Workload, room: Ro
     if room.cache <= 0:
         raise SizeError(
             f"{size.label} needs the size of the last cache level, which the device does not "
-            "report; give on_cpu, the size there, or write sizes in elements"
+            "report; set on_cpu, the size for such devices, or write sizes in elements"
         )
     wanted = size.of_cache * room.cache
 
@@ -112,7 +127,7 @@ def _problem(size: RelativeSize, space: ShardSpace, workload: Workload, room: Ro
         raise SizeError(f"{size.label}: {err}") from err
     if not problems:
         raise SizeError(
-            f"{size.label} asks for {wanted:,.0f} bytes, and no size of {workload.name} comes near "
+            f"{size.label} needs {wanted:,.0f} bytes, and no size of {workload.name} comes near "
             "them; write sizes in elements"
         )
     return next(filter(_taken_by(size, space, workload), problems), problems[0])
@@ -121,9 +136,9 @@ def _problem(size: RelativeSize, space: ShardSpace, workload: Workload, room: Ro
 def _taken_by(
     size: RelativeSize, space: ShardSpace, workload: Workload
 ) -> Callable[[Problem], bool]:
-    """Whether the kernel allows a cell of the problem, of the deciding type.
+    """Return a function: whether the kernel allows a cell of a problem, of the deciding type.
 
-    So the answer is the same for all types of a sweep, and all parts.
+    So the answer is the same for all types and parts of a sweep.
     """
 
     def is_taken(problem: Problem) -> bool:

@@ -1,7 +1,7 @@
-"""Files without a name: memory that other processes map, and that goes with its last process.
+"""Create files without a name: memory that other processes map, freed with its last process.
 
-Nothing has to be removed after an interrupt or a kill. Children find such a file among the open
-files of its owner.
+Nothing must be removed after an interrupt or a kill. Children find such a file among the open files
+of its owner.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from .. import __name__ as library
 
 _PROCESSES = "/proc"
 _MEMORY = "/proc/meminfo"
-# The limit of a container, how much of it is in use, and of that what files occupy.
+# The limit of a container, its use, and the part of the use that files occupy.
 _LIMIT, _USED = "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"
 _USES = "/sys/fs/cgroup/memory.stat"
-# Of the memory that is available, a file takes at most one part in so many.
+# A file uses at most this fraction (one part in …) of the available memory.
 _SHARE = 2
 
 
 class UnnamedFile:
-    """An open file of this process, closed with this object; `path` opens it elsewhere."""
+    """Open file of this process, closed with this object; `path` opens it elsewhere."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -38,9 +38,9 @@ class UnnamedFile:
 
 
 def unnamed_file(nbytes: int) -> UnnamedFile | None:
-    """A file for so many bytes: in memory, or in the temporary folder if memory is scarce.
+    """Return a file of `nbytes` bytes: in memory, or in the temporary folder if that is scarce.
 
-    None if other processes could not open it. Raises OSError.
+    The result is None if other processes could not open it. Raises OSError.
     """
     made = _in_memory(nbytes) or _on_disk()
     if made is not None and _is_reached(made):
@@ -55,9 +55,9 @@ class _Memory(mmap.mmap):
 
 
 def array_in_file(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any] | None:
-    """An array of undefined content whose memory is that of an unnamed file, as NumPy saves it.
+    """Return an array of undefined content in an unnamed file, in NumPy's file format.
 
-    None as of `unnamed_file`. Raises OSError, also if there is no room.
+    The result is None if `unnamed_file` returns None. Raises OSError, also if there is no room.
     """
     empty = np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, (0,) * len(shape))
     file = unnamed_file(empty.nbytes)
@@ -67,7 +67,7 @@ def array_in_file(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[A
         header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False}
         np.lib.format.write_array_header_1_0(head, {**header, "shape": shape})
         begin = head.tell()
-    # To write where there is no room would end the process.
+    # Writing without room would end the process.
     os.posix_fallocate(file.descriptor, begin, empty.nbytes)
     memory = _Memory(file.descriptor, begin + empty.nbytes)
     memory.file = file
@@ -75,7 +75,7 @@ def array_in_file(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[A
 
 
 def file_of(array: npt.NDArray[Any]) -> UnnamedFile | None:
-    """The file behind an array of `array_in_file`, or behind a view of all its bytes."""
+    """Return the file behind an array of `array_in_file`, or behind a view of all its bytes."""
     base: Any = array
     while isinstance(base, np.ndarray):
         whole = base
@@ -85,21 +85,21 @@ def file_of(array: npt.NDArray[Any]) -> UnnamedFile | None:
 
 
 def is_unnamed(path: Path) -> bool:
-    """Whether `path` is a link to an unnamed file."""
+    """Return whether `path` is a link to an unnamed file."""
     return path.is_symlink() and os.readlink(path).startswith(f"{_PROCESSES}/")
 
 
 def available_bytes() -> int:
-    """Bytes of memory that can be taken before the system is short of it; 0 if unknown."""
+    """Return the bytes of memory that are available before the system is short; 0 if unknown."""
     found = [_table(_MEMORY).get("MemAvailable", 0) * 1024]
-    with suppress(OSError, ValueError):  # no container, or one without a limit
+    with suppress(OSError, ValueError):  # There is no container, or it has no limit.
         limit, used = (int(Path(file).read_text(encoding="ascii")) for file in (_LIMIT, _USED))
         found.append(limit - used + _table(_USES).get("inactive_file", 0))
     return max(0, min(found))
 
 
 def _table(file: str) -> dict[str, int]:
-    """The numbers of a file with a name and a number in each line."""
+    """Return the numbers of a file with a name and a number in each line."""
     with suppress(OSError, ValueError):
         lines = Path(file).read_text(encoding="ascii").splitlines()
         return {words[0].rstrip(":"): int(words[1]) for line in lines if (words := line.split())}
@@ -108,7 +108,7 @@ def _table(file: str) -> dict[str, int]:
 
 def _in_memory(nbytes: int) -> UnnamedFile | None:
     if nbytes * _SHARE <= available_bytes():
-        with suppress(OSError, AttributeError):  # not of Linux
+        with suppress(OSError, AttributeError):  # The file exists on Linux only.
             return UnnamedFile(os.memfd_create(library))
     return None
 
@@ -119,10 +119,10 @@ def _on_disk() -> UnnamedFile:
 
 
 def _is_reached(file: UnnamedFile) -> bool:
-    """Whether a child of the same user may open the file by its path."""
+    """Return whether a child of the same user may open the file by its path."""
     try:
         same = os.path.samestat(os.stat(file.path), os.fstat(file.descriptor))
-        # Of a process that must not be looked into it is root.
+        # Root owns the files of a process that must not be inspected.
         owner = os.stat(f"{_PROCESSES}/{os.getpid()}").st_uid
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""Guards methods of user code: an error or a wrong return value becomes a WorkloadError."""
+"""Guard methods of user code: an error or a wrong return value becomes a WorkloadError."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ import numpy as np
 from ..core.display import one_line
 from ..core.errors import TypedError, WorkloadError
 
-# A clause on the fault of a returned value; None without a fault.
+# Function that returns the fault of a return value as a clause, or None.
 Check = Callable[[Any], str | None]
 
 
-# Methods that make arrays. If memory for one is missing, the cell is too large and not wrong.
+# Methods that make arrays. If memory is short in one of them, the cell is too large, not wrong.
 _MAKES_ARRAYS = frozenset({"inputs", "reference", "expected", "outputs", "known"})
 
 
 def guard_methods(cls: type, root: type, checks: Mapping[str, Check]) -> None:
-    """Guard the public methods of `cls`, also inherited, static and cached; not of `root`."""
+    """Guard the public methods of `cls`, also inherited, static and cached; not those of `root`."""
     for name in {name for base in cls.__mro__ for name in vars(base) if name[0] != "_"}:
         owner = next(base for base in cls.__mro__ if name in vars(base))
         value = vars(owner)[name]
@@ -40,10 +40,10 @@ def guard_methods(cls: type, root: type, checks: Mapping[str, Check]) -> None:
 
 
 def guarded(name: str, method: Callable[..., Any], check: Check | None) -> Callable[..., Any]:
-    """The method `name`, which raises WorkloadError for errors and for values that fail `check`.
+    """Return the method `name` with errors, and values that fail `check`, as WorkloadError.
 
-    SystemExit is such an error. TypedError, KeyboardInterrupt, and MemoryError of methods that make
-    arrays pass.
+    SystemExit is such an error. TypedError and KeyboardInterrupt pass, and so does MemoryError of
+    methods that make arrays.
     """
     run = method if inspect.isfunction(method) else _as_function(method)
 
@@ -66,7 +66,7 @@ def guarded(name: str, method: Callable[..., Any], check: Check | None) -> Calla
 
 
 def _as_function(method: Any) -> Callable[..., Any]:
-    """A function of the instance, for a static method or a cached one."""
+    """Return a static or cached method as a function of the instance."""
 
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         bound = method.__get__(self, type(self)) if hasattr(method, "__get__") else method
@@ -76,7 +76,7 @@ def _as_function(method: Any) -> Callable[..., Any]:
 
 
 def blamed(file: Path, what: str, err: BaseException) -> str:
-    """``kernels/x/workload.py:31: KeyError: 'src'``, by the innermost line beside `file`."""
+    """Return ``kernels/x/workload.py:31: KeyError: 'src'``, by the innermost line beside `file`."""
     lines = [
         (Path(frame.f_code.co_filename), number)
         for frame, number in traceback.walk_tb(err.__traceback__)
@@ -100,7 +100,7 @@ def _text_of(err: BaseException) -> str:
 
 
 def file_label(path: Path) -> str:
-    """The file with the two folders above it, of which one is the kernel's."""
+    """Return the file with the two folders above it, one of which is the kernel's."""
     return "/".join(path.parts[-3:])
 
 
@@ -109,7 +109,7 @@ def _file_of(cls: type) -> Path:
 
 
 def instance_fault(kind: type) -> Check:
-    """Checks that a value is of `kind`."""
+    """Return a check that a value is of `kind`."""
 
     def check(value: Any) -> str | None:
         return None if isinstance(value, kind) else f"{_words(value)}, not a {kind.__name__}"
@@ -118,27 +118,27 @@ def instance_fault(kind: type) -> Check:
 
 
 def clause_fault(value: Any) -> str | None:
-    """The fault of a returned reason, a text or None."""
+    """Return the fault of a returned reason, a text or None."""
     if value is None or isinstance(value, str):
         return None
     return f"{_words(value)}; it must return the reason, a text, or None where there is none"
 
 
 def bytes_fault(value: Any) -> str | None:
-    """The fault of a number of bytes."""
+    """Return the fault of a number of bytes, or None."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     return None if whole and value >= 0 else f"{_words(value)}, not a whole number of bytes"
 
 
 def moved_fault(value: Any) -> str | None:
-    """The fault of the bytes that a launch reads and writes."""
+    """Return the fault of the bytes that a launch reads and writes, or None."""
     if isinstance(value, tuple) and len(value) == 2:
         return next(filter(None, map(bytes_fault, value)), None)
     return f"{_words(value)}, not the bytes read and the bytes written"
 
 
 def work_fault(value: Any) -> str | None:
-    """The fault of an amount of work."""
+    """Return the fault of an amount of work, or None."""
     is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     if value is None or (is_number and 0 < value < math.inf):
         return None
@@ -146,7 +146,7 @@ def work_fault(value: Any) -> str | None:
 
 
 def array_fault(value: Any) -> str | None:
-    """The fault of an array of numbers."""
+    """Return the fault of an array of numbers, or None."""
     if not isinstance(value, np.ndarray):
         return f"{_words(value)}, not a NumPy array"
     if value.dtype.hasobject:
@@ -155,7 +155,7 @@ def array_fault(value: Any) -> str | None:
 
 
 def arrays_fault(value: Any) -> str | None:
-    """The fault of arrays by name."""
+    """Return the fault of arrays by name, or None."""
     if not isinstance(value, Mapping):
         return f"{_words(value)}, not arrays by name"
     faults = ((name, array_fault(array)) for name, array in value.items())
@@ -163,7 +163,7 @@ def arrays_fault(value: Any) -> str | None:
 
 
 def expected_fault(value: Any) -> str | None:
-    """The fault of an expected output: NaN equals nothing."""
+    """Return the fault of an expected output, which must not contain NaN, or None."""
     fault = array_fault(value)
     if fault is not None or value.dtype.kind != "f" or not value.size or not np.isnan(value.min()):
         return fault
@@ -175,7 +175,7 @@ def _words(value: Any) -> str:
     return f"{one_line(reprlib.repr(value), 40)} ({type(value).__name__})"
 
 
-# Folders of the kernels that this process has loaded, each with the separator at its end.
+# Folders of the kernels that this process has loaded, each with a separator at its end.
 _loaded: set[str] = set()
 
 
@@ -183,8 +183,8 @@ _loaded: set[str] = set()
 def loading(folder: Path) -> Iterator[None]:
     """Keep the working directory and the filters of warnings while a module loads.
 
-    Modules beside it stay loaded, so that its methods can import them later, until another kernel
-    is loaded: two kernels may each have a ``helper.py`` and put their folder on ``sys.path``.
+    Modules beside it stay loaded until another kernel is loaded, so that its methods can import
+    them later. Two kernels may each have a ``helper.py`` and put their folder on ``sys.path``.
     """
     own = str(folder) + os.sep
     others = tuple(_loaded - {own})

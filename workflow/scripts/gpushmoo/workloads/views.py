@@ -1,6 +1,6 @@
-"""The figures of a kernel's cells: instances of `View` in the ``views`` of its ``workload.py``.
+"""Define the figures of a kernel's cells: instances of `View` in ``views`` of ``workload.py``.
 
-A kernel folder may define subclasses with a title, axes and a caption of their own.
+A kernel folder may define subclasses with a different title, axes and caption.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from .user_code import guard_methods, instance_fault
 if TYPE_CHECKING:
     import pandas as pd
 
-# Headings under which the report always places the figures of the library's views.
+# Headings under which the report places the figures of the library's views.
 CACHES = "Measured peak and caches"
 BLOCK_SHAPE = "Block shape"
 ONE_PARAMETER = "Bandwidth over one parameter"
-# The inputs of a view besides the measured peak, and the axes with a figure for each value.
+# Inputs of a view besides the measured peak, and axes that may have a figure for each value.
 NEEDS = frozenset({"cells", "device"})
 EACH = frozenset({"dtype", "size", "cache_state"})
 
-# With fewer sizes a table shows as much as a figure of bandwidth over the bytes touched.
+# With fewer sizes, a table shows as much as a figure of bandwidth over the bytes touched.
 FEWEST_SIZES = 4
 
 
@@ -43,14 +43,22 @@ class Swept:
 
 @dataclass(frozen=True)
 class FigureData:
-    """The data of one figure. Tables that the view does not need are empty.
+    """Data of one figure. Tables that the view does not need are empty.
 
-    `cells` has one row for each cell: its axes, ``variant``, ``dtype``, ``status``,
-    ``bandwidth_gbs`` with the bounds of its 95 % interval ``bandwidth_low_gbs`` and
-    ``bandwidth_high_gbs``, and the other columns of the data set. `peak` is the device's largest
-    bandwidth of loads and stores, `work_peaks` its rates of work, `device` the table of its model,
-    if there is one. `controls` are variants that compete for no place. A title should name the
-    values of the `named` columns.
+    Attributes
+    ----------
+    cells
+        One row for each cell: its axes, ``variant``, ``dtype``, ``status``, ``bandwidth_gbs`` in
+        GB/s with the ends ``bandwidth_low_gbs`` and ``bandwidth_high_gbs`` of its 95 % interval,
+        and the other columns of the data set.
+    peak, work_peaks
+        Measured peaks of the device's loads and stores, and of its work.
+    device
+        Table of the device's model, if there is one.
+    controls
+        Variants that never win.
+    named
+        Columns whose values a title should name.
     """
 
     kernel: str
@@ -64,15 +72,15 @@ class FigureData:
 
 
 class View:
-    """A kind of figure of one kernel's cells.
+    """Kind of figure of one kernel's cells.
 
-    A sweep has one figure for each value of `each` (of ``dtype``, ``size``, ``cache_state``; with
-    () one for the whole sweep). Without ``size`` the largest size is drawn, without ``cache_state``
-    the first state. `needs` are of ``cells`` and ``device``. A subclass defines `draw`, or names in
-    `drawing` a function of the same arguments as ``module:function``.
+    A sweep has one figure for each value of `each` (of ``dtype``, ``size``, ``cache_state``), or
+    one for the whole sweep with (). Without ``size`` the largest size is drawn, and without
+    ``cache_state`` the first state. `needs` are of ``cells`` and ``device``. A subclass defines
+    `draw`, or sets `drawing` to a function of the same arguments, as ``module:function``.
     """
 
-    # The beginning of its files' names.
+    # Prefix of the names of its files.
     kind = "view"
     each: Sequence[str] = ("size", "cache_state")
     needs: Sequence[str] = ("cells",)
@@ -85,31 +93,41 @@ class View:
 
     @property
     def name(self) -> str:
-        """Unique among the views of a kernel."""
+        """Name that is unique among the views of a kernel."""
         return "-".join(filter(None, (self.kind, self.label())))
 
     def label(self) -> str:
-        """Unique among views of one kind: letters, digits, ``_``, ``-``; by default the class."""
+        """Return a name unique among views of one kind: letters, digits, ``_``, ``-``.
+
+        By default it is the name of the class.
+        """
         return type(self).__name__.lower()
 
     def section(self) -> str:
-        """The heading in the report under which the figures stand."""
+        """Return the heading in the report above the figures."""
         return "Further figures"
 
     def shown(self, swept: Swept) -> bool:
-        """Whether a figure of this sweep has something to show."""
+        """Return whether a figure of this sweep has something to show."""
         return True
 
     def shown_axes(self) -> Sequence[str]:
-        """The kernel's axes that it shows."""
+        """Return the kernel's axes that the figure shows."""
         return ()
 
     def draw(self, data: FigureData, svg: Path) -> None:
         """Draw the figure and save it by ``gpushmoo.figures.style.save``.
 
         `save` takes the title, the caption and an optional ``finding``: a sentence for the report's
-        first page, which holds five. Its ``worth`` is the share of the time that a reader may lose
-        without it, by default 1. An error costs this figure alone.
+        first page, which has room for five. Its ``worth`` is the share of the time that a reader
+        may lose without it, by default 1. An error affects this figure only.
+
+        Parameters
+        ----------
+        data
+            Cells and peaks to draw.
+        svg
+            File to write.
         """
         module, _, function = self.drawing.partition(":")
         getattr(import_module(module), function)(self, data, svg)
@@ -117,10 +135,10 @@ class View:
 
 @dataclass(frozen=True)
 class HeatMap(View):
-    """Bandwidth over two axes, one panel for each dtype, of its fastest variant.
+    """Bandwidth over two axes, one panel for each type, of its fastest variant.
 
-    With a model of the device, as many maps of the limits of the launches follow. `x_unit` and
-    `y_unit` are the plural of what the axes count; axes of a block count threads.
+    If the device has a model, a second map for each panel shows the limits of the launches.
+    `x_unit` and `y_unit` are plural units of the axes. Axes of a block count threads.
     """
 
     x: str
@@ -133,7 +151,7 @@ class HeatMap(View):
     drawing = "gpushmoo.figures.heatmap:draw"
 
     def label(self) -> str:
-        """Both axes joined by a hyphen, as in ``block_x-block_y``."""
+        """Return both axes joined by a hyphen, as in ``block_x-block_y``."""
         return f"{self.x}-{self.y}"
 
     def shown_axes(self) -> Sequence[str]:
@@ -141,15 +159,15 @@ class HeatMap(View):
         return self.x, self.y
 
     def section(self) -> str:
-        """The heading of block shapes, or that of two parameters where the axes are others."""
+        """Return the heading of block shapes, or that of two parameters for other axes."""
         return BLOCK_SHAPE if self.is_block_shape() else "Bandwidth over two parameters"
 
     def is_block_shape(self) -> bool:
-        """Whether the axes are two sides of a block."""
+        """Return whether the axes are two sides of a block."""
         return {self.x, self.y} <= set(BLOCK_AXES)
 
     def units(self) -> tuple[str | None, str | None]:
-        """The units of `x` and `y`, in the plural; None if unknown."""
+        """Return the units of `x` and `y`, in the plural; None if unknown."""
         named = ((self.x, self.x_unit), (self.y, self.y_unit))
         x, y = (unit or ("threads" if axis in BLOCK_AXES else None) for axis, unit in named)
         return x, y
@@ -157,9 +175,9 @@ class HeatMap(View):
 
 @dataclass(frozen=True)
 class Curve(View):
-    """Bandwidth over one axis, one line for each dtype, with the device's model if there is one.
+    """Bandwidth over one axis, one line for each type, with the device's model if there is one.
 
-    `unit` is the plural of what the axis counts.
+    `unit` is the plural unit of the axis.
     """
 
     x: str
@@ -170,7 +188,7 @@ class Curve(View):
     drawing = "gpushmoo.figures.curve:draw_curve"
 
     def label(self) -> str:
-        """The name of the axis, as in ``num_partition``."""
+        """Return the name of the axis, as in ``num_partition``."""
         return self.x
 
     def shown_axes(self) -> Sequence[str]:
@@ -178,57 +196,57 @@ class Curve(View):
         return (self.x,)
 
     def section(self) -> str:
-        """The heading of all curves over one launch parameter."""
+        """Return the heading of all curves over one launch parameter."""
         return ONE_PARAMETER
 
 
 @dataclass(frozen=True)
 class WorkingSet(View):
-    """Bandwidth of the best launch over the bytes touched, warm and flushed, of all sizes."""
+    """Bandwidth of the best launch over the bytes touched, warm and flushed, for all sizes."""
 
     kind = "workingset"
     each = ()
     drawing = "gpushmoo.figures.curve:draw_working_set"
 
     def label(self) -> str:
-        """Empty: a kernel has at most one view of this kind."""
+        """Return "": a kernel has at most one view of this kind."""
         return ""
 
     def section(self) -> str:
-        """The heading of figures on measured peaks and caches."""
+        """Return the heading of figures on measured peaks and caches."""
         return CACHES
 
     def shown(self, swept: Swept) -> bool:
-        """Whether there are sizes enough for a curve."""
+        """Return whether there are enough sizes for a curve."""
         return len(swept.problems) >= FEWEST_SIZES
 
 
 @dataclass(frozen=True)
 class Roofline(View):
-    """Rate of work over work a byte, with what the measured peaks of bytes and work allow.
+    """Rate of work over work per byte, below the measured peaks of bytes and work.
 
-    Of a kernel that tells both. The run's kernels `global_load` and `global_store` are the slope of
-    the roof, `issue` is its flat part.
+    The kernel must declare both. The run's kernels `global_load` and `global_store` determine the
+    slope of the roof, and `issue` its flat part.
     """
 
     kind = "roofline"
     drawing = "gpushmoo.figures.curve:draw_roofline"
 
     def label(self) -> str:
-        """Empty: a kernel has at most one view of this kind."""
+        """Return "": a kernel has at most one view of this kind."""
         return ""
 
     def section(self) -> str:
-        """The heading of all rooflines."""
+        """Return the heading of all rooflines."""
         return "Rooflines"
 
 
-# Files whose names begin otherwise may belong to another rule.
+# Files with other prefixes may belong to another rule.
 KINDS = frozenset(view.kind for view in (View, HeatMap, Curve, WorkingSet, Roofline))
 
 
 def view_fault(views: Any, axes: Collection[str]) -> str | None:
-    """The fault of the views of a kernel with these axes, as a clause; None without one."""
+    """Return the fault of the views of a kernel with these axes, as a clause, or None."""
     if not isinstance(views, Sequence):
         return f"views are {views!r}, not several; write (view,) for a single one"
     names = set()
@@ -250,5 +268,7 @@ def view_fault(views: Any, axes: Collection[str]) -> str | None:
         for axis in view.shown_axes():
             if axis not in axes:
                 there = ", ".join(axes)
-                return f"view '{view.name}' shows '{axis}', which is none of its axes: {there}"
+                return (
+                    f"view '{view.name}' shows '{axis}', but the kernel has only the axes {there}"
+                )
     return None

@@ -1,22 +1,22 @@
-"""The contract of a chapter's folder ``reports/chapters/<name>/``, and how it is found and loaded.
+"""Define the contract of a chapter's folder ``reports/chapters/<name>/``, and find chapters.
 
-A chapter holds measurements against one document: its numbers, its slips, its questions. The folder
-is a Python package of these files, of which the second and the last two may be missing:
+A chapter compares measurements with one document: its numbers, its errors, its questions. The
+folder is a Python package of these files, of which the second and the last two may be missing:
 
 - ``chapter.py`` defines CHAPTER, an instance of a subclass of `Chapter`; it is imported whenever a
-  run is planned, so it imports nothing that takes long;
-- ``options.py`` defines the section of the configuration at the key ``chapters.<name>``, if it may
-  hold anything;
-- ``pages.py`` defines ``page(measured)``, which makes a `report.pages.Page` out of what
-  was measured: the appendix, its title and the three sentences that introduce it;
-- ``pages.typ`` defines ``pages(facts, kit)``, which lays that appendix out, below its heading;
-- ``rules.smk`` holds rules of its own;
-- ``tests/`` holds its tests.
+run is planned, so it must import quickly;
+- ``options.py`` defines the section of the configuration at the key ``chapters.<name>``, if it has
+options;
+- ``pages.py`` defines ``page(measured)``, which makes a `report.pages.Page` from the measurements:
+the appendix, its title and the three sentences that introduce it;
+- ``pages.typ`` defines ``pages(facts, kit)``, which lays out that appendix below its heading;
+- ``rules.smk`` contains the chapter's rules;
+- ``tests/`` contains its tests.
 
-A chapter that cannot be planned ends the run before its first job. One whose appendix cannot be
-made costs its appendix: the report says there, and on its first page, what went wrong.
+If a chapter cannot be planned, the run ends before its first job. If its appendix cannot be made,
+the report has the error instead of the appendix, and on its first page.
 
-A run has the chapters whose kernels it sweeps, and nothing of the others.
+A run has the chapters whose kernels it sweeps, and nothing from other chapters.
 """
 
 from __future__ import annotations
@@ -41,9 +41,16 @@ from .workloads.loader import KernelFolder, find_folders
 class ChapterRun:
     """The run as a chapter's plan sees it.
 
-    `results` is the folder of the run's files, relative to the working directory. `kernels` are the
-    swept ones, by name. `dataset` is the folder of recorded shards that the run renders, None where
-    it measures. `root` is the folder that relative paths in the configuration refer to.
+    Attributes
+    ----------
+    results
+        Folder of the run's files, relative to the working directory.
+    kernels
+        The swept kernels, by name.
+    dataset
+        Folder of recorded shards that the run renders; None if it measures.
+    root
+        Folder that relative paths in the configuration refer to.
     """
 
     results: Path
@@ -53,19 +60,29 @@ class ChapterRun:
     root: Path
 
     def path(self, *parts: str) -> str:
-        """A path inside the run's folder."""
+        """Return a path inside the run's folder."""
         return str(self.results.joinpath(*parts))
 
 
 @dataclass(frozen=True)
 class ChapterPlan:
-    """The files that a chapter adds to a run, all made by its own rules.
+    """Files that a chapter adds to a run, all made by its own rules.
 
-    `figures` are names of figures (``figures/<name>.svg`` and ``.json`` beside it), in their order
-    on the page. `measured` are files that a job on the device makes, `products` are beside the
-    report, and `reads` are what the page is made of besides the run's cells, by what they hold.
-    `params` are plain values for the page. `noted` maps files to the reason that the terminal shows
-    before they are made.
+    Attributes
+    ----------
+    figures
+        Names of figures (``figures/<name>.svg`` and ``.json`` beside it), in their order on the
+        page.
+    measured
+        Files that a job on the device makes.
+    products
+        Files beside the report.
+    reads
+        Inputs of the page besides the run's cells, by their content.
+    params
+        Plain values for the page.
+    noted
+        Files, with the reason that the terminal shows before they are made.
     """
 
     figures: tuple[str, ...] = ()
@@ -74,48 +91,51 @@ class ChapterPlan:
     reads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
     noted: Mapping[str, str] = field(default_factory=dict)
-    # Cells that its own jobs launch, by the configuration's key: they must fit the device's memory.
+    # Cells that the chapter's jobs launch, by the configuration's key: they must fit in memory.
     cells: Mapping[str, Cell] = field(default_factory=dict)
 
 
 class Chapter(ABC):
-    """One published document, as far as the instrument knows it: its kernels, files and page."""
+    """One published document: its kernels, files and page."""
 
-    # What the configuration's key of this chapter may hold.
+    # Options that the configuration's key of this chapter may have.
     options: ClassVar[type[Section]] = Section
-    # Full title of the chapter's document, with its author or where it was published.
+    # Full title of the chapter's document, with its author or place of publication.
     document: ClassVar[str]
-    # The chapter is in a run that sweeps one of these kernels.
+    # A run that sweeps one of these kernels has the chapter.
     kernels: ClassVar[frozenset[str]]
     # Kernels whose best cells are on the chapter's page instead of in the report's own tables.
     tells: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
     def plan(self, options: Mapping[str, Any], run: ChapterRun) -> ChapterPlan:
-        """What the chapter adds to `run`; its `options` are plain values. Raises ChapterError."""
+        """Return the files that the chapter adds to `run`; may raise ChapterError.
+
+        `options` are plain values of the configuration.
+        """
 
 
 @dataclass(frozen=True)
 class ChapterFolder:
-    """A chapter loaded from its folder: what ``chapter.py`` defines."""
+    """Chapter loaded from its folder, as ``chapter.py`` defines it."""
 
     path: Path
     chapter: Chapter
 
     @property
     def name(self) -> str:
-        """The folder's name, which is the chapter's and that of its Python package."""
+        """Name of the folder, the chapter and its Python package."""
         return self.path.name
 
     @property
     def rules(self) -> Path | None:
-        """The chapter's ``rules.smk``, which the Snakefile includes; None where it has no rules."""
+        """The chapter's ``rules.smk``, which the Snakefile includes; None without rules."""
         path = self.path / "rules.smk"
         return path if path.is_file() else None
 
 
 def find_chapters(folders: Iterable[Path]) -> dict[str, Path]:
-    """Folders of chapters by name; a folder is a chapter when it holds ``chapter.py``."""
+    """Return folders of chapters by name; a chapter's folder contains ``chapter.py``."""
     return find_folders("chapter", "chapter.py", folders, ChapterFolderError)
 
 
@@ -125,7 +145,7 @@ def load_chapter(path: Path) -> ChapterFolder:
 
 
 def package(path: Path) -> str:
-    """Name under which the chapter in `path` can be imported from now on."""
+    """Make the chapter in `path` importable, and return the name of its package."""
     folder = str(path.parent.resolve())
     if folder not in sys.path:
         sys.path.append(folder)

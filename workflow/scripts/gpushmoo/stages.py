@@ -1,11 +1,11 @@
-"""Runs scripts of rules, each in a fork of a process that has imported what they need.
+"""Run scripts of rules, each in a fork of a process that has imported the needed modules.
 
 ``python -m gpushmoo.stages FD PARENT JOBS NUMBER`` serves the clients (`measuring.client`) of the
-listening socket FD until its parent ends. A client sends the path of a script as Snakemake has
-written it. pandas and Matplotlib take more of a core than most scripts do, so the server imports
-what a script imports, and a fork of it runs the script. JOBS is a JSON file: its value ``compiler``
-names what `prepare_forks` prepares, if it is not null. Without FD the one script on the standard
-input runs in this process.
+listening socket FD until its parent ends. A client sends the path of a script as Snakemake wrote
+it. Importing pandas and Matplotlib takes longer than most scripts, so the server imports the
+modules of a script, and a fork of it runs the script. JOBS is a JSON file. If its value
+``compiler`` is not null, it names the compiler that `prepare_forks` prepares. Without FD, this
+process runs the one script on its standard input.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from .devices.building import prepare_forks
 from .measuring.requests import received_request
 from .storage.joblog import end_with_parent
 
-# What a client names to have a script run.
+# Request of a client to run a script.
 STAGES = "gpushmoo.stages"
-# The environment variable that names the server's socket.
+# Environment variable with the name of the server's socket.
 STAGE_ADDRESS = "GPUSHMOO_STAGE_SERVER"
-# BLAS starts no threads at its import, as a fork would lack them.
+# BLAS must not start threads at its import, because a fork would lack them.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 def serve(listening: socket.socket) -> None:
-    """Fork a process for each script that a client asks for, forever."""
+    """Fork a process for each script that a client sends, forever."""
     while True:
         client, _ = listening.accept()
         with client:
@@ -47,7 +47,7 @@ def serve(listening: socket.socket) -> None:
                 continue
             script, output = _script(request[0]), request[1]
             import_modules(script)
-            # A fork's collections would copy all that is imported.
+            # A garbage collection in a fork would copy all imported objects.
             gc.freeze()
             server = os.getpid()
             if os.fork() == 0:
@@ -66,7 +66,7 @@ def _script(request: bytes) -> Path:
 
 
 def import_modules(script: Path) -> None:
-    """Import what a script imports at its top. What cannot be imported is its own job to report."""
+    """Import the modules that a script imports at its top; its own job reports failures."""
     with suppress(Exception, SystemExit):
         for node in ast.parse(script.read_bytes()).body:
             if isinstance(node, ast.Import):
@@ -93,7 +93,7 @@ def _answer(client: socket.socket, script: Path, output: list[int]) -> NoReturn:
 
 
 def _run(script: Path, output: list[int]) -> NoReturn:
-    """Run a script in this process, which then ends as a Python that runs it would."""
+    """Run a script in this process, and end as a Python process that runs it would."""
     for number, descriptor in enumerate(output, 1):
         os.dup2(descriptor, number)
         os.close(descriptor)
@@ -116,11 +116,11 @@ def _run(script: Path, output: list[int]) -> NoReturn:
 
 
 def _pass_signals(client: socket.socket, child: int) -> None:
-    """Send the child the signal that the client gets, and SIGTERM when the client ends."""
+    """Forward signals of the client to the child, and send SIGTERM when the client ends."""
     number = b""
     with suppress(OSError):
         number = client.recv(1)
-    # The client also ends when it has the status of the child.
+    # The client also ends when it receives the status of the child.
     with suppress(ProcessLookupError):
         os.kill(child, number[0] if number else signal.SIGTERM)
 
@@ -128,7 +128,7 @@ def _pass_signals(client: socket.socket, child: int) -> None:
 def _prepare(jobs: Path) -> None:
     """Prepare forks for the compiler that the file `jobs` names, if it names one."""
     compiler = json.loads(jobs.read_text(encoding="utf-8"))["compiler"]
-    # A fork reports what is wrong.
+    # The fork reports errors.
     with suppress(Exception, SystemExit):
         if compiler is not None:
             prepare_forks(**compiler)

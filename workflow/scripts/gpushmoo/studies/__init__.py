@@ -1,1 +1,1 @@
-"""Studies: hardware counters and energy of chosen cells, measured outside of the sweeps."""
+"""Measure hardware counters and energy of chosen cells, separately from the sweeps."""

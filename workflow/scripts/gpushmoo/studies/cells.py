@@ -1,4 +1,4 @@
-"""What studies share: verified cells on a locked device, and their tables; what is counted."""
+"""Share code between studies: verified cells on a locked device, tables, and the counters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Folders = Mapping[str, KernelFolder]
 
 @contextmanager
 def locked_device(chosen: JobDevice, cache: Path, say: Callable[[str], None]) -> Iterator[Device]:
-    """The `chosen` device, open, and locked until the block is left; or DeviceError."""
+    """Open and lock the device of a study during the block; raise DeviceError if that fails."""
     with ExitStack() as held:
 
         def lock(devices: Sequence[tuple[int, str]]) -> int:
@@ -45,7 +45,7 @@ def locked_device(chosen: JobDevice, cache: Path, say: Callable[[str], None]) ->
 
 
 def cell_fault(err: TypedError) -> str:
-    """The sentence of an error that costs one cell. Raises DeviceLostError, which costs all."""
+    """Return the sentence of an error that affects one cell; raise DeviceLostError again."""
     if isinstance(err, DeviceLostError):
         raise err
     return str(err)
@@ -53,7 +53,7 @@ def cell_fault(err: TypedError) -> str:
 
 @dataclass(frozen=True)
 class ReadyCell:
-    """A cell that may run: `bound` in the `space` in which it is verified by `proof`."""
+    """Cell that may run: `bound` in the `space` in which `proof` verifies it."""
 
     chosen: ChosenCell
     program: Program
@@ -62,7 +62,7 @@ class ReadyCell:
     proof: PreparedLaunch
 
     def fault(self) -> str | None:
-        """A sentence on what is wrong with the output of a run on poisoned memory, or None."""
+        """Run on poisoned memory, and return a sentence on a wrong output, or None."""
         self.space.poison()
         self.proof.run()
         wrong = self.space.verdict(self.chosen.cell, self.proof).message
@@ -72,7 +72,21 @@ class ReadyCell:
 def ready_cells(
     device: Device, folders: Folders, chosen: Sequence[ChosenCell], seed: int
 ) -> Iterator[tuple[ChosenCell, ReadyCell | str]]:
-    """Each cell, verified and ready, or with a sentence on why not; neighbours share data."""
+    """Yield each cell, verified and ready, or with a sentence on the reason.
+
+    Neighbors share their data.
+
+    Parameters
+    ----------
+    device
+        The open device.
+    folders
+        Kernel folders by name.
+    chosen
+        The cells.
+    seed
+        Seed of the inputs.
+    """
     for _, members in groupby(chosen, lambda one: data_of(one, folders)):
         some = list(members)
         first = some[0].cell
@@ -106,7 +120,7 @@ def _ready(folder: KernelFolder, builds: Builds, space: Space, one: ChosenCell) 
 
 
 def data_of(one: ChosenCell, folders: Folders) -> tuple[str, str, Problem, str]:
-    """A key that cells with the same data share."""
+    """Return a key that cells with the same data share."""
     cell = one.cell
     result = folders[cell.kernel].workload.result_of(cell.variant)
     return cell.kernel, cell.dtype, cell.problem, result
@@ -121,7 +135,7 @@ def write_study(
     backend: str,
     **facts: Any,
 ) -> None:
-    """Write the table of a study; its metadata are `facts`, and how it was made."""
+    """Write the table of a study, with `facts` and the way it was made as metadata."""
     suffix = BACKENDS[backend].source_suffix
     metadata = {
         "study": study,
@@ -134,7 +148,7 @@ def write_study(
 
 
 def cell_columns(cell: Cell, folders: Folders) -> dict[str, Any]:
-    """The columns that identify a cell, its launch parameters, and the bytes that it moves."""
+    """Return the columns that identify a cell, its launch parameters, and its bytes."""
     read, written = folders[cell.kernel].workload.bytes_moved(cell)
     params = " ".join(f"{name}={value}" for name, value in cell.params)
     return cell.columns() | {"params": params, "bytes_read": read, "bytes_written": written}
@@ -144,7 +158,7 @@ WARM, FLUSHED = CACHE_STATES
 
 
 def explained_cells(files: Iterable[Path]) -> list[ChosenCell]:
-    """The launches whose limits a run's ``model/device.json`` explains."""
+    """Return the launches whose limits a run's ``model/device.json`` explains."""
     whys = [why for file in files for d in read_json(file)["devices"] for why in d.get("whys", ())]
     return [
         chosen_cell({**why, **why["params"]}, list(why["params"]), "what binds the fastest launch")
@@ -206,7 +220,8 @@ _WAITING = {
     for reason in _STALLS
 }
 
-# Read together, each group in a run of its own: the more there are in one, the more often every
-# launch is repeated, and between two of its passes the output is restored through the caches.
+# Counters that are read together, each group in a separate run. The more there are in a group, the
+# more often the profiler repeats every launch, and between two passes it restores the output
+# through the caches.
 GROUPS: Mapping[str, Mapping[str, str]] = {"memory": _MEMORY, "units": {**_LOCAL, **_WAITING}}
 COLUMNS = tuple(column for group in GROUPS.values() for column in group)

@@ -1,10 +1,9 @@
-"""Hardware counters of the launches that a model explains: what caches and memory did in them.
+"""Read hardware counters of the launches that a model explains, to test the model.
 
-They judge what a model says of cells. Times of these launches are no measurements: the profiler,
-Nsight Compute, repeats each launch, and restores its output in between. ``python -m
-gpushmoo.extras.studies.counters REQUEST.json`` is the process that the profiler watches: it
-launches the cells, of each that it can exactly one launch is recorded, and answers whose they were,
-in order.
+Times of these launches are not measurements, because the profiler, Nsight Compute, repeats each
+launch and restores its output in between. ``python -m gpushmoo.extras.studies.counters REQUEST.json`` is
+the process under the profiler. It launches the cells, records exactly one launch of each cell if
+possible, and answers with the cells in the order of these launches.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ _COMPLAINT = re.compile(r"^==(?:ERROR|WARNING)== *(.+)$", re.M)
 
 @dataclass(frozen=True)
 class CountedLaunch:
-    """A launch as the profiler saw it; `values` by the metric's name, None where it has none."""
+    """A launch in the profiler's report; `values` by the metric's name, None if not read."""
 
     kernel: str
     grid: tuple[int, ...]
@@ -74,7 +73,7 @@ class CountedLaunch:
 
 
 def find_ncu(backend: Backend) -> str:
-    """The backend's profiler, on the PATH or where it is usually installed, there the last version.
+    """Return the backend's profiler, from the PATH or the newest one in its usual folders.
 
     Raises CounterError.
     """
@@ -95,7 +94,7 @@ def find_ncu(backend: Backend) -> str:
 
 
 def version_of(ncu: str) -> str:
-    """The last line that the profiler prints for its version; "" if it prints none."""
+    """Return the last line of the profiler's version text; "" if it prints none."""
     command = [ncu, "--version"]
     try:
         done = subprocess.run(command, **_RUN, capture_output=True, timeout=120, check=True)
@@ -112,7 +111,7 @@ def count_launches(
     report: Path,
     env: Mapping[str, str],
 ) -> list[CountedLaunch]:
-    """Run `command` under the profiler with `options`; the recorded launches, in their order.
+    """Run `command` under the profiler; return the recorded launches in their order.
 
     The profiler writes to the file `report`; the command prints where this process prints. Unknown
     metrics are left out of the launches' values. Raises CounterError.
@@ -150,7 +149,7 @@ def _report_of(ncu: str, arguments: Sequence[str], report: Path, env: Mapping[st
 
 
 def parse_report(text: str) -> list[CountedLaunch]:
-    """The launches in the profiler's CSV, page ``raw``; a row of units, base ones, is no launch."""
+    """Return the launches from the profiler's CSV, page ``raw``; rows of units are skipped."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
     return [
         CountedLaunch(
@@ -165,12 +164,12 @@ def parse_report(text: str) -> list[CountedLaunch]:
 
 
 def _size(text: str) -> tuple[int, ...]:
-    """``(256, 1, 1)`` as numbers; of a path those of its version."""
+    """Return ``(256, 1, 1)`` as numbers; for a path, those of its version."""
     return tuple(int(digits) for digits in re.findall(r"\d+", text))
 
 
 def _number(text: str | None) -> float | None:
-    """A counter from Nsight Compute's CSV; None where it says ``n/a``: the device lacks it."""
+    """Return a counter from Nsight Compute's CSV; None for ``n/a``, if the device lacks it."""
     with suppress(ValueError):
         value = float((text or "").replace(",", ""))
         return value if value == value else None
@@ -178,7 +177,7 @@ def _number(text: str | None) -> float | None:
 
 
 def reason_in(text: str) -> str:
-    """The profiler's reason for missing counters: the end of a sentence."""
+    """Return the profiler's reason for missing counters: the end of a sentence."""
     if "ERR_NVGPUCTRPERM" in text:
         return (
             "the driver lets only the administrator read them (ERR_NVGPUCTRPERM); run as root, or "
@@ -191,8 +190,8 @@ def reason_in(text: str) -> str:
 
 
 WARP = 32
-# Between the passes of a launch the profiler restores its output, and nothing of that launch is in
-# L2 any more. Of cells whose data a cache may keep it runs the whole program again instead.
+# Between the passes of a launch, the profiler restores its output, which removes the launch's data
+# from L2. For cells whose data may stay in a cache, it repeats the whole program instead.
 KEPT_BYTES = 128 * 2**20
 KEPT = "kept in the cache"
 REPLAY = {
@@ -231,11 +230,11 @@ COUNTERS_SCHEMA = pa.schema(
 
 @dataclass
 class CounterStudy:
-    """The cells of `sample`, by the kernels in `folders`, and what was found of them by their keys.
+    """The cells of `sample`, by the kernels in `folders`, and their counters by key.
 
-    Runtimes keep what they compile in `cache`; what goes
-    between the processes is in `work`. `launched` holds answers of `launch_cells`, `values`
-    counters by column, `info` describes the device, `whys` say why runs of the profiler failed.
+    `cache` is the folder for compiled code of runtimes, and `work` that for files between the
+    processes. `launched` has the answers of `launch_cells`, `values` the counters by column, `info`
+    describes the device, and `whys` are the reasons of failed runs of the profiler.
     """
 
     sample: Sequence[ChosenCell]
@@ -250,7 +249,7 @@ class CounterStudy:
     profiler: str | None = None
 
     def count(self, out: Path, say: Say) -> None:
-        """Count what can be counted and write COUNTERS_SCHEMA to `out`, or why nothing could be."""
+        """Write COUNTERS_SCHEMA to `out` with all counters that could be read, or the reason."""
         try:
             if not self.sample:
                 raise CounterError("no model of the device explains a launch.")
@@ -267,7 +266,7 @@ class CounterStudy:
         self._write(out)
 
     def _alike(self) -> dict[str, list[ChosenCell]]:
-        """The cells that are profiled in the same way, by the names of REPLAY."""
+        """Return the cells that are profiled in the same way, by the names of REPLAY."""
         alike: dict[str, list[ChosenCell]] = {}
         for one in self.sample:
             moved = sum(self.folders[one.cell.kernel].workload.bytes_moved(one.cell))
@@ -276,7 +275,7 @@ class CounterStudy:
         return alike
 
     def _count_group(self, ncu: str, alike: str, cells: Sequence[ChosenCell], group: str) -> None:
-        """One run of the profiler; its failure joins `whys`, or is raised if no run did better."""
+        """Run the profiler once; append its failure to `whys`, or raise it if all runs failed."""
         metrics = GROUPS[group]
         request, answer, report = (
             self.work / f"{alike}-{group}{end}" for end in (".json", "-answer.json", ".csv")
@@ -360,7 +359,7 @@ def _read(answer: Path) -> dict[str, Any]:
 def join(
     rows: Sequence[CountedLaunch], launched: Iterable[Mapping[str, Any]], metrics: Mapping[str, str]
 ) -> dict[str, dict[str, float | None]]:
-    """Counters by column, by the key of the cell whose launch they are of.
+    """Assign counters to cells; return them by the key of the cell and by column.
 
     The profiler knows no cells: launches are matched by order; kernel, grid and block must agree.
     Raises CounterError where they do not.
@@ -380,7 +379,7 @@ def join(
 
 
 def _busy(row: Mapping[str, Any]) -> dict[str, float] | None:
-    """How busy each unit was, in percent, and its warps; None where a counter was not read."""
+    """Return the utilization of each unit in percent, and the warps; None if a counter lacks."""
     wanted = {f"{unit}_percent": unit for unit in ("dram", "l2", "l1", "sm")}
     wanted["active_warps"] = "active_warps"
     found = {name: row[n] for n, name in wanted.items() if row.get(n) is not None}
@@ -402,7 +401,7 @@ def count_of_run(job: StudyJob, out: Path, say: Say, cache: str, explained: Sequ
         CounterStudy(chosen, folders, job.device, kept, Path(work)).count(out, say)
 
 
-# The process that the profiler watches
+# The process under the profiler
 
 
 def launch_cells(
@@ -412,7 +411,7 @@ def launch_cells(
     seed: int,
     recorded: Callable[[], AbstractContextManager[None]],
 ) -> list[dict[str, Any]]:
-    """Verify each cell and launch it once within `recorded`: its launch, or a ``message``."""
+    """Verify each cell and launch it once within `recorded`; return launches or ``message``s."""
     return [
         _answer(one, found)
         if isinstance(found, str)
@@ -453,7 +452,7 @@ def _launched(
 
 
 def main(request_file: str) -> int:
-    """Answer the request; 1 where no device could be used, with why as the answer."""
+    """Answer the request; return 1 if no device was usable, with the reason as the answer."""
     end_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     request = read_json(Path(request_file))

@@ -1,9 +1,9 @@
-"""Joules per gigabyte of chosen cells, each of which runs for seconds, again and again, in rounds.
+"""Measure the joules per gigabyte of chosen cells, each of which runs for seconds in rounds.
 
-A counter of energy may show a new value only about ten times a second, however often it is read.
-Between two of its steps that are seconds apart lies an energy that is known to the millijoule, and
-a time that is known to the moment at which the steps were seen. So one thread watches the counter
-while another keeps the device busy.
+A counter of energy may change only about ten times a second, however often it is read. Between two
+of its steps that are seconds apart, the energy is known to the millijoule, and the time is known as
+exactly as the steps were observed. So one thread watches the counter while another keeps the device
+busy.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from ...studies.cells import (
 from ...workloads.host_fed import HostFedWorkload
 from ...workloads.loader import load_kernel
 
-# Seconds between two looks at the counter.
+# Seconds between two reads of the counter.
 _LOOK_EVERY_S = 0.001
-# Seconds beyond a window's own after which a counter that does not step is given up.
+# Seconds beyond a window's length after which a counter that does not step is given up.
 PATIENCE_S = 5.0
-# A sample lasts about so long: its start on an idle device then weighs little, and the end of a
-# window is soon noticed.
+# Approximate length of a sample in seconds: the start on an idle device then hardly matters, and
+# the end of a window is noticed soon.
 SAMPLE_S = 0.05
 MOST_LAUNCHES = 1024
-# Untimed launches before the first that is timed.
+# Untimed launches before the first timed one.
 _WARMING = 2
 Say = Callable[[str], None]
 
@@ -59,7 +59,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class CounterStep:
-    """When the counter was first seen to show `mj`, and the device's state just after."""
+    """Moment at which the counter was first seen to show `mj`, and the device's state after it."""
 
     at: float
     mj: int
@@ -67,7 +67,7 @@ class CounterStep:
 
 
 class CounterSteps:
-    """The counter's steps so far. One thread adds, others read."""
+    """The counter's steps so far. One thread appends, others read."""
 
     def __init__(self) -> None:
         self._steps: list[CounterStep] = []
@@ -76,7 +76,7 @@ class CounterSteps:
     def look(
         self, at: float, mj: int | None, state: Callable[[], Reading | None] = lambda: None
     ) -> None:
-        """Note the counter's value at the time `at`. The first look is no step."""
+        """Record the counter's value at the time `at`; the first value does not count as a step."""
         if mj is None or mj == self._last_mj:
             return
         if self._last_mj is not None:
@@ -84,11 +84,11 @@ class CounterSteps:
         self._last_mj = mj
 
     def first_from(self, at: float) -> CounterStep | None:
-        """The first step at `at` or later; None while there is none."""
+        """Return the first step at `at` or later, or None before there is one."""
         return next((step for step in list(self._steps) if step.at >= at), None)
 
     def between(self, begin: float, end: float) -> list[CounterStep]:
-        """All steps from `begin` to `end`, both included."""
+        """Return all steps from `begin` to `end`, both included."""
         return [step for step in list(self._steps) if begin <= step.at <= end]
 
 
@@ -98,7 +98,7 @@ def watched(
     read_state: Callable[[], Reading | None],
     clock: Callable[[], float],
 ) -> Iterator[CounterSteps]:
-    """The counter's steps, watched by a thread until the block is left."""
+    """Watch the counter in a thread during the block; yield its steps."""
     seen = CounterSteps()
     end = threading.Event()
 
@@ -123,8 +123,8 @@ def watched(
 class Window:
     """Energy and launches between two steps of the counter.
 
-    `seconds_per_launch` is the mean over the samples that are within, `samples` how many they are,
-    `sampled_s` the time from the begin of the first of them to the end of the last.
+    `seconds_per_launch` is the mean over the `samples` samples inside the window. `sampled_s` is
+    the time from the start of the first of them to the end of the last.
     """
 
     seconds: float
@@ -136,7 +136,7 @@ class Window:
 
     @property
     def watts(self) -> float:
-        """Return the mean power in watts."""
+        """Mean power in watts."""
         return self.joules / self.seconds
 
 
@@ -145,10 +145,10 @@ class Window:
 
 @dataclass(frozen=True)
 class EnergyPlan:
-    """How energy is measured: every cell once in each of the `rounds`, in an order by the `seed`.
+    """Plan of the measurement: every cell once in each of the `rounds`, in an order by the `seed`.
 
-    A cell runs for `warm_s` seconds and then over a window of `window_s` at least. The idle device
-    is left alone for `settle_s` seconds, in which clocks fall, before its own window.
+    A cell runs for `warm_s` seconds and then over a window of at least `window_s`. The idle device
+    rests for `settle_s` seconds, in which clocks fall, before its own window.
     """
 
     seed: int
@@ -160,7 +160,7 @@ class EnergyPlan:
 
 @dataclass
 class MeteredCell:
-    """A cell and its windows; `message` says why there are none, or no more."""
+    """A cell and its windows; `message` is the reason if windows are missing."""
 
     chosen: ChosenCell
     message: str | None = None
@@ -178,7 +178,7 @@ class Metered:
 
 @dataclass(frozen=True)
 class EnergyTask:
-    """The cells to be measured, their kernels' `folders`, the device, and how."""
+    """The cells to measure, their kernels' `folders`, the device, and the plan."""
 
     chosen: Sequence[ChosenCell]
     folders: Folders
@@ -219,7 +219,7 @@ class EnergyMeter:
                     yield found
                 for cell, verified in ready:
                     cell.message = cell.message or verified.fault()
-                # What comes next needs their memory.
+                # The next batch needs their memory.
                 ready.clear()
             found.idle.append(self._idle())
         except DeviceLostError as err:
@@ -228,7 +228,7 @@ class EnergyMeter:
         yield found
 
     def window(self, work: Callable[[], float], warm_s: float) -> Window:
-        """`work` again and again, for `warm_s` seconds and then over a window of the plan or more.
+        """Repeat `work` for `warm_s` seconds and then over a window of the plan's length or more.
 
         `work` keeps the device busy for a while and returns the seconds of one launch. The window
         begins at the first step after the warming and ends at the first step that is late enough,
@@ -262,7 +262,7 @@ class EnergyMeter:
         )
 
     def _idle(self) -> Window:
-        """The device with nothing to do."""
+        """Measure a window of the idle device."""
 
         def rest() -> float:
             self.sleep(SAMPLE_S)
@@ -271,7 +271,7 @@ class EnergyMeter:
         return self.window(rest, self.task.plan.settle_s)
 
     def _measure_cell(self, cell: MeteredCell, found: ReadyCell) -> None:
-        """One window of a cell. Raises DeviceLostError."""
+        """Measure one window of a cell; raise DeviceLostError if the device is lost."""
         try:
             window = self.window(lambda: found.bound.sample(cell.launches), self.task.plan.warm_s)
             cell.windows.append(window)
@@ -281,15 +281,17 @@ class EnergyMeter:
     def _may_run(self, cell: MeteredCell) -> bool:
         workload = self.task.folders[cell.chosen.cell.kernel].workload
         if cell.chosen.cell.condition != USUAL:
-            cell.message = "energy is measured of launches that follow each other: warm, batched"
+            cell.message = "energy can be measured for warm, batched launches only"
         elif sum(workload.bytes_moved(cell.chosen.cell)) == 0:
-            cell.message = "it moves no bytes by which energy could be divided"
+            cell.message = "it moves no bytes, so it has no energy per byte"
         elif isinstance(workload, HostFedWorkload):
-            cell.message = "its data come from the host, whose energy the device does not count"
+            cell.message = (
+                "its data come from the host, whose energy the device's counter does not include"
+            )
         return cell.message is None
 
     def _batches(self, cells: Sequence[MeteredCell]) -> Iterator[list[_Ready]]:
-        """Cells that are ready, in batches whose data fit the device together."""
+        """Yield cells that are ready, in batches whose data fit on the device together."""
 
         def data(cell: MeteredCell) -> tuple[object, ...]:
             return data_of(cell.chosen, self.task.folders)
@@ -310,7 +312,7 @@ class EnergyMeter:
             yield ready
 
     def _ready(self, cells: Sequence[MeteredCell]) -> Iterator[_Ready]:
-        """The cells with right results, with the number of launches of a sample."""
+        """Yield the cells with correct results, with the number of launches of a sample."""
         chosen = [cell.chosen for cell in cells]
         verified = ready_cells(self.device, self.task.folders, chosen, self.task.plan.seed)
         for cell, (_, found) in zip(cells, verified, strict=True):
@@ -333,7 +335,7 @@ class EnergyMeter:
 
 @raises_signals()
 def energy_of_run(job: StudyJob, cells: Path, out: Path, say: Say, cache: str) -> None:
-    """`measure_energy` of the chosen cells in the file `cells`."""
+    """Call `measure_energy` for the chosen cells in the file `cells`."""
     chosen = from_plain(read_json(cells))
     names = {one.cell.kernel for one in chosen}
     folders = {n: load_kernel(ROOT / f) for n, f in job.folders.items() if n in names}
@@ -342,10 +344,10 @@ def energy_of_run(job: StudyJob, cells: Path, out: Path, say: Say, cache: str) -
 
 
 def measure_energy(task: EnergyTask, out: Path, say: Say) -> None:
-    """Measure what can be measured and write ENERGY_SCHEMA to `out`, after each round.
+    """Measure the energy of a task and write ENERGY_SCHEMA to `out` after each round.
 
-    Where nothing counts the device's energy the table has no rows, its metadata have the reason as
-    ``why``, and `say` is called with it.
+    If nothing counts the device's energy, the table has no rows, its metadata have the reason as
+    ``why``, and `say` receives the reason.
     """
     facts: dict[str, Any] = {}
     try:
@@ -367,7 +369,7 @@ def measure_energy(task: EnergyTask, out: Path, say: Say) -> None:
 def write_energy(
     out: Path, task: EnergyTask, device: Mapping[str, Any], metered: Metered, why: str | None = None
 ) -> None:
-    """Write the table of the cells found so far; `device` describes it, `why` says what failed."""
+    """Write the table of the cells so far; `device` describes the device, `why` is an error."""
     idle_w = [window.watts for window in metered.idle]
     write_study(
         "energy",
@@ -412,7 +414,7 @@ def _row(
 
 
 def _figures(metered: MeteredCell, gbs: Sequence[float], idle_w: float) -> dict[str, Any]:
-    """The columns that follow from the windows: W, GB/s and J/GB, with and without the idle W."""
+    """Return the columns that follow from the windows: W, GB/s, J/GB with and without idle W."""
     windows = metered.windows
     busy_s = sum(w.samples * metered.launches * w.seconds_per_launch for w in windows)
     figures: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""What the kernels `dispatch` and `issue` share: they move no data."""
+"""Share code between the kernels `dispatch` and `issue`, which move no data."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gpushmoo.workloads.contract import Access, Array, Workload
 
 
 class NothingMovedWorkload(Workload):
-    """A kernel without data: a timed launch stores nothing, a proof the word `done`.
+    """Kernel without data: a timed launch stores nothing, and a proof stores the word `done`.
 
-    That word counts as the bytes of a launch, since there are no others.
+    That word counts as the bytes of a launch, because there are no others.
     """
 
     done: ClassVar[int]
@@ -23,29 +23,32 @@ class NothingMovedWorkload(Workload):
     def inputs(
         self, problem: Problem, dtype: str, rng: np.random.Generator
     ) -> dict[str, npt.NDArray[Any]]:
-        """No buffers, so that a launch gets no pointer but that of its output."""
+        """Return no buffers, so that a launch gets no pointer except that of its output."""
         return {}
 
     def reference(self, inputs: Mapping[str, Array]) -> Array:
-        """The word of a proof, stored after the work of all threads."""
+        """Return the word of a proof, stored after the work of all threads."""
         return np.array([self.done], np.uint32)
 
     def output_form(self, problem: Problem, dtype: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        """A single uint32, written by proofs only: a timed launch leaves its poison."""
+        """Return the form of one uint32, which only proofs write.
+
+        Timed launches keep its poison.
+        """
         return (1,), np.dtype(np.uint32)
 
     def bytes_read(self, problem: Problem, dtype: str) -> int:
-        """Zero: what is timed is the launch, or arithmetic in registers."""
+        """Return 0: the time is that of the launch, or of arithmetic in registers."""
         return 0
 
     def bytes_written(self, problem: Problem, dtype: str) -> int:
-        """Four bytes, so that a cell has a size; no bandwidth is meant by them."""
+        """Return 4, so that a cell has a size; a bandwidth from it has no meaning."""
         return 4
 
     def bytes_copied(self, problem: Problem, dtype: str) -> int:
-        """Zero: a copy of one word says nothing about launches or arithmetic."""
+        """Return 0: a copy of one word says nothing about launches or arithmetic."""
         return 0
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
-        """The store of four bytes that a proof executes, which the machine code must still hold."""
+        """Return the 4-byte store of a proof, which the machine code must still contain."""
         return (Access("store", "global", 4),)

@@ -1,4 +1,4 @@
-"""Which texel of an image a thread takes, as the macros FIRST_COL and FIRST_ROW of kernels say."""
+"""Map threads to texels of an image, as the kernels' macros FIRST_COL and FIRST_ROW do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AXES = {"block_x": {"from": 4, "to": 64}, "block_y": {"from": 4, "to": 64}, "wav
 
 
 class CoveringMap(HeatMap):
-    """Of grids that cover the image, where there are any: more shapes have them than others."""
+    """Map of grids that cover the image, if there are any: more shapes have them than waves."""
 
     def draw(self, data: FigureData, svg: Path) -> None:
         """Draw the map without cells of persistent blocks if other cells are left."""
@@ -29,23 +29,23 @@ class CoveringMap(HeatMap):
 
 
 def mapping_of(variant: str) -> str:
-    """The mapping, with which the name of every variant begins."""
+    """Return the mapping, the first part of the name of every variant."""
     return variant.split("-")[0]
 
 
 def waves_of(cell: Cell) -> int:
-    """Waves of resident blocks in the grid of `cell`; 0 is a grid that covers the image once."""
+    """Return the waves of resident blocks in the grid of `cell`; 0 if it covers the image once."""
     return dict(cell.params).get("waves", 0)
 
 
 def refused_waves(cell: Cell) -> str | None:
-    """Why `cell` can have no grid of waves: a strip of tiles needs blocks that cover it."""
+    """Return why `cell` cannot have waves: a strip of tiles needs blocks that cover it."""
     tiled = mapping_of(cell.variant) in ("tile8", "morton")
     return "only blocks and rows can stride over an image" if waves_of(cell) and tiled else None
 
 
 def grid_of(mapping: str, problem: Problem, block_x: int, block_y: int) -> tuple[int, int, int]:
-    """Blocks (x, y, z) that cover the image."""
+    """Return the blocks (x, y, z) that cover the image."""
     if mapping == "block":
         return ceil_div(problem.width, block_x), ceil_div(problem.height, block_y), 1
     threads = block_x * block_y
@@ -56,7 +56,7 @@ def grid_of(mapping: str, problem: Problem, block_x: int, block_y: int) -> tuple
 
 
 def texels_of(cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64]:
-    """Column and row of the first texel of each thread of `block` (x, y); shape (threads, 2)."""
+    """Return column and row of the first texel of each thread of `block`; shape (threads, 2)."""
     mapping, block_x, block_y = mapping_of(cell.variant), cell["block_x"], cell["block_y"]
     y, x = np.divmod(np.arange(block_x * block_y), block_x)
     if mapping == "block":

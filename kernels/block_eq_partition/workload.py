@@ -1,4 +1,4 @@
-"""The first document's persistent-block copy whose tiles are as wide as a memory partition."""
+"""Sweep the first document's persistent-block copy, with tiles as wide as a memory partition."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ THREADS = 512
 
 
 def reciprocal(tiles_x: int) -> np.float32:
-    """The document's factor 1/tiles_x, raised by 10⁻⁶ so that truncation never falls short."""
+    """Return the document's factor 1/tiles_x, raised by 10⁻⁶ so that truncation is never short."""
     return np.float32((1.0 + np.float64(np.float32(1.0e-6))) / tiles_x)
 
 
@@ -42,22 +42,22 @@ class BlockEqPartition(CopyWorkload):
     persistent_axis = "num_partition"
 
     def tile(self, dtype: str) -> tuple[int, int]:
-        """Tile width and height in elements: float 64 × 8, double 32 × 16, float4 16 × 32.
+        """Return tile width and height in elements: float 64 × 8, double 32 × 16, float4 16 × 32.
 
-        Rows are the fewest whole partitions that hold whole elements: one for these, three
-        (64 × 8) for the 12-byte float3.
+        A row is the smallest number of whole partitions with whole elements: one for these types,
+        three (64 × 8) for the 12-byte float3.
         """
         size = DTYPES[dtype].itemsize
         width = math.lcm(PARTITION_BYTES, size) // size
         return width, THREADS // width
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
-        """``TILE_X`` and ``TILE_Y``: width and height of a tile in elements."""
+        """Define ``TILE_X`` and ``TILE_Y``: width and height of a tile in elements."""
         tile_x, tile_y = self.tile(dtype)
         return {"TILE_X": str(tile_x), "TILE_Y": str(tile_y)}
 
     def launch(self, cell: Cell) -> Launch:
-        """NUM_PARTITION blocks of one tile's threads."""
+        """Launch NUM_PARTITION blocks of one tile's threads."""
         tile_x, tile_y = self.tile(cell.dtype)
         tiles_x = ceil_div(cell.problem.width, tile_x)
         tiles = tiles_x * ceil_div(cell.problem.height, tile_y)
@@ -80,7 +80,7 @@ class BlockEqPartition(CopyWorkload):
         )
 
     def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64]:
-        """A tile's elements, one a thread."""
+        """Return a tile's elements, one per thread."""
         return tile_elements(self.tile(cell.dtype), block)
 
 

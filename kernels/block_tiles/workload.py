@@ -1,4 +1,4 @@
-"""Persistent blocks over tiles of any width and pitch: is a memory partition's width best?"""
+"""Test tiles of any width and pitch on persistent blocks, to find the best width."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ THREADS = 512
 
 
 class BlockTiles(CopyWorkload):
-    """``exact``: integer division finds the tile. A pitch cuts the same bytes into other rows."""
+    """``exact``: integer division finds the tile. A pitch divides the bytes into other rows."""
 
     name = "block_tiles"
     title = "Persistent blocks, tiles of any width"
@@ -32,7 +32,10 @@ class BlockTiles(CopyWorkload):
     zero_axes = frozenset({"pad_bytes"})
 
     def launch(self, cell: Cell) -> Launch:
-        """NUM_PARTITION blocks of a tile's threads; refused where elements do not come out even."""
+        """Launch NUM_PARTITION blocks of a tile's threads.
+
+        Refuse tiles of a fraction of elements.
+        """
         size = DTYPES[cell.dtype].itemsize
         width = cell["row_bytes"] // size
         if width < 1 or cell["row_bytes"] % size or cell["pad_bytes"] % size or THREADS % width:

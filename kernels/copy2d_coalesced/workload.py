@@ -1,7 +1,7 @@
-"""Two-dimensional copies whose block may have any shape.
+"""Sweep two-dimensional copies by blocks of any shape.
 
-Not the first document's ``copy2D_Coalesced``, whose block is part of its code: that is
-copy2d_document. Recorded data have this kernel's name in every cell, so it stays.
+This is not the first document's ``copy2D_Coalesced``, whose block is part of its code: for that,
+see copy2d_document. Recorded data have this kernel's name in every cell, so it stays.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Copy2DCoalesced(CopyWorkload):
     views = (HeatMap("block_x", "block_y"),)
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
-        """``TILE``: the side of the square tile in elements."""
+        """Define ``TILE``: the side of the square tile in elements."""
         return {"TILE": str(TILE)}
 
     def launch(self, cell: Cell) -> Launch:
-        """Blocks tile the array; what hangs over the edge is masked in the kernel."""
+        """Tile the array with blocks; the kernel masks threads beyond the edge."""
         block = (cell["block_x"], cell["block_y"], 1)
         span = block[:2] if cell.variant == "element" else (TILE, TILE)
         grid = (ceil_div(cell.problem.width, span[0]), ceil_div(cell.problem.height, span[1]), 1)
@@ -60,7 +60,7 @@ class Copy2DCoalesced(CopyWorkload):
         )
 
     def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64]:
-        """A thread's element, or the first of them in its tile, threads beside which have none."""
+        """Return a thread's element, or its first one in the tile; idle threads are left out."""
         shape = cell["block_x"], cell["block_y"]
         if cell.variant == "element":
             return tile_elements(shape, block)

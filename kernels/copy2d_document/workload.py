@@ -1,4 +1,4 @@
-"""The first document's tile copy, its shape fixed when compiled: what one word of source costs."""
+"""Sweep the first document's tile copy with its compiled shape: the cost of one word of source."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Copy2DDocument(CopyWorkload):
     views = (Curve("block_rows", unit="rows of threads"),)
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
-        """The tile's side, and whether the pointers may overlap."""
+        """Define the tile's side, and whether the pointers may overlap."""
         alias = {"MAY_ALIAS": "1"} if variant == "published" else {}
         return {"TILE": str(TILE), **alias}
 
     def launch(self, cell: Cell) -> Launch:
-        """Blocks of 32 × block_rows threads, one for each tile."""
+        """Launch blocks of 32 × block_rows threads, one for each tile."""
         rows = cell["block_rows"]
         height, width = cell.problem.height, cell.problem.width
         grid = (ceil_div(width, TILE), ceil_div(height, TILE), 1)
@@ -49,7 +49,7 @@ class Copy2DDocument(CopyWorkload):
         return Launch(f"copy_rows_{rows}", grid, (TILE, rows, 1), args, tiles=grid[0] * grid[1])
 
     def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64]:
-        """The first row of a thread's column; the others lie `block_rows` apart."""
+        """Return the first row of a thread's column; the other rows follow every `block_rows`."""
         first = np.array([block[0] * TILE, block[1] * TILE])
         return tile_elements((TILE, cell["block_rows"]), (0, 0)) + first
 

@@ -1,4 +1,4 @@
-"""NVIDIA's own dot product, the peer of `dot_resident`."""
+"""Time NVIDIA's own dot product, for comparison with `dot_resident`."""
 
 from typing import ClassVar
 
@@ -20,15 +20,18 @@ class DotCublas(DotProduct):
     device_code = False
 
     def launch(self, cell: Cell) -> Launch:
-        """A placeholder of one block of one thread: cuBLAS is called instead, see `library`."""
+        """Return a placeholder of one thread: the result comes from cuBLAS, see `library`."""
         return Launch("none", (1, 1, 1), (1, 1, 1), (), tiles=1)
 
     def library(self, cell: Cell) -> LibraryCall:
-        """The call of cublasSdot or cublasDdot on both operands, with its result in ``dst``."""
+        """Return the call of cublasSdot or cublasDdot on both operands.
+
+        Its result is in ``dst``.
+        """
         return LibraryCall("dot", self.operands, "dst", cell.dtype)
 
     def depth(self, cell: Cell) -> int:
-        """Return the depth of sequential addition: the library does not say how it adds."""
+        """Return the depth of sequential addition, because cuBLAS does not document its order."""
         return sequential_depth(cell.problem.height * cell.problem.width)
 
 

@@ -1,4 +1,4 @@
-"""The dot product on the host alone: what a device must beat that gets its data over a bus."""
+"""Time the dot product on the host alone, which a device on a bus must beat."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class DotHost(HostDot):
     sizes = (2**16, 2**20, 2**24)
 
     def result_of(self, variant: str) -> str:
-        """Its own name: no two variants are measured in turns.
+        """Return the variant's own name, so that variants are not measured alternately.
 
-        The threads of a BLAS go on spinning after a call. Others that are started meanwhile wait
-        for cores: what takes 0.1 ms alone then takes 1 to 20 ms.
+        The threads of a BLAS continue to spin after a call. Other threads that start meanwhile wait
+        for cores: a call of 0.1 ms then takes 1 to 20 ms.
         """
         return variant
 
     def host_part(self, cell: Cell, arrays: Mapping[str, Array]) -> float:
-        """The whole dot product, computed the way that the cell's variant names."""
+        """Return the whole dot product, computed as the cell's variant names."""
         return dot_by(cell.variant, *self.factors(arrays))
 
     def depth(self, cell: Cell) -> int:
-        """Known for ``blocks-all``; for the others the bound of sequential addition."""
+        """Return the depth of ``blocks-all``; for others the bound of sequential addition."""
         if cell.variant == "blocks-all":
             return host_dot_depth(cell.problem.height * cell.problem.width)
         return super().depth(cell)

@@ -1,1 +1,1 @@
-"""What the kernels that compute dot products share: the workload, exact sums, error bounds."""
+"""Share code between kernels of dot products: the workload, exact sums, and error bounds."""

@@ -1,4 +1,4 @@
-"""The host's share of a dot product: blocks added up by all cores, compiled by Numba."""
+"""Compute the host's share of a dot product: all cores add blocks in loops compiled by Numba."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .summation import sequential_depth
 
 Array = npt.NDArray[Any]
 
-# Elements added in their own type, in an order that the compiler chooses, so that its bound is that
-# of one after the other. Sums of blocks are added in double.
+# Elements added in their own type, in an order that the compiler chooses, so the bound of
+# sequential addition applies. Sums of blocks are added in double.
 BLOCK = 2**12
-# Elements from which on waking the other cores pays.
+# Number of elements from which it pays to wake the other cores.
 SHARED = 2**16
 
 
 def host_dot(x: Array, y: Array) -> float:
-    """x · y of flat arrays of one length and type; all cores work where that is worth their start.
+    """Return x · y of flat arrays of one length and type; use all cores if that pays.
 
     The first call with elements may compile, which takes about a second (see `prepare`).
     """
@@ -29,9 +29,9 @@ def host_dot(x: Array, y: Array) -> float:
         return 0.0
     cores = len(os.sched_getaffinity(0))
     parts = np.zeros(cores if x.size >= SHARED else 1)
-    # Not BLAS on blocks from Python's threads: where NumPy's BLAS has threads of its own, these
-    # wait for each other (on 16 cores 15 GB/s instead of 150), and how many it may use is a
-    # setting for all.
+    # BLAS on blocks from Python's threads would be slower: if NumPy's BLAS has its own threads,
+    # these wait for each other (on 16 cores 15 GB/s instead of 150), and their number is a global
+    # setting.
     loops().share(x, y, parts, BLOCK)
     return float(parts.sum())
 
@@ -43,7 +43,7 @@ def one_core_dot(x: Array, y: Array) -> float:
 
 @cache
 def loops() -> Any:
-    """The compiled loops: with their module comes Numba, only where the host has a part."""
+    """Return the compiled loops; their module imports Numba, which only a host part needs."""
     from . import host_loops
 
     return host_loops
@@ -51,13 +51,13 @@ def loops() -> Any:
 
 @cache
 def prepare(dtype: np.dtype[Any]) -> None:
-    """Have `host_dot` and `one_core_dot` compiled for `dtype`, so that no later call does that."""
+    """Compile `host_dot` and `one_core_dot` for `dtype`, so that no later call compiles."""
     for dot in (host_dot, one_core_dot):
         dot(np.ones(1, dtype), np.ones(1, dtype))
 
 
 def host_dot_depth(n: int) -> int:
-    """Roundings on the longest way of one of `n` products into the result of `host_dot`."""
+    """Return the roundings on the longest way of one of `n` products into `host_dot`'s result."""
     if n == 0:
         return 0
     return sequential_depth(min(n, BLOCK)) + -(-n // BLOCK)

@@ -18,17 +18,17 @@ Array = npt.NDArray[Any]
 
 @njit(cache=True)
 def naive(x: Array, y: Array) -> Any:
-    """The products added up one after the other in the arrays' type: a scalar loop."""
+    """Add the products sequentially in the arrays' type: a scalar loop."""
     total = x.dtype.type(0)
     for i in range(x.size):
         total += x[i] * y[i]
     return total
 
 
-# Sums may be reordered, as the widest vectors want; NaN and infinities count as everywhere.
+# Sums may be reordered, which wide vectors need; NaN and infinities count as usual.
 @njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
 def block(x: Array, y: Array) -> Any:
-    """The products added up in the arrays' type, in an order that the compiler chooses."""
+    """Add the products in the arrays' type, in an order that the compiler chooses."""
     total = x.dtype.type(0)
     for i in range(x.size):
         total += x[i] * y[i]
@@ -37,7 +37,7 @@ def block(x: Array, y: Array) -> Any:
 
 @njit(cache=True, parallel=True)
 def share(x: Array, y: Array, parts: Array, length: int) -> None:
-    """A sum for each of the `parts`, by a core each: in double, of blocks of so many elements."""
+    """Compute a sum for each of the `parts`, one per core: in double, of blocks of `length`."""
     for k in prange(parts.size):
         end = x.size * (k + 1) // parts.size
         total = 0.0

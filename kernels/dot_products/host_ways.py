@@ -1,4 +1,4 @@
-"""Ways of computing a dot product on the host alone, by their names."""
+"""Name the ways to compute a dot product on the host alone."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ CORES = len(os.sched_getaffinity(0))
 _BLAS = ThreadpoolController()
 
 WAYS = ("blas-all", "blas-one", "naive", "blocks-all")
-# Their threads go on for a while after a call, and would share the cores with others.
+# Their threads continue for a while after a call, and would share the cores with others.
 THREADED = frozenset({"blas-all", "blocks-all"})
 
 
 def dot_by(way: str, x: Array, y: Array) -> float:
-    """x · y by NumPy's BLAS with all threads or one, a compiled loop, or the hybrid's blocks."""
+    """Return x · y by NumPy's BLAS with all threads or one, a compiled loop, or host blocks."""
     if way == "naive":
         return float(loops().naive(x, y))
     if way == "blocks-all":
         return host_dot(x, y)
-    # Of the controller's own context manager a short dot product would see little else.
+    # The controller's own context manager would dominate the time of a short dot product.
     for library in _BLAS.lib_controllers:
         library.set_num_threads(1 if way == "blas-one" else CORES)
     return float(np.dot(x, y))

@@ -1,4 +1,4 @@
-"""The third document's loop as it is printed: stream by stream made, fed and given back.
+"""Run the third document's loop as printed: each stream is created, fed and freed in turn.
 
 Names in capitals are the document's parameters: MAX_STREAMS is the axis ``streams``,
 MIN_N_PER_STREAM_SIZE ``min_per_stream``, MAX_BLOCKS_PER_STREAM ``blocks_per_stream``,
@@ -19,7 +19,7 @@ from .host_dot import prepare
 from .in_turn import bind_in_turn
 
 ENTRY = "dot_published"
-# Elements of a vector, four of which a thread adds up apart; a block leaves one vector.
+# Elements of a vector, four of which a thread sums separately; a block leaves one vector.
 LANES = 4
 
 
@@ -46,7 +46,7 @@ def pipeline(cell: Cell, operands: tuple[str, ...]) -> Pipeline:
     if streams * share < n:
         prepare(np.dtype(DTYPES[cell.dtype].scalar))
     blocks = min(ceil_div(vectors, cell["threads"]), cell["blocks_per_stream"])
-    # The sum of squares hands the one array over twice.
+    # The sum of squares passes the one array twice.
     inputs = tuple(BufferRef(name) for name in (operands[0], operands[-1]))
     pieces = []
     for i in range(streams):
@@ -70,12 +70,12 @@ def _refuse(cell: Cell) -> None:
 
 
 def _power_of_two(n: int) -> int:
-    """The largest power of two that is no larger than `n`, which is at least 1."""
+    """Return the largest power of two up to `n`, which is at least 1."""
     return 1 << (n.bit_length() - 1)
 
 
 def total(partials: Array, host_part: float) -> float:
-    """The host's part, then each vector's four sums, one after another, in their own type."""
+    """Add each vector's four sums to the host's part, one after another, in their own type."""
     first = partials.dtype.type(host_part)
     if not partials.size:
         return float(first)
@@ -86,7 +86,7 @@ def total(partials: Array, host_part: float) -> float:
 
 
 def depth(pipeline: Pipeline) -> int:
-    """Roundings on the longest way of a product into the result; see `pipeline` and `total`."""
+    """Return the roundings on a product's longest way into the result; see `pipeline`, `total`."""
     host = summation.sequential_depth(pipeline.host_end - pipeline.host_begin)
     deepest = 0
     for piece in pipeline.pieces[:1]:
@@ -100,7 +100,7 @@ def depth(pipeline: Pipeline) -> int:
 
 
 def accesses(dtype: str) -> tuple[Access, ...]:
-    """A vector of each operand in the loop, in 16-byte loads; then one vector is stored."""
+    """Return a 16-byte load of a vector of each operand in the loop, and a store of one vector."""
     words = LANES * DTYPES[dtype].itemsize // 16
     return (
         Access("load", "global", 16, 2 * words, in_loop=True),

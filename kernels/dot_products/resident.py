@@ -1,4 +1,4 @@
-"""Sums over vectors that are on the device, in one launch: what is not in the loop's own order."""
+"""Sum vectors that are on the device, in one launch."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from gpushmoo.workloads.contract import Access, Argument, BufferRef, Launch, cei
 from .summation import blocked_depth
 from .workloads import DotProduct
 
-# Blocks that one launch may have: so many partial sums have room.
+# Most blocks of a launch: the buffer of partial sums has room for this number.
 MOST_BLOCKS = 2**16
 
 
 class ResidentSum(DotProduct):
-    """A sum by one launch of `grid` blocks, of which the last to end adds up what the others left.
+    """Sum by one launch of `grid` blocks; the last block to end adds the others' partial sums.
 
-    Its kernels are called by `entry` and the axis `unroll`, as in ``dot_4``. They take the
-    operands, the result, the partial sums, a count of ended blocks and the number of elements.
+    The names of its kernels are `entry` and the axis `unroll`, as in ``dot_4``. They take the
+    operands, the result, the partial sums, a count of finished blocks and the number of elements.
     """
 
     entry: ClassVar[str]
@@ -37,15 +37,15 @@ class ResidentSum(DotProduct):
     def inputs(
         self, problem: Problem, dtype: str, rng: np.random.Generator
     ) -> dict[str, npt.NDArray[Any]]:
-        """The vectors, and ``done``: a counter of finished blocks that every launch leaves at 0."""
+        """Return the vectors, and ``done``: a count of finished blocks that launches reset to 0."""
         return super().inputs(problem, dtype, rng) | {"done": np.zeros(1, np.uint32)}
 
     def scratch(self, problem: Problem, dtype: str) -> Mapping[str, int]:
-        """``partials``: room for one partial sum of each of at most MOST_BLOCKS blocks."""
+        """Return ``partials``: room for one partial sum of each of at most MOST_BLOCKS blocks."""
         return {"partials": MOST_BLOCKS * DTYPES[dtype].itemsize}
 
     def launch(self, cell: Cell) -> Launch:
-        """One grid of blocks that stride over the vectors and leave the result in ``dst``."""
+        """Launch a grid of blocks that stride over the vectors and leave the result in ``dst``."""
         args: tuple[Argument, ...] = (
             *(BufferRef(name) for name in (*self.operands, "dst", "partials", "done")),
             np.uint64(cell.problem.height * cell.problem.width),
@@ -54,9 +54,9 @@ class ResidentSum(DotProduct):
         return Launch(f"{self.entry}_{cell['unroll']}", grid, block, args, tiles=cell["grid"])
 
     def depth(self, cell: Cell) -> int:
-        """Roundings were a thread to add its elements one after another: no other order has more.
+        """Return the roundings of sequential addition within a thread, a bound for any order.
 
-        It takes `unroll` elements at a time. Then come its block, and the block that ends last.
+        A thread adds `unroll` elements at a time. Its block and the block that ends last follow.
         """
         n = cell.problem.height * cell.problem.width
         blocks = cell["grid"]
@@ -66,7 +66,7 @@ class ResidentSum(DotProduct):
         return ours + blocked_depth(ceil_div(blocks, threads), threads, 1, 1)
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
-        """In the loop, `unroll` elements of each operand in loads of up to 16 bytes; a store."""
+        """Return loads in the loop, of `unroll` elements in up to 16 bytes each, and a store."""
         size = DTYPES[dtype].itemsize
         total = int(entry.rsplit("_", 1)[1]) * size
         loads = len(self.operands) * total // min(16, total)

@@ -1,4 +1,4 @@
-"""Exact dot products and rigorous tolerances, for results that many threads added up in any order.
+"""Compute exact dot products, and rigorous tolerances for sums in any order.
 
 Sources: N. J. Higham, *Accuracy and Stability of Numerical Algorithms*, 2nd ed., SIAM 2002 (section
 3.1 for γ and dot products, chapter 4 for orders of summation); T. Ogita, S. M. Rump and S. Oishi,
@@ -20,14 +20,14 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-# Pairs worked on at once: the temporaries stay in the cache, and a bin's sum stays below 2^53.
+# Pairs processed at a time: the temporaries stay in the cache, and a bin's sum below 2^53.
 CHUNK = 2**14
-# Pairs from which on it is worth a second to compile what then takes a tenth of the time.
+# Number of pairs from which compiling for a second pays, as the loop is then ten times faster.
 COMPILED_FROM = 2**23
 # Pairs whose bins are added as int64, less than 3·2^36 each: together they stay below 2^62.
 _SEGMENT = 2**24
 
-# A significand in [1/2, 1) is cut into three digits of 18 bits, a product into five columns.
+# A significand in [1/2, 1) is split into three digits of 18 bits, a product into five columns.
 _DIGIT = 18
 _COLUMNS = 5
 # The sum of two exponents of `frexp`: −1073 is that of the smallest double, 1024 of the largest.
@@ -39,12 +39,12 @@ _GRAIN = -_LEAST + 2 * 3 * _DIGIT
 
 @dataclass(frozen=True)
 class Reference:
-    """What a dot product of `terms` products is, in the unit of one product.
+    """Exact result of a dot product of `terms` products, in the unit of one product.
 
-    `value` is rounded to nearest from the exact sum, `magnitude` likewise from Σ |x_i·y_i|.
-    `uncertainty` bounds |value − exact|: at most half a unit in the last place, 0 where `value` is
-    exact, inf where finite products add up to more than a double holds. Where NaN or inf in the
-    input decide, `value` is NaN or ±inf, `magnitude` NaN or inf and `uncertainty` 0.
+    `value` is rounded to nearest from the exact sum, and `magnitude` from Σ |x_i·y_i|.
+    `uncertainty` bounds |value − exact|: at most half a unit in the last place, 0 if `value` is
+    exact, inf if finite products add up to more than the largest double. If NaN or inf in the input
+    decide, `value` is NaN or ±inf, `magnitude` is NaN or inf, and `uncertainty` is 0.
     """
 
     value: float
@@ -55,25 +55,28 @@ class Reference:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far a finite result may lie from the reference, and whether it may have overflowed."""
+    """Largest distance of a finite result from the reference, and whether it may overflow."""
 
     absolute: float
     overflow: bool
 
 
 def reference_dot(x: Array, y: Array) -> Reference:
-    """Σ x_i·y_i of vectors (n,), both float32 or both float64, added without rounding.
+    """Return Σ x_i·y_i of vectors (n,), both float32 or both float64, added without rounding.
 
     Every product is an integer times a power of two and is added as such, over the whole range of
-    exponents: no product under- or overflows, and the only rounding is the last one, of the ratio
-    of two integers. So ``uncertainty`` is the distance of ``value`` from that ratio, itself rounded
-    up. 20 to 40 ns per pair, a tenth of that from COMPILED_FROM on, and a few MB whatever n.
+    exponents. So no product under- or overflows, and the only rounding is the last one, of the
+    ratio of two integers. ``uncertainty`` is the distance of ``value`` from that ratio, rounded up.
+    A pair takes 20 to 40 ns, a tenth of that from COMPILED_FROM pairs on, and a few MB for any n.
 
-    NaN where a product is NaN (NaN in the input, 0·inf) or both +inf and −inf occur, ±inf where a
-    product is ±inf through its input, 0.0 for n = 0. A finite sum beyond the doubles is ±inf.
+    The result is NaN if a product is NaN (NaN in the input, 0·inf) or if both +inf and −inf occur,
+    ±inf if a product is ±inf through its input, and 0.0 for n = 0. A finite sum beyond the range of
+    doubles is ±inf.
 
-    Raises:
-        ValueError: The arrays are not one-dimensional, of one length, or of one of the two types.
+    Raises
+    ------
+    ValueError
+        If the arrays are not one-dimensional, of one length, and of one of the two types.
     """
     if x.ndim != 1 or x.shape != y.shape or x.dtype != y.dtype:
         shapes = f"{x.dtype} {x.shape} and {y.dtype} {y.shape}"
@@ -89,7 +92,7 @@ def reference_dot(x: Array, y: Array) -> Reference:
 
 
 def _special_sum(x: Array, y: Array) -> float:
-    """Sum of the products with NaN or inf in a factor: ±inf or NaN, or 0.0 if there are none."""
+    """Return the sum of products with NaN or inf in a factor: ±inf or NaN, or 0.0 without any."""
     total = 0.0
     with np.errstate(invalid="ignore"):
         for start in range(0, x.size, CHUNK):
@@ -100,7 +103,7 @@ def _special_sum(x: Array, y: Array) -> float:
 
 
 def _digits(significand: Array) -> tuple[Array, Array, Array]:
-    """Three integers below 2^18, most significant first, that make up a value in [0, 1)."""
+    """Return three integers below 2^18, most significant first, for a value in [0, 1)."""
     rest = significand * 2.0**_DIGIT
     first = np.floor(rest)
     rest = (rest - first) * 2.0**_DIGIT
@@ -109,7 +112,7 @@ def _digits(significand: Array) -> tuple[Array, Array, Array]:
 
 
 def _exact_sums(x: Array, y: Array) -> tuple[int, int]:
-    """Sums of the positive and of the negated negative products, in units of 2^−_GRAIN."""
+    """Return sums of the positive and of the negated negative products, in units of 2^−_GRAIN."""
     positive = 0
     negative = 0
     binned = _binned if x.size < COMPILED_FROM else _compiled_binned
@@ -121,10 +124,11 @@ def _exact_sums(x: Array, y: Array) -> tuple[int, int]:
 
 
 def _binned(x: Array, y: Array) -> npt.NDArray[np.int64]:
-    """Columns of the products, added by exponent (positive products, then negative ones).
+    """Add columns of the products by exponent (positive products, then negative ones).
 
-    Schoolbook multiplication: 53 bits fit three digits of 18. A column holds at most three products
-    of digits, less than 3·2^36, so that those of a chunk add up exactly in `bincount`'s doubles.
+    This is schoolbook multiplication: 53 bits fit in three digits of 18. A column is the sum of at
+    most three products of digits, less than 3·2^36, so that `bincount`'s doubles add a chunk
+    exactly.
     """
     bins = np.zeros((_COLUMNS, 2 * _BINS), np.int64)
     for start in range(0, x.size, CHUNK):
@@ -150,13 +154,13 @@ def _compiled_binned(x: Array, y: Array) -> npt.NDArray[np.int64]:
 
 
 def _joined(bins: npt.NDArray[np.int64]) -> int:
-    """The number that bins (column, exponent) stand for, in units of 2^−_GRAIN."""
+    """Return the number that bins (column, exponent) represent, in units of 2^−_GRAIN."""
     used = np.argwhere(bins)
     return sum(int(bins[c, e]) << (int(e) + _DIGIT * (_COLUMNS - 1 - int(c))) for c, e in used)
 
 
 def _rounded(units: int) -> float:
-    """The double nearest to `units`·2^−_GRAIN: Python rounds the ratio of two integers once."""
+    """Return the double nearest to `units`·2^−_GRAIN; Python rounds a ratio of integers once."""
     try:
         return units / (1 << _GRAIN)
     except OverflowError:
@@ -164,7 +168,7 @@ def _rounded(units: int) -> float:
 
 
 def _distance(units: int, value: float) -> float:
-    """Distance of `value` from `units`·2^−_GRAIN, rounded up; 0.0 only where they are equal."""
+    """Return the distance of `value` from `units`·2^−_GRAIN, rounded up; 0.0 only if equal."""
     if math.isinf(value):
         return math.inf
     apart = abs(Fraction(units, 1 << _GRAIN) - Fraction(value))
@@ -172,7 +176,7 @@ def _distance(units: int, value: float) -> float:
 
 
 def _padded(bound: float) -> float:
-    """No less than the bound that `bound` was to be, before a dozen roundings to double."""
+    """Return `bound`, increased for the dozen roundings to double of its computation."""
     return bound * (1 + 2**-48) + 16 * math.ulp(0.0)
 
 
@@ -184,12 +188,12 @@ def _format(dtype: npt.DTypeLike) -> np.finfo[Any]:
 
 
 def unit_roundoff(dtype: npt.DTypeLike) -> float:
-    """Largest relative error of rounding to nearest: 2^−24 for float32, 2^−53 for float64."""
+    """Return the largest relative error of rounding to nearest: 2^−24 or 2^−53 for float64."""
     return float(_format(dtype).eps) / 2
 
 
 def gamma(depth: int, unit_roundoff: float) -> float:
-    """γ = depth·u / (1 − depth·u), inf where depth·u ≥ 1 (Higham, Lemma 3.1).
+    """Return γ = depth·u / (1 − depth·u), or inf if depth·u ≥ 1 (Higham, Lemma 3.1).
 
     A product of `depth` factors (1 + δ) or 1 / (1 + δ) with |δ| ≤ u is 1 + θ with |θ| ≤ γ.
     """
@@ -199,17 +203,26 @@ def gamma(depth: int, unit_roundoff: float) -> float:
 
 
 def dot_bound(depth: int, dtype: npt.DTypeLike, magnitude: float, terms: int) -> float:
-    """Largest absolute error of a dot product in which each product is rounded `depth` times.
+    """Return the largest absolute error of a dot product with `depth` roundings per product.
 
-    γ(depth)·`magnitude` + (1 + γ(depth))·`terms`·η/2, rounded up. Every computed product reaches
-    the result through at most `depth` factors (1 + δ), its own rounding among them (that of a
-    product and then of each addition it goes through; a fused multiply-add rounds once for both,
-    and counts once), so Lemma 3.1 bounds its relative change by γ (Higham, sections 3.1 and 4.2,
-    whatever the order). Each of the `terms` products or fused operations may also lose half of η,
-    the smallest subnormal; additions lose nothing there. This supposes rounding to nearest, no
-    overflow, and gradual underflow (no flushing of subnormals to zero).
+    It is γ(depth)·`magnitude` + (1 + γ(depth))·`terms`·η/2, rounded up. Every computed product
+    reaches the result through at most `depth` factors (1 + δ): its own rounding, and one of each
+    addition that it goes through; a fused multiply-add rounds once for both, and counts once. So
+    Lemma 3.1 bounds its relative change by γ (Higham, sections 3.1 and 4.2, for any order). Each of
+    the `terms` products or fused operations may also lose half of η, the smallest subnormal;
+    additions lose nothing there. This assumes rounding to nearest, no overflow, and gradual
+    underflow (no flushing of subnormals to zero).
 
-    `magnitude` is Σ |x_i·y_i|, rounded to nearest, and `dtype` the type of everything in between.
+    Parameters
+    ----------
+    depth
+        Roundings of a product on its way into the result.
+    dtype
+        Type of all intermediate values.
+    magnitude
+        Σ |x_i·y_i|, rounded to nearest.
+    terms
+        Number of products.
     """
     _check_least(0, terms=terms)
     growth = gamma(depth, unit_roundoff(dtype))
@@ -220,19 +233,19 @@ def dot_bound(depth: int, dtype: npt.DTypeLike, magnitude: float, terms: int) ->
 
 
 def sequential_depth(n: int) -> int:
-    """n: the first of `n` products is rounded and then goes through n − 1 additions.
+    """Return n: the first of `n` products is rounded and then goes through n − 1 additions.
 
-    As many with fused multiply-adds onto 0, of which it goes through n.
+    Fused multiply-adds onto 0 have the same depth: the first product goes through n of them.
     """
     _check_least(0, n=n)
     return n
 
 
 def pairwise_depth(n: int, leaf: int = 1) -> int:
-    """min(n, leaf) + ceil(log2(ceil(n / leaf))): a leaf's products one after another, then a tree.
+    """Return min(n, leaf) + ceil(log2(ceil(n / leaf))): sequential leaves, then a tree.
 
-    Holds both for leaves of `leaf` products under a balanced tree and for halving until no part has
-    more than `leaf` products.
+    It is valid for leaves of `leaf` products under a balanced tree, and for halving until no part
+    has more than `leaf` products.
     """
     _check_least(0, n=n)
     _check_least(1, leaf=leaf)
@@ -240,14 +253,15 @@ def pairwise_depth(n: int, leaf: int = 1) -> int:
 
 
 def blocked_depth(terms_per_thread: int, threads: int, lanes: int, partials: int) -> int:
-    """ceil(terms / lanes) + (lanes − 1) + ceil(log2 threads) + (partials − 1), or 0 without terms.
+    """Return the depth of sums by threads, lanes and blocks; 0 without terms.
 
-    In that order: a thread deals its terms to `lanes` accumulators, each of which adds its share
-    one after another (the product's own rounding and one less additions); it adds the accumulators
-    one after another; the threads of a block add up as a tree; the `partials` sums of the blocks
-    (and of other streams and devices) are added one after another, in any order. A sum onto 0 does
-    not round. An upper bound wherever a stage has less to add, or adds as a tree.
-    `terms_per_thread` are the products of the thread that has the most, over all of its lanes.
+    It is ceil(terms / lanes) + (lanes − 1) + ceil(log2 threads) + (partials − 1), in that order: a
+    thread distributes its terms to `lanes` accumulators, each of which adds its share sequentially
+    (the product's own rounding and one less additions). It adds the accumulators sequentially. The
+    threads of a block add up as a tree. The `partials` sums of the blocks (and of other streams and
+    devices) are added sequentially, in any order. A sum onto 0 does not round. This is an upper
+    bound if a stage has less to add, or adds as a tree. `terms_per_thread` are the products of the
+    thread with the most, over all of its lanes.
     """
     _check_least(0, terms_per_thread=terms_per_thread)
     _check_least(1, threads=threads, lanes=lanes, partials=partials)
@@ -258,7 +272,7 @@ def blocked_depth(terms_per_thread: int, threads: int, lanes: int, partials: int
 
 
 def _levels(n: int) -> int:
-    """ceil(log2 n), and 0 for n = 0: levels of additions in a balanced tree over n leaves."""
+    """Return ceil(log2 n), and 0 for n = 0: levels of a balanced tree over n leaves."""
     return (n - 1).bit_length() if n else 0
 
 
@@ -269,12 +283,13 @@ def _check_least(least: int, **given: int) -> None:
 
 
 def tolerance(reference: Reference, depth: int, dtype: npt.DTypeLike) -> Tolerance:
-    """What a correct dot product with `depth` roundings per product may differ by.
+    """Return the allowed difference of a correct dot product with `depth` roundings per product.
 
-    `dot_bound`, plus the reference's uncertainty, plus one rounding of the result to `dtype` (to
-    store it, say). Partial sums are at most `magnitude` plus that bound: where this exceeds the
-    largest number of `dtype`, one of them may overflow, whatever the whole sum is; `absolute` goes
-    on holding for results that did not. Exact where NaN or inf in the input decide.
+    It is `dot_bound`, plus the reference's uncertainty, plus one rounding of the result to `dtype`
+    (for example to store it). Partial sums are at most `magnitude` plus that bound. If this exceeds
+    the largest number of `dtype`, a partial sum may overflow, regardless of the whole sum;
+    `absolute` remains valid for results that did not. It is exact if NaN or inf in the input
+    decide.
     """
     bound = dot_bound(depth, dtype, reference.magnitude, reference.terms)
     if not math.isfinite(reference.value) and reference.uncertainty == 0:
@@ -286,14 +301,14 @@ def tolerance(reference: Reference, depth: int, dtype: npt.DTypeLike) -> Toleran
 
 
 def agrees(result: float, reference: Reference, tolerance: Tolerance) -> bool:
-    """Whether `result` can be the dot product that `reference` is of.
+    """Return whether `result` can be the dot product that `reference` describes.
 
     NaN agrees with NaN, and an infinity with the same one only, unless the tolerance allows for an
-    overflow: then ±inf and NaN (an overflow to each side) agree with any finite sum, since an order
-    of summation that overflows is not wrong. Finite results agree within the absolute tolerance,
-    with finite references.
+    overflow. In that case ±inf and NaN (an overflow to each side) agree with any finite sum,
+    because an order of summation that overflows is not wrong. Finite results agree with finite
+    references within the absolute tolerance.
     """
-    # A float32 would have the difference taken in float32.
+    # With a float32, the difference would be computed in float32.
     result = float(result)
     if math.isnan(reference.value):
         return math.isnan(result)
@@ -306,15 +321,18 @@ def agrees(result: float, reference: Reference, tolerance: Tolerance) -> bool:
 def ill_conditioned(
     n: int, dtype: npt.DTypeLike, rng: np.random.Generator, condition: float
 ) -> tuple[Array, Array]:
-    """Vectors (n,) of `dtype` with 2·Σ |x_i·y_i| / |Σ x_i·y_i| of about `condition`.
+    """Return vectors (n,) of `dtype` with 2·Σ |x_i·y_i| / |Σ x_i·y_i| of about `condition`.
 
-    After GenDot (Ogita, Rump and Oishi, algorithm 6.1): random products of widely spread exponents,
-    then a few that take their exact sum down to its goal, each by fewer bits than a significand
-    has; all in random order. Within a factor of about 3 of the request; all finite.
+    The method is GenDot (Ogita, Rump and Oishi, algorithm 6.1): random products of widely spread
+    exponents, then a few that reduce their exact sum to its goal, each by fewer bits than a
+    significand has; all in random order. The condition is within a factor of about 3 of the
+    request, and all elements are finite.
 
-    Raises:
-        ValueError: `condition` is less than 2 or above 2^96 (2^768 for float64), or `n` is less
-            than 2 or than two elements per 20 (49) bits of it.
+    Raises
+    ------
+    ValueError
+        If `condition` is less than 2 or above 2^96 (2^768 for float64), or if `n` is less than 2 or
+        than two elements per 20 (49) bits of it.
     """
     info = _format(dtype)
     possible = 2 <= condition <= 2.0 ** (0.75 * int(info.maxexp))
@@ -324,7 +342,7 @@ def ill_conditioned(
         raise ValueError(f"no {n} pairs of {info.dtype} with a condition number of {condition:g}")
     steps = math.ceil(bits / at_once)
     exponents = rng.integers(0, int(bits) // 2, n - steps, endpoint=True)
-    # The widest spread is there even where n is small.
+    # This keeps the widest spread for small n.
     exponents[0] = int(bits) // 2
     x, y = np.zeros(n, info.dtype), np.zeros(n, info.dtype)
     for vector in (x, y):
@@ -347,5 +365,5 @@ def _cancel(x: Array, y: Array, steps: int, condition: float, rng: np.random.Gen
         x[step - steps - 1] = math.sqrt(max(abs(float(total)), wanted)) * rng.uniform(0.5, 1)
         factor = Fraction(float(x[step - steps - 1]))
         y[step - steps - 1] = float((Fraction(wanted) - total) / factor)
-        # What was asked for was rounded: go on from what the pair is.
+        # The requested product was rounded, so continue from the actual one.
         total += factor * Fraction(float(y[step - steps - 1]))

@@ -1,4 +1,4 @@
-"""What kernels of dot products share: inputs, the exact result, and how data go over streams."""
+"""Share the workload of dot products: inputs, the exact result, and the way over streams."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from gpushmoo.workloads.host_fed import (
 from . import printed_loop, summation
 from .host_dot import host_dot, host_dot_depth, one_core_dot, prepare
 
-# Elements that a thread of a streamed kernel takes at a time.
+# Elements that a thread of a streamed kernel processes at a time.
 LANES = 4
-# A block keeps a sum of each of its threads. A CPU's OpenCL would let more of them begin.
+# A block keeps a sum for each of its threads. A CPU's OpenCL would allow more of them.
 MOST_THREADS = 1024
-# Copies and launches of a cell, which the host holds all at once, some hundred bytes each.
+# Copies and launches of a cell, which the host keeps in memory together, some hundred bytes each.
 MOST_PIECES = 65_536
 
 
 class DotProduct(ReducingWorkload):
-    """Σ x_i · y_i of vectors of n elements, or Σ x_i² where there is but one of the `operands`.
+    """Σ x_i · y_i of vectors of n elements, or Σ x_i² if there is one of the `operands`.
 
     The throughput counts each operand once.
     """
@@ -53,33 +53,33 @@ class DotProduct(ReducingWorkload):
 
     @abstractmethod
     def depth(self, cell: Cell) -> int:
-        """The most roundings that any product goes through on its way into the result."""
+        """Return the most roundings of any product on its way into the result."""
 
     def factors(self, arrays: Mapping[str, Array]) -> tuple[Array, Array]:
-        """The two vectors that are multiplied."""
+        """Return the two vectors that are multiplied."""
         return arrays[self.operands[0]], arrays[self.operands[-1]]
 
     def problem(self, size: int) -> Problem:
-        """A problem of one row of `size` elements."""
+        """Return a problem of one row of `size` elements."""
         return Problem(1, size)
 
     def inputs(
         self, problem: Problem, dtype: str, rng: np.random.Generator
     ) -> dict[str, npt.NDArray[Any]]:
-        """The operands by name, each of height · width random elements from 0 to 1.
+        """Return the operands by name, each of height · width random elements from 0 to 1.
 
-        All are positive, so that a piece left out is far from the truth.
+        All are positive, so that a missing piece changes the result clearly.
         """
         n = problem.height * problem.width
         scalar = DTYPES[dtype].scalar
         return {name: uniform(rng, (n,), scalar) for name in self.operands}
 
     def known(self, inputs: Mapping[str, Array]) -> summation.Reference:
-        """The dot product to more digits than a double has."""
+        """Return the dot product with more digits than a double has."""
         return summation.reference_dot(*self.factors(inputs))
 
     def fault(self, value: float, cell: Cell, known: summation.Reference) -> str | None:
-        """Further away than rounding in the cell's order of summation can be."""
+        """Return why `value` is farther off than rounding in the cell's order of summation."""
         bound = summation.tolerance(known, self.depth(cell), DTYPES[cell.dtype].scalar)
         if summation.agrees(value, known, bound):
             return None
@@ -87,29 +87,29 @@ class DotProduct(ReducingWorkload):
         return f"{value!r} is not {within}, the bound of this order of summation"
 
     def bytes_read(self, problem: Problem, dtype: str) -> int:
-        """Bytes of all operands, each of which is read once."""
+        """Return the bytes of all operands, each of which is read once."""
         n = problem.height * problem.width
         return len(self.operands) * n * DTYPES[dtype].itemsize
 
     def largest_buffer(self, problem: Problem, dtype: str) -> int:
-        """Bytes of one operand; all are equally long."""
+        """Return the bytes of one operand; all have the same length."""
         return problem.height * problem.width * DTYPES[dtype].itemsize
 
 
 PUBLISHED = "published"
-# Of a variant ``memory-mode``: with ``pooled`` streams and device memory are kept from run to run.
+# Modes of variants ``memory-mode``; ``pooled`` keeps streams and device memory from run to run.
 SETUPS = {"pooled": StreamSetup.BEFORE, "fresh": StreamSetup.WITHIN}
 
 
 class StreamedDot(DotProduct, HostFedWorkload):
     """The third document's dot product: pieces of host arrays go over streams to the device.
 
-    Meanwhile the host computes a share of its own. The kernel `dot_piece` takes the operands, the
+    Meanwhile the host computes its own share. The kernel `dot_piece` takes the operands, the
     partial sums, the number of elements of the piece and the index of its first partial sum; each
     block writes one partial sum.
 
-    Variants ``memory-mode`` cut the elements as `cuts` does; host memory is ``pinned`` or
-    ``pageable``, the mode one of SETUPS. The variant ``published`` is the printed loop, see
+    Variants ``memory-mode`` divide the elements as `cuts` does. Host memory is ``pinned`` or
+    ``pageable``, and the mode is one of SETUPS. The variant ``published`` is the printed loop, see
     `printed_loop`; its kernel is `dot_published`.
     """
 
@@ -119,7 +119,7 @@ class StreamedDot(DotProduct, HostFedWorkload):
     sizes = (2**16, 2**20, 2**24)
     zero_axes = frozenset({"chunk", "host_percent"})
     most: ClassVar = {"host_percent": 100}
-    # What the document chose, beside others.
+    # The document's choice, and others.
     axes: ClassVar = {
         "streams": [1, 4, 64],
         "min_per_stream": 2**12,
@@ -130,13 +130,16 @@ class StreamedDot(DotProduct, HostFedWorkload):
     }
 
     def launch(self, cell: Cell) -> Launch:
-        """Grid and block of a piece that is long enough for all its blocks; see `pipeline`."""
+        """Return grid and block of a piece that is long enough for all its blocks.
+
+        See `pipeline`.
+        """
         grid = (cell["blocks_per_stream"], 1, 1)
         entry = printed_loop.ENTRY if cell.variant == PUBLISHED else "dot_piece"
         return Launch(entry, grid, (cell["threads"], 1, 1), (), tiles=1)
 
     def pipeline(self, cell: Cell) -> Pipeline:
-        """The pieces of a run; the host's share are the last elements, as in the document.
+        """Return the pieces of a run; the host's share are the last elements, as in the document.
 
         Raises LaunchConfigError for blocks of more threads than the kernel has room for, for more
         pieces than MOST_PIECES, and for what the printed loop cannot do.
@@ -176,21 +179,21 @@ class StreamedDot(DotProduct, HostFedWorkload):
         return Pipeline(streams, tuple(pieces), first, n_device, n, pinned, SETUPS[mode])
 
     def host_part(self, cell: Cell, arrays: Mapping[str, Array]) -> float:
-        """Dot product of the host's share of the arrays, by all of its cores; printed: by one."""
+        """Return the dot product of the host's share, by all of its cores; printed: by one."""
         dot = one_core_dot if cell.variant == PUBLISHED else host_dot
         return dot(*self.factors(arrays))
 
     def total(self, cell: Cell, partials: Array, host_part: float) -> float:
-        """Sum of all partial sums and the host's part, in double whatever the arrays' type.
+        """Return the sum of all partial sums and the host's part, in double for any arrays' type.
 
-        As printed: in their own type.
+        The printed loop adds in their own type.
         """
         if cell.variant == PUBLISHED:
             return printed_loop.total(partials, host_part)
         return float(partials.sum(dtype=np.float64)) + host_part
 
     def depth(self, cell: Cell) -> int:
-        """Roundings of the longest piece or the host's part, then of adding the partial sums."""
+        """Return the roundings of the longest piece or host part, and of adding partial sums."""
         pipeline = self.pipeline(cell)
         if cell.variant == PUBLISHED:
             return printed_loop.depth(pipeline)
@@ -199,14 +202,14 @@ class StreamedDot(DotProduct, HostFedWorkload):
             assert piece.launch is not None
             taken = piece.launch.blocks * piece.launch.threads
             depths.append(thread_depth(piece.end - piece.begin, taken, piece.launch.threads))
-        # NumPy adds up to 128 one after another, then pairwise.
+        # NumPy adds up to 128 sequentially, and then pairwise.
         return max(depths) + summation.pairwise_depth(pipeline.partials, 128) + 1
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
-        """What the machine code of the entry must hold.
+        """Return the accesses that the machine code of the entry must contain.
 
-        In the loop, LANES elements of each operand in 16-byte loads; then a store of the sum, or
-        of LANES of them as printed.
+        In the loop, LANES elements of each operand in 16-byte loads; then a store of the sum, or of
+        LANES of them as printed.
         """
         if entry == printed_loop.ENTRY:
             return printed_loop.accesses(dtype)
@@ -218,47 +221,47 @@ class StreamedDot(DotProduct, HostFedWorkload):
 
 
 class HostDot(DotProduct, HostFedWorkload):
-    """A dot product of the host alone: nothing is built, and no device is fed."""
+    """Dot product of the host alone: nothing is built, and no device is used."""
 
     device_code = False
     axes: ClassVar = {}
 
     def launch(self, cell: Cell) -> Launch:
-        """A placeholder of one block of one thread: nothing is launched."""
+        """Return a placeholder of one block of one thread: nothing is launched."""
         return Launch("none", (1, 1, 1), (1, 1, 1), (), tiles=1)
 
     def pipeline(self, cell: Cell) -> Pipeline:
-        """A pipeline without streams or pieces: the host computes all elements."""
+        """Return a pipeline without streams or pieces: the host computes all elements."""
         n = cell.problem.height * cell.problem.width
         return Pipeline(0, (), 0, 0, n, False, StreamSetup.BEFORE)
 
     def total(self, cell: Cell, partials: Array, host_part: float) -> float:
-        """The host's part as it is: no device adds to it."""
+        """Return the host's part unchanged: no device adds to it."""
         return host_part
 
     def depth(self, cell: Cell) -> int:
-        """Return the depth of sequential addition: a library does not say how it adds.
+        """Return the depth of sequential addition, because a library does not document its order.
 
-        For floats this bound rules nothing out from 2^24 elements on.
+        For floats, this bound accepts any result from 2^24 elements on.
         """
         return summation.sequential_depth(cell.problem.height * cell.problem.width)
 
     def largest_buffer(self, problem: Problem, dtype: str) -> int:
-        """0: nothing is allocated on a device."""
+        """Return 0: nothing is allocated on a device."""
         return 0
 
 
 def thread_depth(n: int, taken: int, threads: int, lanes: int = LANES) -> int:
-    """Roundings that one of `n` products goes through on its way into a block's sum.
+    """Return the roundings of one of `n` products on its way into a block's sum.
 
-    The products are shared out to `taken` threads, of which `threads` make a block. A thread adds
-    groups of `lanes` one after the other and perhaps one element of what is left.
+    The products are distributed to `taken` threads, and `threads` of them make a block. A thread
+    adds groups of `lanes` sequentially, and perhaps one remaining element.
     """
     terms = lanes * (ceil_div(ceil_div(n, lanes), taken) + 1)
     return summation.blocked_depth(terms, threads, lanes, 1)
 
 
 def _blocks(cell: Cell, n: int) -> int:
-    """Blocks for a piece of `n` elements: no more than have work, and at least one."""
+    """Return the blocks for a piece of `n` elements: at least one, and none without work."""
     wanted = ceil_div(ceil_div(n, LANES), cell["threads"])
     return max(1, min(cell["blocks_per_stream"], wanted))

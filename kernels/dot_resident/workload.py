@@ -1,4 +1,4 @@
-"""The dot product of vectors that are on the device already."""
+"""Sweep the dot product of vectors that are on the device already."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class DotResident(ResidentSum):
     entry = "dot"
 
     def depth(self, cell: Cell) -> int:
-        """Roundings within a thread, its block, and the last block, which adds the partial sums."""
+        """Return the roundings in a thread, in its block, and in the last block, which adds up."""
         n = cell.problem.height * cell.problem.width
         blocks = cell["grid"]
         threads = cell["threads"]
-        # The left over packs come after `unroll` at a time: as many as one after the other.
+        # The remaining packs follow the groups of `unroll`: in the worst case, as sequential ones.
         lanes = 16 // DTYPES[cell.dtype].itemsize
         ours = thread_depth(n, blocks * threads, threads, lanes)
         return ours + blocked_depth(ceil_div(blocks, threads), threads, 1, 1)
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
-        """In the loop a 16-byte load of each pack of both vectors; then a store of the result."""
+        """Return a 16-byte load of each pack of both vectors in the loop, and a store."""
         packs = 2 * int(entry.rsplit("_", 1)[1])
         return (
             Access("load", "global", 16, packs, in_loop=True),

@@ -1,4 +1,4 @@
-"""The third document's dot product of two vectors."""
+"""Sweep the third document's dot product of two vectors."""
 
 from dot_products.workloads import StreamedDot
 

@@ -1,4 +1,4 @@
-"""Elements that are read at a distance from each other: what part of a sector is of use."""
+"""Read elements at a distance from each other: the useful part of a sector."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ EACH = 4
 
 
 class GatherStride(CopyWorkload):
-    """Every element once, those that are `stride` apart after one another.
+    """Reads every element once, in an order in which successive ones are `stride` apart.
 
-    The bytes that are counted are those asked for. A device fetches sectors of 32 bytes or more, so
-    that bandwidth falls as fewer bytes of a sector are asked for at a time, unless a cache keeps it
-    until the others are.
+    The bytes count the requested elements. A device fetches sectors of 32 bytes or more, so
+    bandwidth falls as fewer bytes of a sector are requested at a time, unless a cache keeps it
+    until the others are requested.
     """
 
     name = "gather_stride"
@@ -31,12 +31,12 @@ class GatherStride(CopyWorkload):
         "stride": [1, 2, 4, 8, 16, 32, 64],
         "threads": [128, 256, 512, 1024],
     }
-    # Blocks that a grid may have along its second dimension.
+    # Most blocks that a grid may have along its second dimension.
     most: ClassVar = {"stride": 65_535}
     views = (HeatMap("stride", "threads", x_unit="elements"),)
 
     def launch(self, cell: Cell) -> Launch:
-        """A row of blocks for each of the first `stride` elements, from which the others follow."""
+        """Launch a row of blocks for each of the first `stride` elements; the others follow."""
         whole, rest = divmod(cell.problem.height * cell.problem.width, cell["stride"])
         numbers = (self.index(cell.problem, whole), *map(np.uint32, (rest, cell["stride"], 0)))
         blocks = ceil_div(whole + (rest > 0), cell["threads"] * EACH)
@@ -45,12 +45,12 @@ class GatherStride(CopyWorkload):
         return Launch("gather", grid, block, args, tiles=blocks * cell["stride"])
 
     def proof(self, cell: Cell) -> Launch:
-        """The timed launch, with the argument set by which an element goes where it came from."""
+        """Return the timed launch with the argument that writes an element to its own place."""
         launch = self.launch(cell)
         return replace(launch, args=(*launch.args[:-1], np.uint32(1)))
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
-        """All loads and stores of a thread, as wide as the element."""
+        """Return all loads and stores of a thread, as wide as the element."""
         width = DTYPES[dtype].itemsize
         return (Access("load", "global", width, EACH), Access("store", "global", width, EACH))
 

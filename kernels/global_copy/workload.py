@@ -1,4 +1,4 @@
-"""A one-dimensional copy with everything that makes a copy fast: the peer of the runtime's own."""
+"""Sweep a fast one-dimensional copy, for comparison with the runtime's own copy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpushmoo.workloads.contract import (
 
 
 class GlobalCopy(CopyWorkload):
-    """``plain``: as the compiler likes. ``streaming``: marked as used once (ld.cs, st.cs)."""
+    """``plain``: as the compiler chooses. ``streaming``: marked as used once (ld.cs, st.cs)."""
 
     name = "global_copy"
     title = "Peak copy"
@@ -36,11 +36,11 @@ class GlobalCopy(CopyWorkload):
     views = (WorkingSet(),)
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
-        """Whether accesses are marked as used once."""
+        """Define whether accesses are marked as used once."""
         return {"STREAMING": "1"} if variant == "streaming" else {}
 
     def launch(self, cell: Cell) -> Launch:
-        """A block takes `passes` pieces of block_x · unroll elements, one after the other."""
+        """Launch blocks of `passes` pieces of block_x · unroll elements, one after the other."""
         n = cell.problem.height * cell.problem.width
         blocks = ceil_div(n, cell["block_x"] * cell["unroll"] * cell["passes"])
         args = (
@@ -54,7 +54,7 @@ class GlobalCopy(CopyWorkload):
         )
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
-        """All loads and stores of a whole piece, as wide as the element, in its loop."""
+        """Return all loads and stores of a whole piece, as wide as the element, in its loop."""
         width = DTYPES[dtype].itemsize
         unroll = int(entry.rsplit("_", 1)[1])
         return (
@@ -63,7 +63,7 @@ class GlobalCopy(CopyWorkload):
         )
 
     def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64]:
-        """Consecutive elements; the array counts as one row."""
+        """Return consecutive elements; the array counts as one row."""
         return tile_elements((cell["block_x"], 1), (block[0], 0))
 
 

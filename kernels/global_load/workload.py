@@ -1,4 +1,4 @@
-"""What the device can load at most: every element once, nothing stored."""
+"""Measure the peak load bandwidth of the device: every element once, without stores."""
 
 from __future__ import annotations
 
@@ -44,13 +44,14 @@ class GlobalLoad(CopyWorkload):
     reads_poison = True
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
-        """``STREAMING`` where loads are to be marked as used once."""
+        """Define ``STREAMING`` if loads are to be marked as used once."""
         return {"STREAMING": "1"} if variant == "streaming" else {}
 
     def reference(self, inputs: Mapping[str, Array]) -> Array:
-        """The fold of every bin over the all-ones words that are in it before.
+        """Return the fold of every bin, starting from all-ones words.
 
-        Word k of an element is rotated left by 7 · k bits; all words of a bin are joined by XOR.
+        Word k of an element is rotated left by 7 · k bits, and all words of a bin are joined by
+        XOR.
         """
         src = inputs["src"]
         lanes = src.dtype.itemsize // 4 * (src.shape[2] if src.ndim == 3 else 1)
@@ -63,15 +64,15 @@ class GlobalLoad(CopyWorkload):
         return np.bitwise_xor.reduce(whole.reshape(-1, BINS), axis=0) ^ np.uint32(0xFFFFFFFF)
 
     def output_form(self, problem: Problem, dtype: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        """One 32-bit word for each of the BINS bins."""
+        """Return the form of one 32-bit word for each of the BINS bins."""
         return (BINS,), np.dtype(np.uint32)
 
     def bytes_written(self, problem: Problem, dtype: str) -> int:
-        """0: a timed launch stores nothing."""
+        """Return 0: a timed launch stores nothing."""
         return 0
 
     def launch(self, cell: Cell) -> Launch:
-        """A block takes `passes` pieces of block_x · unroll elements, one after the other."""
+        """Launch blocks of `passes` pieces of block_x · unroll elements, one after the other."""
         n = cell.problem.height * cell.problem.width
         blocks = ceil_div(n, cell["block_x"] * cell["unroll"] * cell["passes"])
         args = (
@@ -86,7 +87,7 @@ class GlobalLoad(CopyWorkload):
         )
 
     def proof(self, cell: Cell) -> Launch:
-        """The timed launch, with the argument set that has it store its folds.
+        """Return the timed launch with the argument that makes it store its folds.
 
         Blocks are whole multiples of BINS threads.
         """
@@ -94,13 +95,13 @@ class GlobalLoad(CopyWorkload):
         return replace(launch, args=(*launch.args[:-1], np.uint32(1)))
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
-        """All loads of a whole piece, as wide as the element, in the loop over pieces."""
+        """Return all loads of a whole piece, as wide as the element, in the loop over pieces."""
         width = DTYPES[dtype].itemsize
         unroll = int(entry.rsplit("_", 1)[1])
         return (Access("load", "global", width, unroll, in_loop=True),)
 
     def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64]:
-        """Consecutive elements; the array counts as one row."""
+        """Return consecutive elements; the array counts as one row."""
         return tile_elements((cell["block_x"], 1), (block[0], 0))
 
 

@@ -1,4 +1,4 @@
-"""What the device can store at most: every element once, nothing read."""
+"""Measure the peak store bandwidth of the device: every element once, without loads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpushmoo.workloads.contract import (
     tile_elements,
 )
 
-# Knuth's multiplicative hash of a word's index: words that differ and do not compress.
+# Knuth's multiplicative hash of a word's index: the words differ and do not compress.
 FACTOR = np.uint32(2654435761)
 
 
@@ -44,41 +44,41 @@ class GlobalStore(Workload):
     peak = "store"
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
-        """``STREAMING`` where stores are to be marked as used once."""
+        """Define ``STREAMING`` if stores are to be marked as used once."""
         return {"STREAMING": "1"} if variant == "streaming" else {}
 
     def inputs(
         self, problem: Problem, dtype: str, rng: np.random.Generator
     ) -> dict[str, npt.NDArray[Any]]:
-        """``pattern``: the 32-bit words that must be stored.
+        """Return ``pattern``: the 32-bit words that must be stored.
 
-        The kernel computes them from their index and does not get these.
+        The kernel computes them from their index and does not receive them.
         """
         words = problem.height * problem.width * DTYPES[dtype].itemsize // 4
         return {"pattern": np.arange(words, dtype=np.uint32) * FACTOR}
 
     def reference(self, inputs: Mapping[str, Array]) -> Array:
-        """The expected output is the pattern of `inputs` itself."""
+        """Return the pattern of `inputs` itself."""
         return inputs["pattern"]
 
     def output_form(self, problem: Problem, dtype: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        """The 32-bit words of all elements in one dimension."""
+        """Return the form of the 32-bit words of all elements in one dimension."""
         return (self.bytes_written(problem, dtype) // 4,), np.dtype(np.uint32)
 
     def bytes_read(self, problem: Problem, dtype: str) -> int:
-        """0: a launch reads nothing from memory."""
+        """Return 0: a launch reads nothing from memory."""
         return 0
 
     def bytes_written(self, problem: Problem, dtype: str) -> int:
-        """Bytes of all elements, each of which is written once."""
+        """Return the bytes of all elements, each of which is written once."""
         return problem.height * problem.width * DTYPES[dtype].itemsize
 
     def footprint(self, problem: Problem, dtype: str) -> int:
-        """Bytes of the output, of the expected output, and of the pattern."""
+        """Return the bytes of the output, of the expected output, and of the pattern."""
         return 3 * self.bytes_written(problem, dtype)
 
     def launch(self, cell: Cell) -> Launch:
-        """A block takes `passes` pieces of block_x · unroll elements, one after the other."""
+        """Launch blocks of `passes` pieces of block_x · unroll elements, one after the other."""
         n = cell.problem.height * cell.problem.width
         blocks = ceil_div(n, cell["block_x"] * cell["unroll"] * cell["passes"])
         args = (BufferRef("dst"), self.index(cell.problem, n), np.uint32(cell["passes"]))
@@ -87,13 +87,13 @@ class GlobalStore(Workload):
         )
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
-        """All stores of a whole piece, as wide as the element, in the loop over pieces."""
+        """Return all stores of a whole piece, as wide as the element, in the loop over pieces."""
         width = DTYPES[dtype].itemsize
         unroll = int(entry.rsplit("_", 1)[1])
         return (Access("store", "global", width, unroll, in_loop=True),)
 
     def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64]:
-        """Consecutive elements; the array counts as one row."""
+        """Return consecutive elements; the array counts as one row."""
         return tile_elements((cell["block_x"], 1), (block[0], 0))
 
 

@@ -1,4 +1,4 @@
-"""Instructions that wait for nothing: how fast a multiprocessor issues them."""
+"""Measure how fast a multiprocessor issues independent instructions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpushmoo.core.space import Cell
 from gpushmoo.workloads.contract import BufferRef, Launch, ceil_div
 from nothing_moved import NothingMovedWorkload
 
-# As in the kernels: what the last thread of a proof stores, and the multiply-adds of a step.
+# As in the kernels: the word that a proof's last thread stores, and the multiply-adds of a step.
 DONE = 0x600D1550
 ACCUMULATORS = 8
 REPEATED = 32
@@ -21,8 +21,8 @@ WARP = 32
 class Issue(NothingMovedWorkload):
     """`grid` blocks of `block_x` threads; `steps` times 256 multiply-adds, each two operations.
 
-    The pieces of work are instructions of whole warps; those that count the steps, about one in a
-    hundred, are not among them.
+    The pieces of work are instructions of whole warps. Instructions that count the steps, about one
+    in a hundred, are not included.
     """
 
     name = "issue"
@@ -31,7 +31,7 @@ class Issue(NothingMovedWorkload):
     dtypes = ("float", "double")
     variants = ("fma",)
     done = DONE
-    # No launch of it is one to use.
+    # None of its launches is ever recommended.
     controls = variants
     peak = "work"
     sizes = (1,)
@@ -40,15 +40,15 @@ class Issue(NothingMovedWorkload):
         "block_x": [256, 1024],
         "steps": [64, 256],
     }
-    # Sums of all accumulators stay below 2²⁴, up to where whole numbers are exact.
+    # Sums of all accumulators stay below 2²⁴, up to which floats represent whole numbers exactly.
     most: ClassVar = {"steps": 2**15}
 
     def work(self, cell: Cell) -> float:
-        """Two operations for each multiply-add of each thread."""
+        """Return two operations for each multiply-add of each thread."""
         return 2.0 * cell["grid"] * cell["block_x"] * cell["steps"] * ACCUMULATORS * REPEATED
 
     def launch(self, cell: Cell) -> Launch:
-        """A grid in which no thread has the sum that is expected."""
+        """Launch a grid with an expected sum that no thread has."""
         grid, block, steps = cell["grid"], cell["block_x"], cell["steps"]
         number = DTYPES[cell.dtype].scalar.type
         args = (BufferRef("dst"), number(1), number(1), number(-1), np.uint32(steps))
@@ -56,7 +56,7 @@ class Issue(NothingMovedWorkload):
         return Launch("issue", (grid, 1, 1), (block, 1, 1), args, tiles=instructions)
 
     def proof(self, cell: Cell) -> Launch:
-        """The timed launch, with the sum that every thread has: k + 32 · steps in the k-th."""
+        """Return the timed launch with the sum of every thread: k + 32 · steps in the k-th."""
         launch = self.launch(cell)
         total = sum(k + REPEATED * cell["steps"] for k in range(ACCUMULATORS))
         args = (*launch.args[:3], type(launch.args[1])(total), launch.args[4])

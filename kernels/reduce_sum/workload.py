@@ -1,4 +1,4 @@
-"""The sum of an array that is on the device already."""
+"""Sweep the sum of an array that is on the device already."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpushmoo.workloads.contract import Array, WorkingSet
 
 
 class ReduceSum(ResidentSum):
-    """The sum of one array of n elements: blocks add up parts, the last block adds these."""
+    """Sum of one array of n elements: blocks add parts, and the last block adds their sums."""
 
     name = "reduce_sum"
     title = "Sum"
@@ -21,7 +21,7 @@ class ReduceSum(ResidentSum):
     entry = "sum"
 
     def factors(self, arrays: Mapping[str, Array]) -> tuple[Array, Array]:
-        """The array, and as many ones: a sum is its dot product with them."""
+        """Return the array and an array of ones: a sum is its dot product with them."""
         x = arrays["x"]
         return x, np.broadcast_to(np.ones(1, x.dtype), x.shape)
 

@@ -1,4 +1,4 @@
-"""A 5-point stencil: every element becomes the mean of its four neighbours."""
+"""Sweep a 5-point stencil: every element becomes the mean of its four neighbors."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from gpushmoo.workloads.contract import (
     tile_elements,
 )
 
-# Threads for which a block's tile has room: as many as a CPU's OpenCL lets begin.
+# Threads for which a block's tile has room: as many as OpenCL on a CPU allows.
 MOST_THREADS = 64 * 64
 
 
 class Stencil5(CopyWorkload):
-    """``global``: neighbours come from global memory. ``tiled``: those of the block are shared."""
+    """``global``: neighbors come from global memory. ``tiled``: those in the block are shared."""
 
     name = "stencil5"
     title = "5-point stencil"
@@ -45,7 +45,7 @@ class Stencil5(CopyWorkload):
         return result
 
     def launch(self, cell: Cell) -> Launch:
-        """Blocks of one element a thread; what hangs over the edge is masked in the kernel.
+        """Launch blocks of one element per thread; the kernel masks threads beyond the edge.
 
         Raises LaunchConfigError where a block is larger than its tile.
         """
@@ -64,11 +64,11 @@ class Stencil5(CopyWorkload):
         return Launch(f"stencil_{cell.variant}", grid, block, args, tiles=grid[0] * grid[1])
 
     def work(self, cell: Cell) -> float:
-        """Three additions and a multiplication for each element; the border has none."""
+        """Return three additions and a multiplication for each element inside the border."""
         return 4.0 * (cell.problem.height - 2) * (cell.problem.width - 2)
 
     def touched(self, cell: Cell, block: tuple[int, int]) -> tuple[Touched, ...]:
-        """Loads of the neighbours, or (tiled) of the element alone, and its store."""
+        """Return loads of the neighbors, or (tiled) of the element alone, and its store."""
         own = tile_elements((cell["block_x"], cell["block_y"]), block)
         steps = [(0, -1), (0, 1), (-1, 0), (1, 0)] if cell.variant == "global" else [(0, 0)]
         loads = (Touched("load", np.maximum(own + np.array(step), 0)) for step in steps)

@@ -1,4 +1,4 @@
-"""The copy, mul, add and triad of the STREAM benchmark, with their launch parameters swept."""
+"""Sweep the launches of copy, mul, add and triad of the STREAM benchmark."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from gpushmoo.workloads.contract import (
     uniform,
 )
 
-# A power of two, so that the product is exact and `triad` is the same bit by bit whether or not a
-# compiler fuses it. BabelStream has 0.4, which keeps its values in range over a hundred passes.
+# A power of two makes the product exact, so `triad` is the same bit by bit with and without a fused
+# multiply-add. BabelStream has 0.4, which keeps its values in range over a hundred passes.
 SCALAR = np.float32(0.5)
 RESULTS: Mapping[str, Callable[[Array, Array], Array]] = {
     "copy": lambda x, y: x,
@@ -46,23 +46,23 @@ class Stream(Workload):
     views = (HeatMap("threads", "unroll", y_unit="elements"),)
 
     def problem(self, size: int) -> Problem:
-        """Arrays of `size` elements each."""
+        """Return arrays of `size` elements each."""
         return Problem(1, size)
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
-        """What is computed: the name of the variant, in capitals."""
+        """Define the operation: the name of the variant, in capitals."""
         return {variant.upper(): "1"}
 
     def inputs(
         self, problem: Problem, dtype: str, rng: np.random.Generator
     ) -> dict[str, npt.NDArray[Any]]:
-        """``x`` and ``y``: uniform random elements from 0 to 1."""
+        """Return ``x`` and ``y``: uniform random elements from 0 to 1."""
         kind = DTYPES[dtype]
         shape = kind.shape(problem.height, problem.width)
         return {name: uniform(rng, shape, kind.scalar) for name in ("x", "y")}
 
     def result_of(self, variant: str) -> str:
-        """Each variant computes something else."""
+        """Return the variant, because each computes something different."""
         return variant
 
     def expected(self, inputs: Mapping[str, Array], variant: str) -> Array:
@@ -70,11 +70,11 @@ class Stream(Workload):
         return RESULTS[variant](inputs["x"], inputs["y"])
 
     def reference(self, inputs: Mapping[str, Array]) -> Array:
-        """Nothing: there is no result but that of a variant."""
+        """Raise NotImplementedError, because only variants have a result."""
         raise NotImplementedError
 
     def launch(self, cell: Cell) -> Launch:
-        """A block takes threads · unroll consecutive elements."""
+        """Launch blocks of threads · unroll consecutive elements."""
         n = cell.problem.height * cell.problem.width
         blocks = ceil_div(n, cell["threads"] * cell["unroll"])
         args = (*(BufferRef(name) for name in ("dst", "x", "y")), self.index(cell.problem, n))
@@ -82,28 +82,28 @@ class Stream(Workload):
         return Launch(f"stream_{cell['unroll']}", grid, block, args, tiles=blocks)
 
     def bytes_read(self, problem: Problem, dtype: str) -> int:
-        """The bytes of both operands, which are on the device whatever the variant."""
+        """Return the bytes of both operands, which are on the device for every variant."""
         return 2 * self.bytes_written(problem, dtype)
 
     def bytes_written(self, problem: Problem, dtype: str) -> int:
-        """The bytes of one array: each element is written once."""
+        """Return the bytes of one array: each element is written once."""
         return problem.height * problem.width * DTYPES[dtype].itemsize
 
     def bytes_moved(self, cell: Cell) -> tuple[int, int]:
-        """Each operand of the variant read once, and the result written once."""
+        """Return the bytes of the variant's operands, read once, and of the result."""
         array = self.bytes_written(cell.problem, cell.dtype)
         return (2 * array if cell.variant in TWO_OPERANDS else array), array
 
     def bytes_copied(self, problem: Problem, dtype: str) -> int:
-        """The runtime's copy of one array: a peer of `copy` and `mul`, a measure for the others."""
+        """Return the bytes of copying one array, comparable with `copy` and `mul`."""
         return 2 * self.bytes_written(problem, dtype)
 
     def largest_buffer(self, problem: Problem, dtype: str) -> int:
-        """The bytes of one array; all are equally long."""
+        """Return the bytes of one array; all have the same length."""
         return self.bytes_written(problem, dtype)
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
-        """A thread's elements, in accesses of up to 16 bytes, of each operand and of the result."""
+        """Return a thread's elements of each operand and of the result, in up to 16 bytes."""
         total = int(entry.rsplit("_", 1)[1]) * DTYPES[dtype].itemsize
         width = min(16, total)
         operands = 2 if variant in TWO_OPERANDS else 1

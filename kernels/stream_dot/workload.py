@@ -1,4 +1,4 @@
-"""The Dot of BabelStream, on arrays that are on the device already, with its launch swept."""
+"""Sweep the launch of BabelStream's Dot, on arrays that are on the device already."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from gpushmoo.workloads.contract import WorkingSet
 
 
 class StreamDot(ResidentSum):
-    """x · y of n elements. With `unroll` 1 a thread loads as BabelStream's does."""
+    """x · y of n elements. With `unroll` 1, a thread loads as in BabelStream."""
 
     name = "stream_dot"
     title = "Stream dot"

@@ -1,4 +1,4 @@
-"""The second document's surface shmoo: every texel written once."""
+"""Sweep the second document's surface shmoo: every texel is written once."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from texel_mapping import (
     waves_of,
 )
 
-# Knuth's multiplicative hash of a word's index: words that differ and do not compress.
+# Knuth's multiplicative hash of a word's index: the words differ and do not compress.
 FACTOR = np.uint32(2654435761)
-# The one value, which a byte holds, too.
+# The one value, which also fits in a byte.
 VALUE = 193.0
-# How the name of a variant that stores to a buffer ends.
+# Suffix of variants that store to a buffer.
 PLAIN = "-plain"
 
 
 class Surf2dMemset(Workload):
     """Writes every texel once; a variant is ``mapping-what``, or ``mapping-what-plain``.
 
-    ``one`` writes the same value to all texels, ``place`` a value computed from the texel's place:
-    a kernel argument and a computed value are not written at the same speed. The twins, ``plain``,
-    store to a buffer in the same loop.
+    ``one`` writes the same value to all texels, ``place`` a value computed from the texel's
+    position: a kernel argument and a computed value are not written at the same speed. The twins,
+    ``plain``, store to a buffer in the same loop.
     """
 
     name = "surf2d_memset"
@@ -58,7 +58,7 @@ class Surf2dMemset(Workload):
     images = frozenset({"dst"})
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
-        """The mapping, what is written, the lanes of a texel, and whether they are bytes."""
+        """Define the mapping, the written value, and the lanes of a texel and their width."""
         kind = DTYPES[dtype]
         mapping, what = variant.removesuffix(PLAIN).upper().split("-")
         macros = {f"MAP_{mapping}": "1", f"VALUE_{what}": "1", "LANES": str(kind.lanes)}
@@ -66,19 +66,19 @@ class Surf2dMemset(Workload):
         return macros | ({"BYTES": "1"} if kind.normalised else {})
 
     def images_of(self, variant: str) -> frozenset[str]:
-        """``dst``; none for the plain twins, whose output is an ordinary buffer."""
+        """Return ``dst``; nothing for the plain twins, whose output is an ordinary buffer."""
         return frozenset() if variant.endswith(PLAIN) else self.images
 
     def valid(self, cell: Cell) -> str | None:
-        """Strips of tiles take a grid that covers the image."""
+        """Reject waves for strips of tiles, which need a grid that covers the image."""
         return refused_waves(cell)
 
     def inputs(
         self, problem: Problem, dtype: str, rng: np.random.Generator
     ) -> dict[str, npt.NDArray[Any]]:
-        """``pattern``: the texels that ``place`` must write.
+        """Return ``pattern``: the texels that ``place`` must write.
 
-        The kernel computes them from their place and does not get these.
+        The kernel computes them from their position and does not receive them.
         """
         kind = DTYPES[dtype]
         shape = kind.shape(problem.height, problem.width)
@@ -89,32 +89,32 @@ class Surf2dMemset(Workload):
         return {"pattern": (words >> np.uint32(8)).astype(np.float32).reshape(shape)}
 
     def reference(self, inputs: Mapping[str, Array]) -> Array:
-        """The texels that ``place`` writes, shape (height, width[, lanes])."""
+        """Return the texels that ``place`` writes, shape (height, width[, lanes])."""
         return inputs["pattern"]
 
     def result_of(self, variant: str) -> str:
-        """The variant without its mapping: ``one``, ``place`` or ``one-plain``."""
+        """Return the variant without its mapping: ``one``, ``place`` or ``one-plain``."""
         return variant.split("-", 1)[1]
 
     def expected(self, inputs: Mapping[str, Array], variant: str) -> Array:
-        """The image that `variant` must write: one value everywhere, or the pattern."""
+        """Return the image that `variant` must write: one value everywhere, or the pattern."""
         pattern = self.reference(inputs)
         return np.full_like(pattern, VALUE) if "-one" in variant else pattern
 
     def bytes_read(self, problem: Problem, dtype: str) -> int:
-        """0: a launch reads nothing from memory."""
+        """Return 0: a launch reads nothing from memory."""
         return 0
 
     def bytes_written(self, problem: Problem, dtype: str) -> int:
-        """Bytes of all texels, each of which is written once."""
+        """Return the bytes of all texels, each of which is written once."""
         return problem.height * problem.width * DTYPES[dtype].itemsize
 
     def footprint(self, problem: Problem, dtype: str) -> int:
-        """Bytes of the image, its copy as a buffer, the expected texels, and the pattern."""
+        """Return the bytes of the image, its copy as a buffer, expected texels, and pattern."""
         return 4 * self.bytes_written(problem, dtype)
 
     def launch(self, cell: Cell) -> Launch:
-        """A grid that covers the image once, or waves."""
+        """Launch a grid that covers the image once, or waves."""
         width, height = cell.problem.width, cell.problem.height
         block = (cell["block_x"], cell["block_y"], 1)
         grid = grid_of(mapping_of(cell.variant), cell.problem, block[0], block[1])
@@ -127,12 +127,15 @@ class Surf2dMemset(Workload):
         return Launch("set_texels", grid, block, args, grid[0] * grid[1], waves_of(cell))
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
-        """One write or store in the loop, as wide as a whole texel."""
+        """Return one write or store in the loop, as wide as a whole texel."""
         space = "global" if variant.endswith(PLAIN) else "surface"
         return (Access("store", space, DTYPES[dtype].itemsize, in_loop=True),)
 
     def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64]:
-        """Column and row of the first texel of each thread of `block`; shape (threads, 2)."""
+        """Return column and row of the first texel of each thread of `block`.
+
+        Shape (threads, 2).
+        """
         return texels_of(cell, block)
 
 

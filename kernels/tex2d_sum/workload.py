@@ -1,4 +1,4 @@
-"""The second document's texture shmoo: every texel fetched once, summed, and not stored."""
+"""Sweep the second document's texture shmoo: every texel is fetched once and summed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gpushmoo.workloads.contract import (
 )
 from texel_mapping import AXES, MAPPINGS, CoveringMap, grid_of, refused_waves, texels_of, waves_of
 
-# Not fetched: loaded from a buffer, by the mappings of which twins are asked.
+# Mappings that also have a twin, which loads from a buffer instead of fetching.
 PLAIN = "plain"
 TWINS = ("block", "row")
 FILTERS = {"point": "CLK_FILTER_NEAREST", "linear": "CLK_FILTER_LINEAR"}
@@ -34,14 +34,14 @@ ADDRESSES = {
     "wrap": "CLK_ADDRESS_REPEAT",
     "mirror": "CLK_ADDRESS_MIRRORED_REPEAT",
 }
-# How NumPy continues an array beyond its first row and column in these modes.
+# NumPy's modes to continue an array beyond its first row and column in these modes.
 PADDING: Mapping[str, Any] = {
     "clamp": "edge",
     "border": "constant",
     "wrap": "wrap",
     "mirror": "symmetric",
 }
-# Sums that a block has room to add up: of the largest shape of the default axes.
+# Sums that fit in a block's memory: those of the largest shape of the default axes.
 MOST_REDUCED = 64 * 64
 
 
@@ -49,7 +49,7 @@ MOST_REDUCED = 64 * 64
 class Variant:
     """A variant's name in its parts: ``mapping-filter-address[-sums]``, or ``mapping-plain``.
 
-    `sums`: ``written``, ``reduced`` (one a block), or nothing where none is stored while timed.
+    `sums` is ``written``, ``reduced`` (one per block), or empty if a timed launch stores none.
     """
 
     mapping: str
@@ -59,7 +59,7 @@ class Variant:
 
     @classmethod
     def of(cls, name: str) -> Variant:
-        """The variant called `name`, as in ``tile8-linear-wrap-written``."""
+        """Parse the name of a variant, such as ``tile8-linear-wrap-written``."""
         return cls(*name.split("-"))
 
     @property
@@ -70,16 +70,16 @@ class Variant:
 
     @property
     def normalised(self) -> bool:
-        """Whether coordinates run from 0 to 1 over the image: no others are wrapped or mirrored."""
+        """Whether coordinates run from 0 to 1 over the image: only these wrap or mirror."""
         return self.address in ("wrap", "mirror")
 
 
 class Tex2dSum(Workload):
     """Texels are fetched at whole coordinates, as in the document.
 
-    A point fetch returns the texel; a linear one is on the corner of four and returns their mean,
-    for which the address mode gives what lies left of and above the image. The twins, ``plain``,
-    load texels from a buffer in the same loop.
+    A point fetch returns the texel. A linear fetch is at the corner of four texels and returns
+    their mean. At the left and upper edge, the address mode defines the missing ones. The twins,
+    ``plain``, load texels from a buffer in the same loop.
     """
 
     name = "tex2d_sum"
@@ -92,7 +92,7 @@ class Tex2dSum(Workload):
             for sums in ("", "written")
             for parts in itertools.product(MAPPINGS, FILTERS, ADDRESSES, (sums,))
         ),
-        # Beside the document's own experiment only: obvious mapping, plain texels.
+        # Only beside the document's own experiment: the obvious mapping, plain texels.
         "block-point-clamp-reduced",
         *(Variant(mapping, PLAIN).name for mapping in TWINS),
     )
@@ -105,13 +105,13 @@ class Tex2dSum(Workload):
     images = frozenset({"src"})
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
-        """Mapping, lanes, sampler, and the factor that makes sums whole."""
+        """Define mapping, lanes, sampler, and the factor that makes sums whole."""
         v = Variant.of(variant)
         kind = DTYPES[dtype]
         macros = {f"MAP_{v.mapping.upper()}": "1", "FETCHED_LANES": str(kind.lanes)}
         if v.filter == PLAIN:
             return macros | {"PLAIN": "1", "SCALE": "1.0f"}
-        # Normalised point coordinates are rounded: they aim at the middle of the texel.
+        # Normalised point coordinates are rounded, so they are those of the texel's center.
         centred = v.normalised and v.filter == "point"
         scale = (255 if kind.normalised else 1) * (4 if v.filter == "linear" else 1)
         macros |= {
@@ -124,11 +124,11 @@ class Tex2dSum(Workload):
         return macros | ({v.sums.upper(): "1"} if v.sums else {})
 
     def images_of(self, variant: str) -> frozenset[str]:
-        """``src``; none for the plain twins, which load from an ordinary buffer."""
+        """Return ``src``; nothing for the plain twins, which load from an ordinary buffer."""
         return frozenset() if Variant.of(variant).filter == PLAIN else self.images
 
     def valid(self, cell: Cell) -> str | None:
-        """Threads that take several texels have no sum of each to store while they are timed."""
+        """Reject waves if sums are stored: a thread with several texels has no sum of each."""
         if waves_of(cell) and Variant.of(cell.variant).sums:
             return "a variant that stores its sums needs a grid that covers the image"
         return refused_waves(cell)
@@ -136,34 +136,35 @@ class Tex2dSum(Workload):
     def inputs(
         self, problem: Problem, dtype: str, rng: np.random.Generator
     ) -> dict[str, npt.NDArray[Any]]:
-        """``src``: random bytes, in a float type as floats, so that every sum of them is exact."""
+        """Return ``src``: random bytes, as floats for a float type, so that every sum is exact."""
         kind = DTYPES[dtype]
         texels = uniform(rng, kind.shape(problem.height, problem.width), np.dtype(np.uint8))
         return {"src": texels.astype(kind.scalar, copy=False)}
 
     def result_of(self, variant: str) -> str:
-        """The filter, and for linear fetches the address mode.
+        """Return the filter, and for linear fetches the address mode.
 
-        The mapping changes no sum, and a point fetch never is outside of the image.
+        The mapping does not change a sum, and a point fetch is never outside the image.
         """
         v = Variant.of(variant)
         return f"linear-{v.address}" if v.filter == "linear" else v.filter
 
     def reference(self, inputs: Mapping[str, Array]) -> Array:
-        """The sum over the lanes of every texel, shape (height, width)."""
+        """Return the sum over the lanes of every texel, shape (height, width)."""
         src = inputs["src"]
         if src.ndim == 2:
             return src
-        # Lane by lane, which is ten times faster than NumPy's sum over a short axis.
+        # Lane by lane is ten times faster than NumPy's sum over a short axis.
         sums = src[..., 0].astype(np.float32)
         for lane in range(1, src.shape[2]):
             sums += src[..., lane]
         return sums
 
     def expected(self, inputs: Mapping[str, Array], variant: str) -> Array:
-        """The sums of `variant`, shape (height, width).
+        """Return the sums of `variant`, shape (height, width).
 
-        With the linear filter, of each texel and its left, upper and upper left neighbours.
+        With the linear filter, they are over each texel and its left, upper and upper left
+        neighbors.
         """
         v = Variant.of(variant)
         sums = self.reference(inputs).astype(np.float32, copy=False)
@@ -173,19 +174,19 @@ class Tex2dSum(Workload):
         return padded[1:, 1:] + padded[:-1, 1:] + padded[1:, :-1] + padded[:-1, :-1]
 
     def output_form(self, problem: Problem, dtype: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        """One float32 for each texel, shape (height, width)."""
+        """Return the form of one float32 for each texel, shape (height, width)."""
         return (problem.height, problem.width), np.dtype(np.float32)
 
     def bytes_read(self, problem: Problem, dtype: str) -> int:
-        """Bytes of all texels, each counted once."""
+        """Return the bytes of all texels, each counted once."""
         return problem.height * problem.width * DTYPES[dtype].itemsize
 
     def bytes_written(self, problem: Problem, dtype: str) -> int:
-        """0: a timed launch stores nothing, except in the controls (see `bytes_moved`)."""
+        """Return 0: a timed launch stores nothing, except in the controls (see `bytes_moved`)."""
         return 0
 
     def bytes_moved(self, cell: Cell) -> tuple[int, int]:
-        """Bytes of all texels read; a float32 sum of each texel or of each block may be stored."""
+        """Return the bytes of all texels read, and of a float32 sum per texel or block, if any."""
         v = Variant.of(cell.variant)
         stored = 0
         if v.sums == "written":
@@ -196,15 +197,15 @@ class Tex2dSum(Workload):
         return self.bytes_read(cell.problem, cell.dtype), 4 * stored
 
     def largest_buffer(self, problem: Problem, dtype: str) -> int:
-        """Bytes of the image or of the sums, whichever is larger."""
+        """Return the bytes of the image or of the sums, whichever is larger."""
         return max(self.bytes_read(problem, dtype), 4 * problem.height * problem.width)
 
     def footprint(self, problem: Problem, dtype: str) -> int:
-        """Bytes of the image, the copy that it is filled from, the sums and the expected sums."""
+        """Return the bytes of the image, the copy that fills it, the sums and the expected sums."""
         return 2 * self.bytes_read(problem, dtype) + 8 * problem.height * problem.width
 
     def launch(self, cell: Cell) -> Launch:
-        """A grid that covers the image, or waves; the sums' buffer is null where none is stored.
+        """Launch a grid that covers the image, or waves; without sums, their buffer is null.
 
         Raises LaunchConfigError where the threads of a block have no room to add up their sums.
         """
@@ -229,14 +230,20 @@ class Tex2dSum(Workload):
         return Launch("sum_texels", grid, block, args, grid[0] * grid[1], waves_of(cell))
 
     def proof(self, cell: Cell) -> Launch:
-        """The timed launch, with a buffer for its sums; ``reduced`` is told to prove them."""
+        """Return the timed launch with a buffer for its sums.
+
+        ``reduced`` gets an argument to prove.
+        """
         launch = self.launch(cell)
         if Variant.of(cell.variant).sums == "reduced":
             return replace(launch, args=(*launch.args[:-1], np.uint32(1)))
         return replace(launch, args=(BufferRef("dst"), *launch.args[1:]))
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
-        """In the loop a fetch of all lanes, or the twins' load, again in a proof; then a store."""
+        """Return a fetch (or the twins' load) of all lanes in the loop, once more in a proof.
+
+        A store of the sum follows.
+        """
         v = Variant.of(variant)
         kind = DTYPES[dtype]
         plain = v.filter == PLAIN
@@ -245,7 +252,10 @@ class Tex2dSum(Workload):
         return Access("load", space, width, times, in_loop=True), Access("store", "global", 4)
 
     def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64]:
-        """Column and row of the first texel of each thread of `block`; shape (threads, 2)."""
+        """Return column and row of the first texel of each thread of `block`.
+
+        Shape (threads, 2).
+        """
         return texels_of(cell, block)
 
 

@@ -1,4 +1,4 @@
-"""A matrix transpose: naive, through a tile in shared memory, and in diagonal order."""
+"""Sweep a matrix transpose: naive, through a tile in shared memory, and in diagonal order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpushmoo.workloads.contract import (
 
 
 class Transpose(CopyWorkload):
-    """A block for each TILE × TILE tile, block_x threads wide, ROWS rows of the tile a thread."""
+    """A block for each TILE × TILE tile, block_x threads wide, with ROWS rows of it per thread."""
 
     name = "transpose"
     title = "Matrix transpose"
@@ -38,11 +38,11 @@ class Transpose(CopyWorkload):
     views = (HeatMap("TILE", "ROWS"),)
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
-        """Whether blocks take tiles in diagonal order."""
+        """Define whether blocks process tiles in diagonal order."""
         return {"DIAGONAL": "1"} if variant == "tile-diagonal" else {}
 
     def valid(self, cell: Cell) -> str | None:
-        """Every thread must have as many elements as any other, and only a tile has padding."""
+        """Require the same number of elements for every thread, and padding only for a tile."""
         if cell["TILE"] % cell["ROWS"] or cell["TILE"] % cell["block_x"]:
             return "ROWS and block_x must divide TILE"
         if cell.variant == "naive" and cell["PAD"]:
@@ -54,11 +54,11 @@ class Transpose(CopyWorkload):
         return super().output_form(Problem(problem.width, problem.height), dtype)
 
     def reference(self, inputs: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """Row x of the output is column x of ``src``, shape (width, height)."""
+        """Return the transpose: row x is column x of ``src``, shape (width, height)."""
         return np.ascontiguousarray(inputs["src"].T)
 
     def launch(self, cell: Cell) -> Launch:
-        """A grid of one block a tile; a block has block_x by TILE / ROWS threads."""
+        """Launch a block per tile, of block_x by TILE / ROWS threads."""
         height, width = cell.problem.height, cell.problem.width
         grid = (ceil_div(width, cell["TILE"]), ceil_div(height, cell["TILE"]), 1)
         args = (
@@ -72,7 +72,7 @@ class Transpose(CopyWorkload):
         return Launch(entry, grid, block, args, tiles=grid[0] * grid[1])
 
     def touched(self, cell: Cell, block: tuple[int, int]) -> tuple[Touched, ...]:
-        """One row of threads reads along a row of the tile; naive, it stores down a column."""
+        """Return loads along a row of the tile; naive, the stores go down a column."""
         tile = cell["TILE"]
         inside = tile_elements((cell["block_x"], tile // cell["ROWS"]), (0, 0))
         first = np.array([block[0] * tile, block[1] * tile])

@@ -430,8 +430,8 @@ def test_the_printed_formulas(
     ("n", "params", "message"),
     [
         (3, {}, "2 elements a stream; the printed program launches no block for fewer than 4."),
-        (4096, {"chunk": 8}, "chunk is 8; the printed program has none."),
-        (4096, {"host_percent": 20}, "host_percent is 20; the printed program has none."),
+        (4096, {"chunk": 8}, "chunk is 8; the printed program does not have it."),
+        (4096, {"host_percent": 20}, "host_percent is 20; the printed program does not have it."),
         (4096, {"threads": 96}, "96 threads a block; the printed program takes powers of two."),
     ],
 )

@@ -445,9 +445,9 @@ def _estimate(
     repeats: Sequence[Floats],
     by_repeats: bool,
 ) -> ChangeEstimate:
-    """Call `statistics.estimate`.
+    """Call `statistics.estimate`, with NaN for changes without a copy.
 
-    The result is NaN without a copy. For `repeats` see `changes_of`.
+    For `repeats` see `changes_of`.
     """
     known = np.asarray(np.isfinite(np.column_stack([changes, *repeats])).all(axis=1))
     out = ChangeEstimate(*(np.full(len(known), value) for value in (np.nan, np.inf, 1.0)))

@@ -55,7 +55,7 @@ class News:
         self._stream.flush()
 
     def clear(self) -> None:
-        """Remove the shown line."""
+        """Remove the shown line, if there is one."""
         if self._is_shown:
             self._stream.write(_CLEAR)
             self._stream.flush()

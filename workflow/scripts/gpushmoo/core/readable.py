@@ -106,7 +106,7 @@ class _Loader(yaml.SafeLoader):
                 first = lines[key.tag, key.value]
                 raise _FaultyLineError(
                     line,
-                    f"the key '{key.value}' is already in line {first + 1} already; remove one",
+                    f"the key '{key.value}' is already in line {first + 1}; remove one",
                 )
             lines[key.tag, key.value] = line
         return node

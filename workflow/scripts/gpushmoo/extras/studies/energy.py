@@ -136,7 +136,7 @@ class Window:
 
     @property
     def watts(self) -> float:
-        """Mean power in watts."""
+        """Mean power of the window in watts."""
         return self.joules / self.seconds
 
 

@@ -135,7 +135,7 @@ def test_what_went_wrong_is_said_and_strings_are_text(changed: Rendered) -> None
     assert "points are too few" in changed.text
     assert "timeout" in changed.text
     assert all(f["why"] for f in changed.facts["partitions"])
-    assert "7 cells computed a wrong result" in changed.text
+    assert "7 cells computed wrong results" in changed.text
     assert "7 of 9 words differ" in changed.text
 
 
@@ -144,7 +144,7 @@ def test_the_first_page_has_a_row_for_each_type(full: Rendered, changed: Rendere
         first, second, *_ = report.pages
         assert "The machine. " in first
         assert report.facts["machine"][-1].split()[-1] in first
-        assert "How fast can it be" in first + second
+        assert "Peak bandwidth" in first + second
         assert report.facts["findings"][0]["sentence"][:20] not in second
     page = full.facts["first_page"]
     shown = [(k["name"], [r["dtype"] for r in k["rows"]]) for k in page["kernels"]]
@@ -180,8 +180,8 @@ def test_this_machine_comes_first_and_each_document_in_an_appendix(full: Rendere
     top = [(title, page) for level, title, page in headings(full) if level == 0]
     titles = [title for title, _ in top]
     first = next(i for i, title in enumerate(titles) if title.startswith("Appendix"))
-    # How certain the figures are comes last of this machine's pages.
-    assert "How certain" in titles[first - 1]
+    # The section on quality comes last of this machine's pages.
+    assert "Measurement quality" in titles[first - 1]
     chapters = full.facts["chapters"]
     assert titles[first:] == [f"Appendix A: {chapters[0]['title']}"]
     assert len(chapters) == 1
@@ -207,7 +207,7 @@ def test_an_appendix_begins_with_its_document_its_question_and_what_is_compared(
 
 def test_all_on_how_certain_figures_are_is_in_one_section(changed: Rendered) -> None:
     marks = headings(changed)
-    begins = next(page for _, title, page in marks if "How certain" in title)
+    begins = next(page for _, title, page in marks if "Measurement quality" in title)
     ends = next(page for _, title, page in marks if title.startswith("Appendix"))
     section = " ".join(changed.pages[begins:ends])
     before = " ".join(changed.pages[1:begins])
@@ -219,7 +219,7 @@ def test_all_on_how_certain_figures_are_is_in_one_section(changed: Rendered) -> 
 def test_clocks_energy_history_and_ties_are_shown(full: Rendered) -> None:
     assert "were not locked and moved: its core ran at 1,410 to 1,980 MHz" in full.text
     assert "not locked" in full.facts["clock_warning"]
-    of_energy = ("What a gigabyte costs", "Bandwidth and energy of launches: NVIDIA H200")
+    of_energy = ("Energy of launches on", "Bandwidth and energy of launches: NVIDIA H200")
     for said in (*of_energy, "it took 120 W before", "198.1"):
         assert (said in full.text) == ENERGY_SHOWN
     assert ("History of 8 runs: r1 to r8, 2026-01-01 to 2026-01-08" in full.text) == HISTORY

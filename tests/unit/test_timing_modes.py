@@ -269,7 +269,7 @@ def test_each_kind_has_its_launch_and_what_loses_in_another_is_a_finding() -> No
     assert first.group["timing_mode"] == "batched"
     [finding] = kind_findings(told, cells)
     assert finding.worth == pytest.approx(1.5 / 1.3 - 1)
-    assert "32 × 8 is best batched and 15 % slower than 16 × 16 isolated" in finding.sentence
+    assert "32 × 8 is fastest batched, but 15 % slower than 16 × 16 isolated" in finding.sentence
     assert kind_findings([first], cells) == []
     # What cannot be told apart is no finding.
     wide = cells.assign(own_low_s=0.5 * cells["median_s"])

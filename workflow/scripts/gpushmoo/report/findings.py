@@ -105,14 +105,15 @@ def _defaults(advice: Sequence[Advice]) -> Iterator[Finding]:
     found = ((cost.supported, (cost, a, name)) for cost, a, name in worst)
     for worth, (cost, a, riskiest) in _largest(found):
         least, b, safest = min(worst, key=lambda each: each[0].supported)
-        sentence = f"A block of {riskiest} costs {_bound(cost, 'up to ')}{_slower(worth)}"
-        sentence += f" ({_who(a)})"
+        longer = f"{_bound(cost, 'up to ')}{_longer(worth)}"
+        than = "as" if worth >= 1 else "than"
+        sentence = f"A {riskiest} block takes {longer} {than} the recommended launch ({_who(a)})."
         if safest != riskiest:
-            most = "nothing that is shown"
+            most = "no significant cost"
             if least.sure:
-                most = f"at most {_slower(least.value if least.known else least.high)} ({_who(b)})"
-            sentence += f"; of the usual blocks {safest} loses least, {most}"
-        yield Finding(f"{sentence}.", worth, kernel=a.group["kernel"])
+                most = f"at most {_longer(least.value if least.known else least.high)} ({_who(b)})"
+            sentence += f" Of the common blocks, {safest} is the safest choice: {most}."
+        yield Finding(sentence, worth, kernel=a.group["kernel"])
 
 
 def _in_cache(advice: Sequence[Advice]) -> Iterator[Finding]:
@@ -124,9 +125,9 @@ def _in_cache(advice: Sequence[Advice]) -> Iterator[Finding]:
     )
     for worth, (cost, best, a) in _largest(losing):
         sentence = (
-            "The best launch for memory need not be the best in cache: "
-            f"{launch_words(a.cell, a.axes)} costs {_bound(cost)}{_slower(worth)} there "
-            f"({_who(a)}); use {launch_words(best, a.axes)}."
+            "The best launch for data in memory is not the best for data in cache: there, "
+            f"{launch_words(a.cell, a.axes)} takes {_bound(cost)}{_longer(worth)} ({_who(a)}). "
+            f"Use {launch_words(best, a.axes)} for data that fits in the cache."
         )
         yield Finding(sentence, worth, kernel=a.group["kernel"], in_cache=True)
 
@@ -147,8 +148,8 @@ def _types(advice: Sequence[Advice]) -> Iterator[Finding]:
     for gain, (slow, fast) in _largest(gains):
         sentence = (
             f"The element type matters: {fast.group['kernel']} {_VERBS[merit_of(fast.cell).name]} "
-            f"{speed_text(fast.cell)} with {fast.group['dtype']} and {speed_text(slow.cell)} with "
-            f"{slow.group['dtype']}, each at its best launch."
+            f"{speed_text(fast.cell)} with {fast.group['dtype']} but {speed_text(slow.cell)} with "
+            f"{slow.group['dtype']}, each with its best launch."
         )
         yield Finding(sentence, gain / 2, kernel=fast.group["kernel"])
 
@@ -163,7 +164,7 @@ def _faster_in_cache(advice: Sequence[Advice]) -> Iterator[Finding]:
     for worth, (gain, best, a) in _largest(gains):
         times = f"{_bound(gain, 'up to ')}{significant(1 + worth, 2)} times as fast"
         sentence = (
-            f"Data that stay in the cache move {times}: {speed_text(best)} against "
+            f"Data that stays in the cache moves {times}: {speed_text(best)} instead of "
             f"{speed_text(a.cell)} ({_who(a)})."
         )
         yield Finding(sentence, worth / 2, kernel=a.group["kernel"], in_cache=True)
@@ -176,8 +177,8 @@ def _far_below(advice: Sequence[Advice]) -> Iterator[Finding]:
     for lost, (share, a) in _largest(lacking):
         if share * a.cell["bandwidth_high_gbs"] / a.cell["bandwidth_gbs"] <= FAR_BELOW:
             sentence = (
-                f"No launch brings {_who(a)} near what the device can do: its best reaches "
-                f"{percent(share)} of the measured peak, so something else than memory limits it."
+                f"{_who(a)} stays far below the measured peak: its best launch reaches "
+                f"{percent(share)}. Something other than memory bandwidth limits it."
             )
             yield Finding(sentence, lost / 2, kernel=a.group["kernel"])
 
@@ -188,8 +189,8 @@ def _boundaries(advice: Sequence[Advice]) -> Iterator[Finding]:
     if at_boundary:
         axes = sorted({part.split(" ")[0] for a in at_boundary for part in a.boundary.split(", ")})
         sentence = (
-            f"For {len(at_boundary)} of {len(advice)} the tied launches are on the boundary of the "
-            f"sweep (arrows): sweep {joined(axes)} further."
+            f"For {len(at_boundary)} of {len(advice)} kernels and types, all tied launches are at "
+            f"the edge of the swept range (arrows). Extend the range of {joined(axes)}."
         )
         yield Finding(sentence, WORTH_TELLING)
 
@@ -205,11 +206,9 @@ def _bound(cost: Cost, known: str = "") -> str:
     return known if cost.known else "at least "
 
 
-def _slower(cost: float) -> str:
-    """Return ``6.8 % more time``, or ``2.4 times the time`` from a factor of two on."""
-    return (
-        f"{percent(cost)} more time" if cost < 1 else f"{significant(1 + cost, 2)} times the time"
-    )
+def _longer(cost: float) -> str:
+    """Return ``6.8 % longer``, or ``2.4 times as long`` from a factor of two on."""
+    return f"{percent(cost)} longer" if cost < 1 else f"{significant(1 + cost, 2)} times as long"
 
 
 def fault_findings(cells: pd.DataFrame, notes: Sequence[Mapping[str, str]]) -> list[Finding]:
@@ -222,7 +221,9 @@ def fault_findings(cells: pd.DataFrame, notes: Sequence[Mapping[str, str]]) -> l
     ]
     wrong = len(cells[cells["status"] == Status.WRONG_RESULT])
     if wrong:
-        sentences.append(f"{wrong} cells computed a wrong result and are in no figure.")
+        sentences.append(
+            f"{wrong} cells computed wrong results. They are excluded from all figures."
+        )
     sentences += [f"A view of a kernel is not drawn: {n['fault']}." for n in notes if "fault" in n]
     return [Finding(sentence, float("inf")) for sentence in sentences]
 
@@ -301,8 +302,8 @@ def kind_findings(advice: Sequence[Advice], cells: pd.DataFrame) -> list[Finding
     for worth, (cost, usual, other) in _largest(losing):
         a, b = (kind_words(each.group["timing_mode"]) for each in (usual, other))
         sentence = (
-            f"The best launch depends on how it comes: of {_who(usual)}, "
-            f"{launch_words(usual.cell, usual.axes)} is best {a} and "
+            f"The best launch depends on the timing mode: for {_who(usual)}, "
+            f"{launch_words(usual.cell, usual.axes)} is fastest {a}, but "
             f"{_bound(cost)}{percent(worth)} slower than "
             f"{launch_words(other.cell, other.axes)} {b}."
         )

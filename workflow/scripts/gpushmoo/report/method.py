@@ -62,8 +62,8 @@ def steadiness_finding(run: Steadiness) -> str:
         word = "Measured once (repeats: 1): intervals cover this run only, not another one."
     else:
         word = (
-            f"Measured {run.repeats} times in separate processes; intervals are those of another "
-            "run on this machine."
+            f"Measured {run.repeats} times in separate processes; intervals predict another run "
+            "on this machine."
         )
     if run.once:
         word += f" Measured once, intervals of that run only: {', '.join(run.once)}."
@@ -72,12 +72,12 @@ def steadiness_finding(run: Steadiness) -> str:
     seen = run.device if device else run.host
     if not (device or host):
         return word
-    changes = f"the memcpy baselines beside the cells changed {device or host}"
+    changes = f"the memcpy baselines changed {device or host}"
     if device and host:
         changes += f"; those from the host {host}"
     if seen.steady:
         return f"{word} The machine was steady: {changes}."
-    return f"{word} The machine was not steady: {changes}."
+    return f"{word} The machine was unsteady: {changes}."
 
 
 def unsteady_words(run: Steadiness) -> str:
@@ -86,17 +86,17 @@ def unsteady_words(run: Steadiness) -> str:
     if seen.steady:
         return ""
     return (
-        "The same copies changed speed while this was measured. Which launch is faster still "
-        "holds, and so do ties and costs: they compare launches of the same rounds. GB/s of "
-        "different kernels, sizes or runs do not compare, but multiples of the memcpy baseline do."
+        "The speed of identical copies changed during the measurement. Rankings, ties and costs "
+        "are still valid, because they compare launches of the same rounds. Do not compare GB/s "
+        "between kernels, sizes or runs. Compare multiples of the memcpy baseline instead."
     )
 
 
 def _changes_words(of: CopyChanges) -> str:
     """State by how much copies changed; empty if that is unknown."""
     return " and ".join(
-        f"by {percent(pair[0])} (at most {percent(pair[1])}) {when}"
-        for pair, when in ((of.between, "between the repeats"), (of.within, "within one"))
+        f"by {percent(pair[0])} ({percent(pair[1])} at most) {when}"
+        for pair, when in ((of.between, "between repeats"), (of.within, "within a repeat"))
         if pair is not None
     )
 
@@ -294,7 +294,7 @@ def budget_finding(
         return []
     took, budget = (sum(job[name] for job in jobs) for name in ("seconds", "budget"))
     spent = _spent(provenance)
-    words = f"Measuring took {took:.0f} s; measure.budget allows {budget:.0f} s"
+    words = f"Measuring took {took:.0f} s of a budget of {budget:.0f} s (measure.budget)"
     if not spent:
         return [
             f"{words}. No job used up its share, so a larger budget would change nothing: a cell "
@@ -304,8 +304,9 @@ def budget_finding(
     known = best if on_device.empty else on_device
     half = _half_widths(known)
     return [
-        f"{words}, and {spent} of {len(jobs)} jobs spent their share. The fastest cells are known "
-        f"to ± {percent(half.median())} (median); four times the budget would about halve that."
+        f"{words}, and {spent} of {len(jobs)} jobs used up their share. The time of a fastest cell "
+        f"is known to ± {percent(half.median())} (median); four times the budget would roughly "
+        "halve that."
     ]
 
 

@@ -275,7 +275,7 @@ def closing_lines(facts: Json, report: str) -> list[str]:
     rest = [kernel["name"] for kernel in facts["kernels"] if kernel["name"] not in named]
     if rows and rest:
         lines.append(f"and {number_of(len(rest), 'more kernel')} in the report: {', '.join(rest)}")
-    last = "gpushmoo: the machine was not steady: GB/s of different kernels or runs do not compare."
+    last = "gpushmoo: the machine was unsteady; do not compare GB/s between kernels or runs."
     return [head, *(f"  {line}" for line in lines), *([last] if facts["unsteady"] else [])]
 
 

@@ -92,9 +92,9 @@ def fastest(cells: pd.DataFrame, host_percent: int | None = None) -> pd.DataFram
 
 @dataclass(frozen=True)
 class Resident:
-    """The dot product of `n` elements that are on the device: the best launch, and the library.
+    """Dot product of `n` elements that are on the device: the best launch, and the library.
 
-    Rates in GB/s with the 95 % interval of the median; `library` is None where none was measured.
+    Rates are in GB/s with the 95 % interval of the median. `library` is None without a measurement.
     """
 
     dtype: str
@@ -186,7 +186,7 @@ class Law:
     worst: float = math.nan
 
     def seconds(self, k: pd.Series, nbytes: pd.Series) -> pd.Series:
-        """For so many streams and bytes in all."""
+        """Return the predicted seconds for `k` streams and `nbytes` bytes in all."""
         stream = self.stream_s
         t = nbytes / k / (1e9 * self.link_gbs)
         added = k * (stream + t)
@@ -195,7 +195,7 @@ class Law:
 
 
 def laws(cells: pd.DataFrame) -> list[Law]:
-    """Of the printed parameters with kept and with new streams, where lengths are enough."""
+    """Fit the printed parameters with kept and with new streams, if there are enough lengths."""
     ok = cells[(cells["status"] == Status.OK) & cells["kernel"].isin([STREAMED, SQUARE])]
     n = ok["width"].astype(int)
     ok = ok[ok["variant"].isin(DRAWN) & (n >= SHORTEST_DRAWN) & (n & (n - 1) == 0)]

@@ -1,8 +1,7 @@
-"""The chapter's part in the plan of a run: its plots, and studies beside the sweeps.
+"""Plan the chapter's part of a run: its plots, and studies besides the sweeps.
 
-A study is a job of its own that looks closely at streamed kernels: when copies and kernels of
-single runs take place, how far every way of computing is from the exact result, and how host and
-device compare within rounds.
+A study is a separate job that looks closely at streamed kernels: the times of copies and kernels in
+single runs, the error of every way of computing, and a comparison of host and device within rounds.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from gpushmoo.workloads.loader import KernelFolder
 from . import ERRORS, RIVALS, TIMELINE, cell_of
 from .options import Options
 
-# The document's plots, by the kernel that can stand beside them.
+# The document's plots, by the kernel that is comparable with them.
 PLOTS = {
     "dot_streamed": ("running_time", "throughput"),
     "dot_square": ("running_time_square", "throughput_square"),
@@ -127,7 +126,10 @@ def _kernels_of(
 
 
 def _recorded(value: str | None, studies: Iterable[str], root: Path) -> dict[str, str]:
-    """Files of those of the `studies` that are in the folder `value`; none where that is None."""
+    """Return the files of those `studies` that are in the folder `value`.
+
+    Nothing without a folder.
+    """
     if value is None:
         return {}
     key = "chapters.streamed_dot.recorded"

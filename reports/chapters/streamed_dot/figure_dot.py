@@ -29,7 +29,7 @@ from .analysis import (
 
 TYPES = ("(double)", "(float)")
 SQUARE = "(square)"
-# By kind of published series: muted, so that ours stand out.
+# By kind of published series: muted, so that measured series are prominent.
 MUTED = {"AVX": "#a89878", "CUDA": "#8798a8", f"CUDA {SQUARE}": "#a88fa6"}
 PUBLISHED_MARKERS = {"(double)": "s", "(float)": "o"}
 OUR_MARKERS = ("^", "D", "v", "P", "X")
@@ -221,7 +221,7 @@ def _our_findings(measured: pd.DataFrame, ours: pd.DataFrame, times: bool) -> It
 
 
 def _rivals(measured: pd.DataFrame, name: str) -> dict[str, pd.Series]:
-    """The published curves whose names tell the same type and the same product as `name`."""
+    """Return the published curves of the same type and product as `name`."""
     names = [s for s in measured["series"].unique() if _type(s) and _type(s) == _type(name)]
     same = [s for s in names if (SQUARE in s) == (SQUARE in name)]
     return {s: _curve(measured, s) for s in same}

@@ -43,7 +43,7 @@ ORDER_COLOUR = "#555555"
 ORDER_DASHES: dict[str, Any] = {"sequential": "-", "tree": (0, (5, 2)), "pairwise": (0, (1, 1.5))}
 HOPELESS = "no digit is right"
 HOPELESS_COLOUR = "#ebebeb"
-# Of a panel's height, what is above an error of 1.
+# Part of a panel's height above an error of 1.
 HOPELESS_SHARE = 0.1
 MOST_TICKS = {"x": 9, "y": 7}
 
@@ -79,7 +79,7 @@ def errors(table: pd.DataFrame, svg: Path) -> None:
 
 
 def _columns(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Rows by what they are drawn over: ``n``, and ``condition`` at the n that has several."""
+    """Return rows by the variable on the axis: ``n``, and ``condition`` at the n with several."""
     uniform = table["condition"] <= UNIFORM
     lengths = table.loc[~uniform, "n"]
     columns = {"n": table[uniform], "condition": table[table["n"] == lengths.max()]}
@@ -122,7 +122,7 @@ def _panel(ax: Axes, rows: pd.DataFrame, x: str, dtype: str) -> None:
             lw=0.4,
             marker=marker,
             ms=3.5,
-            # Where modes agree, both are seen.
+            # If modes agree, both remain visible.
             mfc=colour if filled else "none",
             mew=0.7,
             label=mode,

@@ -39,15 +39,15 @@ from .verdicts import (
 )
 
 COLOURS = {COPY: OKABE_ITO[5], KERNEL: OKABE_ITO[1]}
-# Of a stream's row. Kernels, mostly short, stand out above and below the copies, also in grey.
+# Shares of a stream's row. Kernels, mostly short, are taller than copies, which also shows in grey.
 HEIGHTS = {COPY: 0.6, KERNEL: 0.95}
 WAITING = "#999999"
 WAITING_WIDTH = 0.6
 ENDED = (0, (4, 2))
-# Of the axis, about 0.7 points: a kernel that is far shorter than the copies must not vanish.
+# Share of the axis, about 0.7 points: a kernel that is far shorter than the copies must not vanish.
 THINNEST = 1.5e-3
 NEARLY_ALL = 0.95
-# More streams than these are not all written, but every so many.
+# With more streams than this, only every n-th is labeled.
 MOST_TICKS, TICK_STEP = 8, 8
 # Inches of a panel without rows and of a row, and of a panel at most.
 PANEL_HEIGHT, ROW_HEIGHT, MOST_HEIGHT = 0.45, 0.17, 2.1
@@ -153,7 +153,7 @@ def _hiding_finding(case: str, trace: Trace, hiding: Overlap) -> str:
 
 
 def _percent(value: float) -> str:
-    """Near all, so that what is left can be told from nothing."""
+    """Format a share near 1, with enough digits to show that the rest is not zero."""
     return f"{significant(100 * value)} %" if value > NEARLY_ALL else percent(value)
 
 

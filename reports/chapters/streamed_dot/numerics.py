@@ -90,7 +90,7 @@ class Mode:
 
 @dataclass(frozen=True)
 class Study:
-    """On what data modes are compared.
+    """Data on which modes are compared.
 
     Uniform vectors of each of `sizes`, and ill-conditioned ones of `condition_size` elements with
     about each of `conditions` (at least 2, see `summation.ill_conditioned`).

@@ -1,7 +1,7 @@
-"""Host and device side by side: ways of one dot product, timed in rounds by one process.
+"""Compare host and device: one process times the ways of one dot product in rounds.
 
-Rates of a host drift by tens of percent between machines and minutes, so that ways of computing are
-only compared within a round, in which each of them has its turn, in an order of its own.
+Rates of a host drift by tens of percent between machines and minutes. So ways are compared only
+within a round, which times each of them once in a new order.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Call:
     before: Callable[[], None] | None = None
 
     def seconds(self, runs: int, clock: Callable[[], float]) -> float:
-        """Mean of so many runs, by one reading of the clock where nothing comes before."""
+        """Return the mean seconds of `runs` runs, timed together if nothing precedes each."""
         spent = 0.0
         together = runs if self.before is None else 1
         for _ in range(runs // together):

@@ -50,10 +50,10 @@ class Span:
 
 @dataclass(frozen=True)
 class Trace:
-    """One run of a cell, of several the one of median length; spans in the order of queueing.
+    """One run of a cell, that of median length among several; spans are in the order of queueing.
 
-    `total_s` is its time from the first copy to the number by the host's clock, `untraced_s` the
-    median of as many runs without marks. `one_engine`: begins of copies are derived.
+    `total_s` is its time from the first copy to the number by the host's clock. `untraced_s` is the
+    median of equally many runs without marks. With `one_engine`, begins of copies are derived.
     """
 
     spans: tuple[Span, ...]
@@ -130,7 +130,7 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def common(a: Sequence[Interval], b: Sequence[Interval]) -> float:
-    """Length of what two unions have in common."""
+    """Return the length of the intersection of two unions of intervals."""
     i, j, length = 0, 0, 0.0
     while i < len(a) and j < len(b):
         length += max(0.0, min(a[i][1], b[j][1]) - max(a[i][0], b[j][0]))

@@ -154,9 +154,9 @@ def _timed(feed: Feed, notes: Notes, traced: bool) -> tuple[float, float]:
 def _spans(
     pipeline: Pipeline, arrays: Mapping[str, Array], notes: Notes, first_s: float
 ) -> tuple[Span, ...]:
-    """What was noted, as feeding queues it: for each piece the copies, then the kernel.
+    """Return the recorded spans in the order of queueing: each piece's copies, then its kernel.
 
-    The first mark was set `first_s` after the host began, and is taken to be reached then.
+    The first mark was set `first_s` after the host began, and counts as reached at that time.
     """
     origin = notes.marks[0][0]
     queued: list[tuple[int, str, str | None, int]] = []

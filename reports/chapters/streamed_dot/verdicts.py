@@ -38,7 +38,7 @@ class Rivalry:
 
     @property
     def n(self) -> int | None:
-        """The shortest length from which on the way is faster for certain."""
+        """The shortest length from which on the way is significantly faster."""
         found = None
         for n in sorted(self.ratios, reverse=True):
             if self.ratios[n].low <= 1.0:
@@ -126,7 +126,7 @@ def rivalries(rows: pd.DataFrame) -> list[Rivalry]:
             continue
         rivals = {**{w: host[w] for w in AGAINST if w in host}, FASTEST: host.min(axis=1)}
         rivals |= {KEPT_WAY: times[KEPT_WAY]} if KEPT_WAY in times else {}
-        # A program that is none of ours may be among them.
+        # The list may include programs of others.
         for way in (w for w in dict.fromkeys((*DEVICE_WAYS, *times)) if w in {*times} - {*WAYS}):
             for against, rival in rivals.items():
                 ratios = found.setdefault((operation, dtype, way, against), {})

@@ -31,7 +31,7 @@ PARTS = (
     ("Part II: The timing of the memory", 8),
     ("Part III: Tiles as wide as a partition", 36),
 )
-# Figure 11 of the document is no drawing: its number, its picture's name, its title.
+# Figure 11 of the document is not a drawing: its number, its picture's name, its title.
 LISTING = (11, "blockEqPartition_p4.jpg", "Figure 11: the index computation, as a listing")
 DOCUMENT, SIMULATORS = "document", "public simulators' data"
 
@@ -115,9 +115,9 @@ def atlas_facts(
 
 
 def index_statements(source: str) -> str:
-    """The two statements of the kernel's variant "reciprocal" that find a tile's row and column.
+    """Return the two statements of variant "reciprocal" that find a tile's row and column.
 
-    ValueError where the kernel has none such.
+    Raises ValueError if the kernel does not contain them.
     """
     match = re.search(
         r"\bcopy_reciprocal\([^{]*\{.*?\n(?P<lines>"

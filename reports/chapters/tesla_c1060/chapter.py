@@ -34,7 +34,7 @@ RECORD = ROOT / "reports" / "recorded"
 
 
 def recorded_name(made: str, code: str, asked: Any) -> str:
-    """Name in the record of the file `made`, which code of this digest makes of what is `asked`."""
+    """Return the record's name of the file `made`, from digests of its code and question."""
     told = json.dumps([code, asked], sort_keys=True)
     path = Path(made)
     return f"{path.stem}-{hashlib.sha256(told.encode()).hexdigest()[:12]}{path.suffix}"
@@ -92,11 +92,11 @@ PRINTED = (
 
 @dataclass(frozen=True)
 class Simulation:
-    """One simulated `machine` and what is asked of it, by `simulate` in the configuration.
+    """One simulated `machine`, and its tasks from `simulate` in the configuration.
 
-    `levels` are how much of the memory is simulated. `sizes` (sides of square arrays, in elements)
-    over the axis `num_partition` make a figure; where they are empty there is none. `measured`
-    compares with measured cells of the device of the same name.
+    `levels` are the simulated parts of the memory. `sizes` (sides of square arrays, in elements)
+    over the axis `num_partition` make a figure, unless they are empty. `measured` compares with
+    measured cells of the device of the same name.
     """
 
     name: str
@@ -108,7 +108,7 @@ class Simulation:
     measured: bool
 
     def asked(self, kind: str, **more: Any) -> dict[str, Any]:
-        """What a job of this kind is told of the device, as plain values, and `more`."""
+        """Return the request of a job of this kind, as plain values, extended by `more`."""
         device = {"file": os.path.relpath(self.file, ROOT), "machine": repr(self.machine)}
         return {"kind": kind, "levels": list(self.levels), **device, **more}
 
@@ -256,7 +256,7 @@ class TeslaC1060(Chapter):
 
 
 def _asked_of_the_document(s: Simulation, options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """What the options ask of the document's device, by file; MachineError for what it cannot."""
+    """Return the requests for the document's device, by file; MachineError if it lacks one."""
     tables, search, tiles = (options.get(key) for key in ("tables", "search", "tiles"))
     asked: dict[str, dict[str, Any]] = {}
 
@@ -289,7 +289,7 @@ def _asked_of_the_document(s: Simulation, options: Mapping[str, Any]) -> dict[st
 
 
 def _record_names(asked: Mapping[str, Mapping[str, Any]], figures: Iterable[str]) -> dict[str, str]:
-    """Names in the record of what is made without a measurement, and of the figures of it."""
+    """Return the record's names of results without a measurement, and of their figures."""
     simulating, drawing = file_digest(*SIMULATING), file_digest(*DRAWING, STYLE)
     names = {
         file: recorded_name(file, drawing if spec["kind"] in DRAWN else simulating, spec)

@@ -180,12 +180,12 @@ def charted(
 def bus_transfers(
     events: Iterable[Event], transfer_cycles: Fraction, latency_cycles: int
 ) -> tuple[Transfer, ...]:
-    """When the data of each command cross the bus, first come first served.
+    """Return the times at which the data of each command cross the bus, first come first served.
 
     `events` are all bars of a run from its begin, in the simulation's order, which for ``read`` and
-    ``store`` is that of the commands. A transfer starts `latency_cycles` after its command, or when
-    the bus is free. Where a chart is not slotted, it ends with its bar; a slotted chart draws the
-    bar on to the end of the slot.
+    ``store`` is the order of the commands. A transfer starts `latency_cycles` after its command, or
+    when the bus is free. It ends with its bar, unless the chart is slotted: in that case the bar
+    continues to the end of the slot.
     """
     transfers: list[Transfer] = []
     free = Fraction(0)

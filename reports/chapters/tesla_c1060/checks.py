@@ -60,10 +60,10 @@ TWO_WITHIN = 0.05
 
 @dataclass(frozen=True)
 class Check:
-    """One published number beside ours, both in `unit`; a published measurement has none of ours.
+    """One published number beside ours, both in `unit`; a published measurement has only its own.
 
-    `decimals` is how many the source printed. `corrects` marks rows in which ours is meant to
-    differ, because it leaves out a slip of the source; `arithmetic` those that follow from given
+    `decimals` is the number of printed decimals. `corrects` marks rows in which ours should differ,
+    because it leaves out an error of the source; `arithmetic` marks those that follow from given
     numbers by a formula alone. `within` is the share by which a ratio may differ.
     """
 
@@ -97,10 +97,10 @@ def check_published(asked: Mapping[str, Any], out: Path) -> None:
 
 
 def published_checks(machine: Machine) -> list[Check]:
-    """Every number of the study that its text fixes, in the order in which it appears there.
+    """Return every number that the study's text determines, in the order of the text.
 
-    Left out are those that are taken as given (clocks, latency, timing of the memory) and those
-    that were measured.
+    Numbers that the study takes as given (clocks, latency, timing of the memory), and measured
+    ones, are left out.
     """
     return [
         *_coalescing_checks(machine),
@@ -142,7 +142,7 @@ _sum = partial(_check, arithmetic=True)
 
 
 def _coalescing_checks(machine: Machine) -> Iterator[Check]:
-    """Part I: what a half-warp asks for, and how 32 × 32 tiles of a 256² array lie."""
+    """Yield part I: a half-warp's requests, and the layout of 32 × 32 tiles of a 256² array."""
     rule, whole = "coalescing rule of compute capability 1.3", "one access of whole elements"
     for name, itemsize in TYPES.items():
         ours = machine.half_warp * itemsize
@@ -353,7 +353,7 @@ def _saturated_checks(machine: Machine) -> Iterator[Check]:
         yield _check(names[name], "GB/s", run.drained_bandwidth_gbs, how, corrects=True)
 
 
-# GB/s of one block of float, to so many decimals as the document prints.
+# GB/s of one block of float, with the decimals that the document prints.
 _MEASURED = PUBLISHED["GB/s"]["one block, float, measured"]
 MEASURED_GBS = float(_MEASURED)
 DECIMALS = len(_MEASURED.partition(".")[2])

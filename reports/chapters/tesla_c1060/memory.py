@@ -248,9 +248,9 @@ def read_cycle(machine: Machine) -> tuple[StageSpan, ...]:
 
 
 def pipelined_reads(machine: Machine, reads: int) -> tuple[StageSpan, ...]:
-    """`reads` reads, each from another closed bank, through the four parts of the device.
+    """Return `reads` reads, each from another closed bank, through the four parts of the device.
 
-    The command is taken as the first cycle of tRCD. Rows open tRRD apart, or a burst apart where
+    The command coincides with the first cycle of tRCD. Rows open tRRD apart, or a burst apart if
     that is longer.
     """
     banks = banks_of(machine)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from gpushmoo.core.keys import Axis, Section, Unique
 from pydantic import Field
 
-# Of a square array, in elements.
+# Side of a square array, in elements.
 Side = Annotated[int, Field(ge=32, le=4096)]
 Sides = Annotated[tuple[Side, ...], Field(min_length=1), Unique]
 Blocks = Annotated[tuple[Annotated[int, Field(ge=1, le=65536)], ...], Field(min_length=1), Unique]

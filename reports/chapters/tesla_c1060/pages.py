@@ -178,7 +178,7 @@ def _gbs(value: float) -> str:
 
 
 def index_table(found: Json) -> Json:
-    """Rows of the page from what experiments/gpu/measure_index.py wrote."""
+    """Return the rows of the page from the file that experiments/gpu/measure_index.py wrote."""
     return {
         "device": str(found["device"]["name"]),
         "published": PUBLISHED["core cycles"]["index computation, measured"],

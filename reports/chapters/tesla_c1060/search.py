@@ -24,9 +24,9 @@ from .simulation.run import BLOCK_EQ, COALESCED, SIMULATED_DTYPES, Case, FastRun
 # Half-warps that are issued together and wait for each other. The document takes half-warps and
 # says that "basic unit of scheduling is a warp".
 ISSUES = {"half-warp": 1, "warp": 2}
-# Multiprocessors that share a port to the memory, and bytes that it passes in a core cycle. The
-# document has none; the board has ten clusters of three. 8 bytes are the least: ten such ports
-# carry 104 GB/s at 1.3 GHz, the board's memory 102.4.
+# Multiprocessors that share a port to the memory, and bytes that the port passes per core cycle.
+# The document does not have such ports. The board has ten clusters of three. 8 bytes are the least:
+# ten such ports carry 104 GB/s at 1.3 GHz, and the board's memory 102.4.
 PORTS: Mapping[str, tuple[int, int | None]] = {
     "none": (1, None),
     "2 SMs at 8 B": (2, 8),

@@ -15,7 +15,7 @@ class TextureShmoo(Chapter):
     kernels = frozenset({"tex2d_sum", "surf2d_memset"})
 
     def plan(self, options: Mapping[str, Any], run: ChapterRun) -> ChapterPlan:
-        """A page of its own; the figures are the kernels' own views."""
+        """Plan a separate page; the figures are the kernels' own views."""
         return ChapterPlan()
 
 

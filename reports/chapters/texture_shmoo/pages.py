@@ -20,7 +20,7 @@ from gpushmoo.report.tables import Json, Namer
 PUBLISHED: Mapping[str, Any] = json.loads(
     (Path(__file__).parent / "published/textures.json").read_text("utf-8")
 )
-# The document's rule for surfaces: so many threads at least, and whole warps.
+# The document's rule for surfaces: at least this number of threads, and whole warps.
 ENOUGH_THREADS, WARP = PUBLISHED["rule"]["threads"], PUBLISHED["rule"]["multiple"]
 # Shapes of a tied set that the table names; the whole set is in summary/best.parquet.
 NAMED_SHAPES = 12
@@ -54,7 +54,7 @@ def textures_page(
     published: Mapping[str, Any],
     provenance: Sequence[Json],
 ) -> Json | None:
-    """The page's facts; None when the run holds none of the document's kernels."""
+    """Return the page's facts; None if the run has no kernel of the document."""
     names = Namer(cells)
     grids = list(_images(cells, published["shmoos"], names))
     images = [(where, part) for where, found, _ in grids if len(part := covering(found))]
@@ -159,12 +159,12 @@ def _over(cells: pd.DataFrame, others: pd.DataFrame | None) -> str:
 
 
 def shapes_of(threads: int) -> list[tuple[int, int]]:
-    """The shapes (width, height) of so many threads within the document's SIDES."""
+    """Return the shapes (width, height) of `threads` threads within the document's SIDES."""
     return [(x, threads // x) for x in SIDES if threads % x == 0 and threads // x in SIDES]
 
 
 def lost_bound(cells: pd.DataFrame, threads: int) -> Json | None:
-    """How far apart the shapes of so many `threads` are; None unless all of them were measured.
+    """Return the spread between the shapes of `threads` threads; None unless all were measured.
 
     The document's best is one of them.
     """

@@ -203,7 +203,7 @@ _HOLDING = ("index", "write")
 
 
 def saturated(machine: Machine, itemsize: int, tiles: int) -> Charted:
-    """A block on every SM with so many tiles each, under the assumptions of the device's file."""
+    """Simulate a block of `tiles` tiles on every SM, under the assumptions of the device's file."""
     load = TileCopy(tiles * machine.n_sm, _COPY.half_warps, machine.half_warp * itemsize)
     exact = Assumptions.of(machine)
     return charted(machine, load, machine.n_sm, chart=Chart(writes=True), assumptions=exact)
@@ -296,7 +296,7 @@ def _first_commands(holds: Sequence[Event]) -> tuple[Fraction, Fraction, Fractio
 
 
 def _idle_share(holds: Sequence[Event], start: Fraction) -> float:
-    """Of the time from `start` to the next index computation: what an SM is not held for."""
+    """Return the share of the time from `start` to the next index computation without a held SM."""
     end = min(e.start for e in holds if e.phase == "index" and e.start >= start)
     held = sum(e.end - e.start for e in holds if start <= e.start < end)
     return float(1 - held / (end - start)) if end > start else 0.0

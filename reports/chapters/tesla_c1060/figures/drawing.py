@@ -20,7 +20,8 @@ from ..charts import Charted, CopyPhase, Transfer, charted
 from ..simulation.machine import Machine
 from ..simulation.reference import TileCopy
 
-# Paul Tol's light palette: told apart by colour-blind readers, and black text is legible on each.
+# Paul Tol's light palette: color-blind readers can distinguish the colors, and read black text on
+# them.
 PARTITION_COLOURS = (
     "#77AADD",
     "#EE8866",
@@ -88,13 +89,13 @@ NAMES = {FLOAT: "float", DOUBLE: "double"}
 SIDE = 256
 # Between lanes that are left out.
 GAP = "⋮"
-# Of the width of a pane: the least width of a bar that is hatched.
+# Share of a pane's width: bars narrower than this are not hatched.
 _HATCHED = 0.006
 
 
 @dataclass(frozen=True)
 class Look:
-    """How bars of one meaning look: told apart by hatch and height too, for prints in grey."""
+    """Style of the bars of one meaning; hatch and height also distinguish them in grey prints."""
 
     colour: str
     label: str
@@ -111,7 +112,7 @@ LOOKS = {
     "store": Look("#f3dcc8", "waiting for a write", height=0.34, edge="#9c7b5e"),
     "store data": Look(OKABE_ITO[4], "bus transfer of a write", hatch="xxxx"),
 }
-# Waiting lies behind what it ends with.
+# Waiting is drawn behind the bar that it ends with.
 _ORDER = ("read", "store", "index", "write", "read data", "store data")
 
 
@@ -162,7 +163,7 @@ def name_lanes(axes: Sequence[Axes], labels: Sequence[str]) -> None:
 
 
 def _share(ax: Axes) -> float:
-    """Of the width of the figure: that of a pane, before the layout takes from it."""
+    """Return the width of a pane as a share of the figure's, before the layout reduces it."""
     figure = ax.get_figure(root=True)
     spec = ax.get_subplotspec()
     return 1.0 if figure is None or spec is None else float(spec.get_position(figure).width)
@@ -229,7 +230,7 @@ def legend(figure: Figure, phases: set[str]) -> None:
 
 
 def write_in(ax: Axes, row: float, start: Time, end: Time, text: str, dark: bool = True) -> None:
-    """A short text in the middle of a bar, on a box of its own so that a hatch hides none of it."""
+    """Write a short text in the middle of a bar, on a box that keeps a hatch from hiding it."""
     low, high = ax.get_xlim()
     if float(start) >= high or float(end) <= low:
         return

@@ -375,7 +375,7 @@ STAGE_COLOURS = {
     Stage.PRECHARGE: ("#A1887F", "black"),
     Stage.DATA_BURST: ("#1A1A1A", "white"),
 }
-# The four parts of the device, by what a read does in them.
+# The four parts of the device, by the steps of a read in them.
 PARTS = {
     Stage.COMMAND: "1 interface:\ncommand decoded",
     Stage.ROW_ACCESS: "2 bank: row to\nsense amplifiers",

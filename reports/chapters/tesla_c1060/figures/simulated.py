@@ -226,7 +226,7 @@ def _copy_name(dtype: str, commands: int) -> str:
 
 
 def _partitions(ax: Axes, part: pd.DataFrame) -> QuadMesh:
-    """A heat map whose cells tell how evenly the bursts of a stretch of time are spread."""
+    """Draw a heat map whose cells show how evenly the bursts of a stretch of time are spread."""
     table = part.pivot_table(index="partition", columns="from_cycle", values="bursts")
     share = table / table.max(axis=0).where(table.max(axis=0) > 0)
     edges = [*table.columns, part["to_cycle"].max()]

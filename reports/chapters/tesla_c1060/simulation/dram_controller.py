@@ -74,8 +74,8 @@ LOG_COLUMNS = 5
 P_BURSTS, P_WAITED, P_REQUESTS, P_OPENINGS = range(4)
 PROFILE_COLUMNS = 4
 
-# Where half-warps find their bytes: an array's row, a tile's row and a half-warp's part in bytes;
-# rows of a tile and between two items of a thread; tiles side by side; the output's beginning.
+# Addresses of half-warps in bytes: an array's row, a tile's row and a half-warp's part; rows of a
+# tile and between two items of a thread; adjacent tiles; the output's beginning.
 PITCH, TILE_PITCH, SPAN, TILE_ROWS, ITEM_ROWS, TILES_X, OUT = range(7)
 
 
@@ -117,9 +117,9 @@ def partition_number(stripe: int, partitions: int, hashed: int) -> int:
 def accept(
     address: int, n_bytes: int, times: int, request: Ints, state: Ints, queue: Ints, par: Ints
 ) -> int:
-    """Queue what is in each partition, `times` over; how many requests, or 0 if one is full.
+    """Queue the parts of a request `times` over; return their number, or 0 if a queue is full.
 
-    `request` holds what all parts share. Each gets the row, bank and bursts of its own.
+    `request` has the values that all parts share. Each part gets its row, bank and bursts.
     """
     mask, stripe_bytes, burst = queue.shape[1] - 1, par[STRIPE_BYTES], par[BURST_BYTES]
     n_partitions = par[PARTITIONS]
@@ -230,9 +230,9 @@ def _choose(p: int, now: int, waiting: int, state: Ints, queue: Ints, par: Ints)
 
 @njit(error_model="numpy", cache=True, nogil=True)
 def look(p: int, now: int, state: Ints, queue: Ints, par: Ints, served: Ints, log: Ints) -> int:
-    """Open rows and serve at most one request of partition `p`; when to look again.
+    """Open rows and serve at most one request of partition `p`; return when to look again.
 
-    `served` gets the request's columns, END and STARTED; its END is NEVER if there is none.
+    `served` gets the request's columns, END and STARTED. Without a request, END is NEVER.
     """
     mask = queue.shape[1] - 1
     head = state[p, HEAD]

@@ -71,15 +71,15 @@ class Banks:
 class Machine:
     """A simulated device: multiprocessors that share one bus, behind it DRAM in partitions.
 
-    Clocks carry their unit in the name. `index_cycles` and `latency_cycles` are core cycles,
-    `t_ras_cycles` and `t_rp_cycles` are cycles of `memory_clock_mhz`. `bus_bytes` cross the
-    memory bus in one period of `memory_data_rate_mhz`. With `writes_awaited` a half-warp begins its
-    next tile only when its write is complete, as in the study's charts. `step_cycles` are core
-    cycles of the address of a thread's next element in the same tile. With `hashed_partitions`
-    stretches of memory are spread over the partitions by all digits of their number, not the last.
-    `board_clock_mhz` is what the memory really runs at where `memory_clock_mhz` is another. A
-    command holds its SM for `command_cycles`. With `port_bytes`, `sm_per_port` neighbouring SMs
-    share a port that passes so many bytes in a core cycle; data that are awaited queue there.
+    The names of clocks include their unit. `index_cycles` and `latency_cycles` are core cycles,
+    `t_ras_cycles` and `t_rp_cycles` are cycles of `memory_clock_mhz`. `bus_bytes` cross the memory
+    bus in one period of `memory_data_rate_mhz`. With `writes_awaited`, a half-warp begins its next
+    tile only when its write is complete, as in the study's charts. `step_cycles` are core cycles
+    for the address of a thread's next element in the same tile. With `hashed_partitions`, stretches
+    of memory are spread over the partitions by all digits of their number, not the last.
+    `board_clock_mhz` is the real clock of the memory if `memory_clock_mhz` is another. A command
+    holds its SM for `command_cycles`. With `port_bytes`, `sm_per_port` neighboring SMs share a port
+    that passes this number of bytes per core cycle; awaited data queue there.
     """
 
     name: str
@@ -267,7 +267,7 @@ def burst_cycles(machine: Machine, n_bytes: int) -> Fraction:
 
 
 def at_board_clock(machine: Machine) -> Machine:
-    """The machine with its memory at `board_clock_mhz`; MachineError where it has none."""
+    """Return the machine with its memory at `board_clock_mhz`; raise MachineError without one."""
     if machine.board_clock_mhz is None:
         raise MachineError(
             f"{machine.name} has no board_clock_mhz, which the document's clock is compared with."
@@ -290,9 +290,9 @@ def clocks(machine: Machine) -> dict[str, Machine]:
 class Tiling:
     """An array of `height` × `width` elements of `itemsize` bytes in tiles, numbered row by row.
 
-    Each thread of a block takes `items` elements of a tile, `tile_height` / `items` rows apart;
-    threads are numbered along the rows. Rows lie `pitch` elements apart in memory; None: next to
-    each other. Raises MachineError for tiles that do not divide the array.
+    Each thread of a block takes `items` elements of a tile, `tile_height` / `items` rows apart.
+    Threads are numbered along the rows. Rows are `pitch` elements apart in memory; None: adjacent.
+    Raises MachineError for tiles that do not divide the array.
     """
 
     width: int
@@ -363,7 +363,7 @@ class Tiling:
 
     @property
     def tiles_x(self) -> int:
-        """Tiles that lie side by side in a row of tiles."""
+        """Number of tiles in a row of tiles."""
         return self.width // self.tile_width
 
     @property

@@ -1,10 +1,10 @@
 """Event simulation of half-warps that copy tiles on the SMs of a simulated device.
 
 Each half-warp computes an index (which holds its SM), reads, and in charts with writes issues a
-write command and waits for it before its next tile. An SM serves its resident half-warps in
-strict round robin: the next one served is the first ready one after the last one served. All
-SMs share one memory bus, first come first served. Partitions are taken as perfectly spread, so
-the bus is the only memory resource.
+write command and waits for it before its next tile. An SM serves its resident half-warps in strict
+round robin: the next one served is the first ready one after the last one served. All SMs share one
+memory bus, first come first served. Partitions count as perfectly spread, so the bus is the only
+memory resource.
 
 Reads are awaited, writes are posted: a run ends when every half-warp has got its last data and
 issued its last write command, which is also when a block leaves its SM.
@@ -30,7 +30,7 @@ class Assumptions:
     beat_cycles: Fraction
 
     def __post_init__(self) -> None:
-        """Refuse durations with which time would stand still or run backwards."""
+        """Refuse durations with which time would not advance."""
         if self.index_cycles < 1 or self.latency_cycles < 0 or self.beat_cycles <= 0:
             raise ValueError(
                 "index_cycles must be at least 1, latency_cycles at least 0 and beat_cycles "
@@ -110,9 +110,9 @@ class Event(NamedTuple):
 class Run:
     """Result of one simulation; times in core cycles.
 
-    `tile_starts[b]` holds the start of the first index computation of each tile of block b,
-    `sm_of_block[b]` the SM it ran on (None for a block without tiles). The bus carries posted
-    writes until `drained_cycles`, which may lie after `makespan_cycles`.
+    `tile_starts[b]` has the start of the first index computation of each tile of block b, and
+    `sm_of_block[b]` the SM that it ran on (None for a block without tiles). The bus carries posted
+    writes until `drained_cycles`, which may be after `makespan_cycles`.
     """
 
     makespan_cycles: Fraction

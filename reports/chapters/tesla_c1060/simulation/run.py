@@ -218,7 +218,7 @@ def _memory(
 
 
 def layout_of(machine: Machine, tiling: Tiling, output_offset: int) -> Ints:
-    """Where half-warps find their bytes, as `dram_controller.byte_address` takes it."""
+    """Return the layout of half-warps' bytes, as `dram_controller.byte_address` takes it."""
     layout = np.zeros(7, np.int64)
     layout[c.PITCH] = tiling.pitch_bytes
     layout[c.TILE_PITCH] = tiling.tile_width * tiling.itemsize

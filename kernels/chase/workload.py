@@ -47,7 +47,7 @@ class Chase(Workload):
     def inputs(
         self, problem: Problem, dtype: str, rng: np.random.Generator
     ) -> dict[str, npt.NDArray[Any]]:
-        """``src``: words, in each place the index of the next and of the place so far along."""
+        """Return ``src``: word 0 of a place is the next place, word 1 the chain's i-th place."""
         places = _places(problem)
         src = rng.integers(0, 2**32, problem.height * problem.width, dtype=np.uint32)
         order = rng.permutation(np.arange(places, dtype=np.uint32)) * np.uint32(LINE)

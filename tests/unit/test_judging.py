@@ -263,9 +263,9 @@ def test_two_files_under_the_guard(tmp_path: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("{", "is no JSON"),
+        ("{", "is not JSON"),
         ("[1]", "no JSON object"),
-        ({"a": 1}, "none of the files that are read"),
+        ({"a": 1}, "is not in a supported format"),
         ({"16": {"BLOCK": 1}, "triton_version": "3.6.0"}, "choices without times"),
         ({"format": "gpushmoo choices"}, "choices without times"),
         (cache(WINNER, objective="GFLOP/s"), "tuned for 'GFLOP/s'"),

@@ -171,7 +171,9 @@ def test_a_folder_that_is_no_run_is_said(run: Path, tmp_path: Path) -> None:
     sweep = {"params": {}, "parts": 1}
     for text in (json.dumps({"copy": {"float": sweep}}), '{"copy": []}', "{"):
         (run / PLAN_FILE).write_text(text)
-        with pytest.raises(WatchError, match="is no plan that this version of gpushmoo reads"):
+        with pytest.raises(
+            WatchError, match="is not a plan that this version of gpushmoo can read"
+        ):
             Watched(run)
 
 

@@ -587,7 +587,7 @@ def regression(groups: Path, out: Path) -> None:
         named = "; ".join(f"{group_words(row)}: {change(row)}" for row in slow[:_MOST_GROUPS])
         more = f"; and {len(slow) - _MOST_GROUPS} more" if len(slow) > _MOST_GROUPS else ""
         raise RegressionError(
-            f"{len(slow)} of {len(table)} groups' bests surely got slower: {named}{more}. "
+            f"{len(slow)} of {len(table)} groups' bests got significantly slower: {named}{more}. "
             f"'{groups.with_name('summary.md')}' has the table."
         )
     write_whole(out, f"No best of {len(table)} groups got significantly slower.\n".encode())

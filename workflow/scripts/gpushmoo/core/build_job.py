@@ -52,7 +52,7 @@ class BuildJob:
 
     @classmethod
     def of_plain(cls, values: Mapping[str, Any]) -> Self:
-        """Return the job that `plain` gave. Raises KeyError or TypeError if it is none."""
+        """Return the job from the values of `plain`; raise KeyError or TypeError for others."""
         versions = tuple(
             Version(variant, tuple((axis, value) for axis, value in compiled_in))
             for variant, compiled_in in values["versions"]

@@ -127,7 +127,7 @@ class ExplorerError(UserError, ValueError):
 
 
 class ExportError(UserError, ValueError):
-    """This run cannot be exported in this format."""
+    """The run cannot be exported in the requested format."""
 
 
 class JudgeError(UserError, ValueError):
@@ -180,9 +180,9 @@ class NoDeviceError(DeviceError):
 
 
 class HostError(NoDeviceError):
-    """This machine kept a compiler or a runtime from its work; one sentence with the remedy.
+    """Failure of a compiler or a runtime on this machine; one sentence with the remedy.
 
-    No kernel is to blame, so nothing of it is kept: the next start tries again.
+    It is not the fault of a kernel, so nothing of it is kept: the next start tries again.
     """
 
 
@@ -266,7 +266,7 @@ class DamagedFileError(UnusableFilesError):
 
 
 class BadParquetError(DamagedFileError):
-    """A file is no complete Parquet file of gpushmoo; the sentence begins with its name."""
+    """A file is not a complete Parquet file of gpushmoo; the sentence begins with its name."""
 
 
 class AggregateError(UnusableFilesError):

@@ -75,7 +75,7 @@ class ShardJob:
 
     @classmethod
     def of_plain(cls, values: Mapping[str, Any]) -> Self:
-        """Return the job that `plain` gave. Raises KeyError or TypeError if it is none."""
+        """Return the job from the values of `plain`; raise KeyError or TypeError for others."""
         return cls(**{**values, "measure": Measure.of_plain(values["measure"])})
 
     @property
@@ -146,9 +146,9 @@ class ShardRequest:
 
     @classmethod
     def of_plain(cls, values: Mapping[str, Any]) -> Self:
-        """Return the request from what `measuring.client` sends.
+        """Return the request from the values that `measuring.client` sends.
 
-        That is the plain job, what `Flow.measure_request` gives, and the names of the files.
+        These are the plain job, the values of `Flow.measure_request`, and the names of the files.
         """
         number, total = values["place"]
         return cls(

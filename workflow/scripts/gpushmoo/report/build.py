@@ -290,7 +290,7 @@ def report_facts(
 def _extra_section(
     name: str, section: Section, files: Sequence[Path], figures: Mapping[str, Json]
 ) -> Json:
-    """The section of an extra, which is made of `files`."""
+    """Return the section of an extra, which is made of `files`."""
     facts = section.content(files)
     shown = [f"{section.figure}.svg"] if facts["figured"] else []
     return {"name": name, "facts": facts, "figures": _named(figures, shown)}

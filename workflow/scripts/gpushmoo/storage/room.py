@@ -67,7 +67,7 @@ def output(out: Path, error: type[Exception]) -> Iterator[None]:
 
 
 def _elsewhere(out: Path, err: OSError) -> Path | None:
-    """The file of an error if it is not about `out`, such as a temporary one."""
+    """Return the file of an error if it is not `out`, such as a temporary one."""
     named = err.path if isinstance(err, WriteError) else err.filename
     if not isinstance(named, str | os.PathLike):
         return None

@@ -1,4 +1,4 @@
-"""What other programs call: functions of other tuners, and a plugin of pytest."""
+"""Provide interfaces that other programs call: functions of other tuners, and a pytest plugin."""
 
 from ...registry import Extra
 

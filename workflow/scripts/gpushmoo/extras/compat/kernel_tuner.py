@@ -1,10 +1,10 @@
-"""Kernel Tuner's `tune_kernel` and `run_kernel`, as in its version 1.5.0; gpushmoo measures.
+"""Provide Kernel Tuner's `tune_kernel` and `run_kernel`, version 1.5.0; gpushmoo measures.
 
 ``python -m gpushmoo.extras.compat.kernel_tuner script.py`` runs a script of Kernel Tuner, which
-need not be installed. What differs: a time is the median of as many samples as it needs, not the
-mean of `iterations`; a failure or a wrong result costs its own configuration and ends nothing; a
-`strategy` is a random sample of ``max_fevals`` configurations, else all. Arrays that the source
-declares as const must not change, and nothing may be written beside arrays.
+need not be installed. Differences: a time is the median of a sufficient number of samples, not the
+mean of `iterations`. A failure or a wrong result affects only its own configuration. A `strategy`
+is a random sample of ``max_fevals`` configurations, otherwise all are measured. Arrays that the
+source declares as const must not change, and nothing may be written outside arrays.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from ...storage.temporary import OwnFolder
 
 Params = dict[str, Any]
 
-# Arguments in their order; the first five must be given.
+# Arguments in their order. The first five are required.
 _KERNEL = "kernel_name kernel_source problem_size arguments"
 _DIVISORS = ("grid_div_x", "grid_div_y", "grid_div_z")
 _WHERE = "lang device platform smem_args cmem_args texmem_args compiler compiler_options defines"
@@ -67,25 +67,25 @@ _GRID = ("grid_size_x", "grid_size_y", "grid_size_z")
 # The one axis, which counts configurations; the macro that chooses among several texts; and what
 # names of parameters begin with where a script's own `defines` may leave them out.
 _AXIS, _TEXT, _OWN = "GPUSHMOO_CONFIGURATION", "GPUSHMOO_TEXT", "GPUSHMOO_"
-# What expressions may name besides parameters.
+# Names that expressions may use besides parameters.
 _FUNCTIONS: Params = {"np": np, "numpy": np, "ceil": math.ceil, "floor": math.floor}
-# The compiler is told the device's own architecture.
+# Options that are ignored, because the compiler gets the device's own architecture.
 _ARCHITECTURE = re.compile("--?(arch|gpu-architecture|code|gpu-code|gencode)")
 
 
 class ErrorConfig(str):
-    """Why a configuration has no time; its characters are the message."""
+    """Reason why a configuration has no time; the text is the message."""
 
     __slots__ = ()
 
     def __str__(self) -> str:
-        """The class, as in Kernel Tuner."""
+        """Return the class, as in Kernel Tuner."""
         return type(self).__name__
 
     __repr__ = __str__
 
 
-# By T4's words; for a wrong result Kernel Tuner raises RuntimeError.
+# By T4's words. For a wrong result, Kernel Tuner raises RuntimeError.
 _WORDS = ("constraints", "compile", "runtime", "correctness")
 _NAMES = ("Invalid", "CompilationFailed", "RuntimeFailed", "WrongResult")
 _CLASSES = {
@@ -95,12 +95,12 @@ _CLASSES = {
 
 
 def tune_kernel(*values: Any, **options: Any) -> tuple[list[Params], Params]:
-    """Measure a kernel for each configuration; arguments are Kernel Tuner's.
+    """Measure a kernel for each configuration; the arguments are Kernel Tuner's.
 
-    Results are a dictionary each: the parameters, ``time`` and ``times`` in milliseconds, and
-    metrics; or ``__error__``. The other dictionary has ``device_name``, ``best_config``, and in
-    ``tied_configs`` all that are tied with the fastest. Raises ConfigError for what is not taken
-    over.
+    Each result is a dictionary with the parameters, ``time`` and ``times`` in milliseconds, and
+    metrics; or ``__error__``. The second return value has ``device_name``, ``best_config``, and in
+    ``tied_configs`` all that are tied with the fastest. Raises ConfigError for unsupported
+    features.
     """
     given = _given(_OF_TUNE.split(), values, options)
     tune_params = given["tune_params"]
@@ -112,7 +112,7 @@ def tune_kernel(*values: Any, **options: Any) -> tuple[list[Params], Params]:
     results = [
         _result(instance[0], row, metrics)
         for instance, row in zip(instances, rows, strict=True)
-        # Kernel Tuner has no configuration of more threads than the device allows.
+        # Kernel Tuner leaves out configurations with more threads than the device allows.
         if row["status"] != Status.TOO_MANY_THREADS or given["block_size_names"]
     ]
     _PROVENANCE[:] = tuned.provenance
@@ -130,7 +130,7 @@ def tune_kernel(*values: Any, **options: Any) -> tuple[list[Params], Params]:
 
 
 def run_kernel(*values: Any, **options: Any) -> list[Any]:
-    """What a launch leaves in all arguments, Kernel Tuner's. Raises ConfigError, RuntimeError."""
+    """Launch once and return all arguments afterwards; may raise ConfigError or RuntimeError."""
     given = _given(_OF_RUN.split(), values, options)
     kernel = _Kernel(given, given["params"])
     with OwnFolder() as place:
@@ -147,13 +147,13 @@ def run_kernel(*values: Any, **options: Any) -> list[Any]:
             raise RuntimeError(f"{kernel.name}: {tuned.cells['message'].iloc[0]}")
         with np.load(file) as held:
             left = [held[name] if np.ndim(held[name]) else held[name][()] for name in held.files]
-    # CuPy's come back as such.
+    # CuPy's arrays are returned as CuPy arrays.
     pairs = zip(left, kernel.arguments, strict=True)
     return [import_module("cupy").asarray(a) if hasattr(b, "get") else a for a, b in pairs]
 
 
 def _given(names: Sequence[str], values: Sequence[Any], options: Params) -> Params:
-    """All arguments by name. Raises TypeError and ConfigError."""
+    """Return all arguments by name; raise TypeError or ConfigError."""
     given = dict.fromkeys(names[5:]) | _DEFAULTS | dict(zip(names, values, strict=False)) | options
     odd = {*names[:5], *given}.symmetric_difference(given.keys() & {*names, *_DEFAULTS})
     if odd or len(values) > len(names):
@@ -169,10 +169,10 @@ _Instance = tuple[Params, tuple[int, ...], tuple[int, ...], int, Params, str]
 
 
 class _Kernel:
-    """A kernel as Kernel Tuner's functions are told it."""
+    """A kernel from the arguments of Kernel Tuner's functions."""
 
     def __init__(self, given: Params, names: Iterable[str]) -> None:
-        """`names` are those of the parameters. Raises ConfigError."""
+        """Store the arguments; `names` are the parameters. Raises ConfigError."""
         source, lang = given["kernel_source"], given["lang"]
         sources = source if isinstance(source, list | tuple) else [source]
         self.name = given["kernel_name"]
@@ -205,19 +205,19 @@ class _Kernel:
         return Path(text).read_text(encoding="utf-8") if is_file else text
 
     def _sides(self, params: Params) -> list[int]:
-        """The problem's size: x, y and z."""
+        """Return the problem's size: x, y and z."""
         size = self.size(params) if callable(self.size) else self.size
         each = [size] if isinstance(size, str | int | np.integer) else [*size]
         return [int(_value(side, params)) for side in [*each, 1, 1][:3]]
 
     def instance(self, params: Params) -> _Instance:
-        """The launch and code of a configuration."""
+        """Return the launch and code of a configuration."""
         named = zip(self.block, (256, 1, 1), strict=True)
         block = tuple(int(params.get(name, default)) for name, default in named)
         by = [self.given[option] for option in _DIVISORS]
         by = [params.get(n, 1) if d is None else d for n, d in zip(self.block, by, strict=True)]
         sides = zip(self._sides(params), by, strict=True)
-        # As there: in floating point, rounded up.
+        # As in Kernel Tuner: in floating point, rounded up.
         grid = tuple(math.ceil(float(side) / float(_divisor(d, params))) for side, d in sides)
         size = (self.given["smem_args"] or {}).get("size", 0)
         shared = int(_value(size, params)) if self.is_cuda else 0
@@ -230,7 +230,7 @@ class _Kernel:
         text = self._text(params)
         before = ""
         for name in [n for n in macros if "loop_unroll_factor" in n and self.is_cuda]:
-            # The pragma takes a constant, no macro; 0 stands for none.
+            # The pragma requires a constant instead of a macro; 0 means that there is no bound.
             number = macros.pop(name)
             if str(number) == "0":
                 text = re.sub(rf"\n\s*#pragma\s+unroll\s+{name}", "\n", text)
@@ -242,7 +242,7 @@ class _Kernel:
     def tuned(
         self, instances: Sequence[_Instance], progress: bool, check: Check, **more: Any
     ) -> Tuned:
-        """Measure all instances in one call: a hidden axis chooses among them by ``#if``."""
+        """Measure all instances in one call: a hidden axis selects among them by ``#if``."""
         every, *launches, macros, texts = zip(*instances, strict=True)
         block, grid, shared = map(_listed, launches)
         head, bracket, template = self.name.partition("<")
@@ -256,7 +256,7 @@ class _Kernel:
             self._sides(every[0])[::-1],
             {_AXIS: range(len(every))},
             launch=LaunchConfig(grid=grid, block=block, shared=shared),
-            # Launches find what others left.
+            # Launches find the results of earlier launches.
             check=replace(check, unchecked="not const", resets=False),
             build=Build([*options, f"-I{Path.cwd()}"], constants),
             thread_limit=MOST_THREADS,
@@ -267,7 +267,7 @@ class _Kernel:
         )
 
     def verified(self) -> Check:
-        """The check that compares with the answer. Raises ConfigError."""
+        """Return the check that compares with the answer; may raise ConfigError."""
         answer, verify, atol = (self.given[name] for name in ("answer", "verify", "atol"))
         if answer is None and verify is None:
             return Check()
@@ -277,14 +277,14 @@ class _Kernel:
         if verify is None:
             pairs = [(a, _on_host(b)) for a, b in zip(held or (), self.arguments, strict=True)]
             expect = [a if isinstance(b, np.ndarray) else None for a, b in pairs]
-            # What holds its answer already is poisoned.
+            # An array that already contains its answer is poisoned.
             told = enumerate(zip(expect, pairs, strict=True))
             reads = [i for i, (a, (_, b)) in told if a is not None and not np.array_equal(a, b)]
             # The relative tolerance is that of numpy.allclose.
             return Check(expect, in_place=reads, rtol=1e-5, atol=atol)
         more = {"atol": atol} if "atol" in signature(verify).parameters else {}
 
-        # Under the name of its module it is sent to the measuring process.
+        # The measuring process imports it by the name of its module.
         @wraps(verify)
         def check(*left: Any) -> bool:
             wanted = left if held is None else held
@@ -300,12 +300,12 @@ def _on_host(array: Any) -> Any:
 
 
 def _listed(values: Sequence[Any]) -> Callable[[Mapping[str, Any]], Any]:
-    """The value of each configuration, as a function of the axis."""
+    """Return a function of the axis that returns the value of each configuration."""
     return lambda at: values[at[_AXIS]]
 
 
 def _source(macros: Sequence[Params], texts: Sequence[str]) -> str:
-    """One source of all configurations."""
+    """Return one source with all configurations."""
     different = list(dict.fromkeys(texts))
     lines = []
     for n, (own, text) in enumerate(zip(macros, texts, strict=True)):
@@ -319,14 +319,14 @@ def _source(macros: Sequence[Params], texts: Sequence[str]) -> str:
 
 
 def _filled(text: str, params: Mapping[str, Any]) -> str:
-    """The text with values in the place of parameters."""
+    """Return the text with the parameters replaced by their values."""
     return "".join(str(params.get(word, word)) for word in re.split("([a-zA-Z0-9_]+)", text))
 
 
 def _value(expression: Any, params: Params) -> Any:
-    """The value of a number, a text or a function."""
+    """Return the value of a number, a text or a function."""
     if isinstance(expression, str):
-        # The script's own text.
+        # This is the script's own text.
         return eval(_filled(expression, params), {**_FUNCTIONS})  # noqa: S307
     return expression(params) if callable(expression) else expression
 
@@ -339,7 +339,7 @@ def _divisor(asked: Any, params: Params) -> Any:
 
 
 def _configurations(params: Mapping[str, Sequence[Any]], given: Params) -> list[Params]:
-    """Those that are measured. Raises ConfigError."""
+    """Return the configurations to measure; raise ConfigError for invalid ones."""
     asked = given["restrictions"]
     options = given["strategy_options"] or {}
     asked = [r for r in (asked if isinstance(asked, list) else [asked]) if r is not None]
@@ -366,7 +366,7 @@ def _meets(restriction: Any, params: Params) -> bool:
 
 
 def _result(params: Params, row: Mapping[str, Any], metrics: Mapping[str, Any]) -> Params:
-    """A configuration in Kernel Tuner's shape."""
+    """Return a configuration in Kernel Tuner's form."""
     kinds = ("benchmark", "compile", "verification", "strategy", "framework")
     result: Params = {**params, "timestamp": str(row["measured_at"])}
     result |= {f"{kind}_time": 0.0 for kind in kinds}
@@ -382,7 +382,7 @@ def _result(params: Params, row: Mapping[str, Any], metrics: Mapping[str, Any]) 
 
 
 def _tell(results: Sequence[Params], keys: Sequence[str], env: Params, given: Params) -> None:
-    """Print results, and warn of failures."""
+    """Print the results, and warn of failures."""
     errors: list[Any] = [result["__error__"] for result in results if "__error__" in result]
     for kind in dict.fromkeys(map(str, errors)):
         same = [one for one in errors if str(one) == kind]
@@ -395,7 +395,7 @@ def _tell(results: Sequence[Params], keys: Sequence[str], env: Params, given: Pa
             print(one if isinstance(one, str) else get_config_string(one, [*keys, "__error__"]))
 
 
-# What scripts import of other modules, and what measured the last kernel.
+# Functions that scripts import from other modules, and the device of the last kernel.
 _PROVENANCE: list[Mapping[str, Any]] = []
 
 
@@ -408,7 +408,7 @@ def get_config_string(params: Params, keys: Sequence[str] = (), units: Any = Non
 def get_best_config(
     results: Any, objective: str, objective_higher_is_better: bool = False
 ) -> Params:
-    """The result with the least, or most, of the objective."""
+    """Return the result with the least, or greatest, objective."""
     sign = -1 if objective_higher_is_better else 1
     best: Params = min(results, key=lambda one: sign * one.get(objective, sign * math.inf))
     return best
@@ -445,7 +445,7 @@ def store_output_file(
 
 
 def store_metadata_file(metadata_filename: str) -> None:
-    """Write what measured the last kernel as T4."""
+    """Write the device and versions of the last measurement as T4."""
     _write(metadata_filename, t4_metadata(_PROVENANCE))
 
 
@@ -464,13 +464,13 @@ _STAND_INS: Mapping[str, Sequence[Any]] = {
 
 
 def install() -> None:
-    """Let ``import kernel_tuner`` give the functions of this module."""
+    """Make ``import kernel_tuner`` import the functions of this module."""
     for name, members in _STAND_INS.items():
         module = ModuleType(name)
         sys.modules[name] = module
         vars(module).update({member.__name__: member for member in members})
         vars(sys.modules["kernel_tuner"])[name.rpartition(".")[2]] = module
-    # Others of its modules are not found.
+    # Its other modules are not found.
     sys.modules["kernel_tuner"].__path__ = []
     # Each strategy by its name.
     vars(sys.modules["kernel_tuner.strategies"])["__getattr__"] = str
@@ -497,5 +497,5 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    # Its classes are those of the module that is imported.
+    # Its classes must be those of the imported module.
     import_module(f"{library}.extras.compat.kernel_tuner").main(sys.argv[1:])

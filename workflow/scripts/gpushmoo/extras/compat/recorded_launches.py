@@ -1,4 +1,4 @@
-"""Records the launches tied with a kernel's fastest, and holds later sweeps to them."""
+"""Record the launches that are tied with a kernel's fastest, and compare later sweeps with them."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def hold(
     sample: int = 3,
     **asked: Any,
 ) -> list[str]:
-    """What is wrong with the launches of a kernel that `file` records, a sentence each.
+    """Return a sentence for each recorded launch of a kernel that got slower.
 
-    Swept are the values of the tied launches, and of each axis `sample` of all; or all, and the
-    file gets what is tied, if `renew`. `asked` are arguments of `sweep`. Raises ConfigError and
-    DeviceError where nothing can be said.
+    It sweeps the values of the tied launches, and `sample` values of each axis. With `renew` it
+    sweeps all, and writes the tied launches to the file. `asked` are arguments of `sweep`. Raises
+    ConfigError and DeviceError if it cannot measure.
     """
     rows = json.loads(file.read_text(encoding="utf-8"))["groups"] if file.is_file() else []
     known = {_name(row): row for row in rows}
@@ -45,7 +45,7 @@ def hold(
         asked["axes"] = _few_values(own, sample)
     groups = {_name(g.key): g for g in groups_of(sweep(kernel, progress=False, **asked).cells)}
     if renew:
-        # What was recorded of others, such as other devices, stays.
+        # Records of other devices stay.
         known |= {name: _tied(group) for name, group in groups.items() if group.ok}
         told = {"groups": [row for _, row in sorted(known.items())]}
         write_whole(file, f"{json.dumps(told, indent=1, ensure_ascii=False)}\n".encode())
@@ -62,13 +62,13 @@ def _name(row: Row) -> tuple[Any, ...]:
 
 
 def _tied(group: ExportGroup) -> dict[str, Any]:
-    """What is kept of a group: the launches that are tied, the fastest first."""
+    """Return the record of a group: the tied launches, the fastest first."""
     share = group.fastest["vs_memcpy"]
     return {
         **group.key,
         "axes": {axis: sorted(map(int, group.cells[axis].unique())) for axis in group.axes},
         "tied": [dict(launch) for launch in group.ok if launch in group.tied],
-        # NaN, where no copy was measured beside it, is no JSON.
+        # JSON does not have NaN, the value without a measured copy.
         "vs_memcpy": share if share > 0 else None,
     }
 
@@ -83,7 +83,7 @@ def _few_values(rows: Sequence[Row], sample: int) -> dict[str, list[int]]:
 
 
 def _faults(row: Row, group: ExportGroup, threshold: float, slower: float) -> Iterator[str]:
-    """What is wrong with the launch that was the fastest of a group."""
+    """Yield the regressions of the launch that was the fastest of a group."""
     launch = row["tied"][0]
     words = f"{group_words(row)}: {params_text(launch, [*launch])}"
     own = group.ok.get(point_of(launch, [*launch]))

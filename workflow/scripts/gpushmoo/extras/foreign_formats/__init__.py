@@ -1,4 +1,4 @@
-"""Exports in the formats of other programs: T4, Kernel Tuner, vLLM and Triton."""
+"""Export in the formats of other programs: T4, Kernel Tuner, vLLM and Triton."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The formats that other programs read: T4, Kernel Tuner's cache, vLLM's tables, Triton's cache."""
+"""Define the formats of other programs: T4, Kernel Tuner's cache, vLLM's tables, Triton's cache."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOT_WHOLE = (
 
 
 class T4(Format):
-    """The form of the auto-tuning community."""
+    """Format of the auto-tuning community."""
 
     files = ("t4",)
     needs_choice = False
@@ -32,7 +32,7 @@ class T4(Format):
         return ()
 
     def finish(self, chosen: Chosen) -> None:
-        """Write what measured."""
+        """Write the device and versions."""
         write_object(self.folder / "t4" / "metadata.json", t4_metadata(chosen.provenance))
 
 
@@ -43,20 +43,20 @@ class KernelTuner(Format):
     needs_choice = False
 
     def add(self, name: str, group: ExportGroup) -> Sequence[str]:
-        """Write the cache file of a group; a sentence if it cannot be replayed as it is."""
+        """Write the cache file of a group; return a sentence if it cannot be replayed unchanged."""
         write_whole(self.folder / "kernel-tuner" / name, cache_text(group).encode())
         return () if is_whole(group) else (_NOT_WHOLE.format(group.name),)
 
 
 class _Loaded(Format):
-    """Tables that programs load, in a folder with what they hold for."""
+    """Tables that programs load, in a folder with the conditions of each table."""
 
     def __init__(self, folder: Path, run: str) -> None:
         super().__init__(folder, run)
         self.tables: list[LoadedTable] = []
 
     def finish(self, chosen: Chosen) -> None:
-        """Write the tables, and what they hold for."""
+        """Write the tables, and the conditions of each."""
         if not self.tables:
             return
         (form,) = self.files

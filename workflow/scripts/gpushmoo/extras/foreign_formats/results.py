@@ -1,10 +1,10 @@
-"""All cells of a group: T4 1.0.0, and Kernel Tuner's cache file.
+"""Format all cells of a group: T4 1.0.0, and Kernel Tuner's cache file.
 
-T4 is the form in which the auto-tuning community exchanges results; its schemas are in the PyPI
-wheel ``kernel-tuner`` (``kernel_tuner/schema/T4/1.0.0``). They name ``compilation_time``, but
-Kernel Tuner itself writes ``compilation``, and so do we. Its simulation mode and its dashboard
-replay a sweep from the cache file, which is as version 1.5.0 reads it (``kernel_tuner/util.py``:
-``process_cache``). Times of both are in milliseconds.
+T4 is the exchange format of the auto-tuning community. Its schemas are in the PyPI wheel
+``kernel-tuner`` (``kernel_tuner/schema/T4/1.0.0``). They name ``compilation_time``, but Kernel
+Tuner itself writes ``compilation``, and so does gpushmoo. Kernel Tuner's simulation mode and
+dashboard replay a sweep from its cache file. The format is that of version 1.5.0
+(``kernel_tuner/util.py``: ``process_cache``). Times of both are in milliseconds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...core.schema import Status
 from ...exporting.choices import ExportGroup, point_of
 from ...exporting.vocabulary import ERRORS, INVALIDITY, VERSION
 
-# Measurements: T4's name, our column, by how much it is multiplied, and the unit then.
+# Measurements: T4's name, the column, the factor, and the resulting unit.
 _MEASURED = (
     ("time", "median_s", 1e3, "ms"),
     ("time_low", "median_low_s", 1e3, "ms"),
@@ -30,16 +30,17 @@ _MEASURED = (
     ("bandwidth_high", "bandwidth_high_gbs", 1.0, "GB/s"),
     ("copy_bandwidth", "memcpy_gbs", 1.0, "GB/s"),
 )
-# Times of each configuration that Kernel Tuner records and a sweep does not.
+# Times of each configuration that Kernel Tuner records but a sweep does not.
 _NOT_RECORDED = ("compilation", "framework", "search_algorithm", "validation")
 
 
 def t4_results(group: ExportGroup, run: str) -> dict[str, Any]:
-    """The results of one group: every cell whose status is a key of INVALIDITY.
+    """Return the results of one group: every cell whose status is a key of INVALIDITY.
 
-    ``time`` is the median of a launch, ``time_low`` to ``time_high`` the 95 % interval of what
-    another run may find; ``runtimes`` are all samples, of all repeats, each the mean of its
-    launches. What the sweep does not record is 0 and named in ``metadata``.
+    ``time`` is the median of a launch, and ``time_low`` to ``time_high`` its 95 % prediction
+    interval for another run, in milliseconds. ``runtimes`` are all samples, of all repeats, each
+    the mean of its launches. Quantities that a sweep does not record are 0 and listed in
+    ``metadata``.
     """
     metadata = {
         "timeunit": "milliseconds",
@@ -74,22 +75,23 @@ def _result(row: Mapping[str, Any], axes: Sequence[str]) -> dict[str, Any]:
 
 
 def _times(row: Mapping[str, Any]) -> tuple[list[float], float]:
-    """A verified cell's samples, and the time of all its launches, in milliseconds."""
+    """Return a verified cell's samples, and the time of all its launches, in milliseconds."""
     samples_ms = [float(s) * 1e3 for s in row["samples_s"]]
     return samples_ms, sum(samples_ms) * int(row["launches_per_sample"])
 
 
 _FAILED = "RuntimeFailedConfig"
-# A program that was interrupted leaves the last brackets out; so it looks for these very bytes.
+# An interrupted program leaves out the last brackets, so Kernel Tuner looks for exactly these
+# bytes.
 _END = "}\n}"
 
 
 def cache_text(group: ExportGroup) -> str:
-    """The cache file of a group: every cell with its median and its samples, in milliseconds.
+    """Return the cache file of a group: every cell with its median and its samples, in ms.
 
-    To replay it, ``tune_kernel`` is to be called with the kernel's name, ``problem_size`` (width
-    and height) and ``tune_params`` that are in it. A cell that was not tried, or whose device
-    failed, is left out; Kernel Tuner refuses to go there (`is_whole`).
+    To replay it, call ``tune_kernel`` with the kernel's name, ``problem_size`` (width and height)
+    and the ``tune_params`` that the file contains. A cell that was not tried, or whose device
+    failed, is left out, and Kernel Tuner raises an error for it (`is_whole`).
     """
     axes = sorted(group.axes)
     head = {
@@ -110,13 +112,13 @@ def cache_text(group: ExportGroup) -> str:
 
 
 def is_whole(group: ExportGroup) -> bool:
-    """Whether every combination of the axes' values has a cell in the cache file."""
+    """Return whether every combination of the axes' values has a cell in the cache file."""
     points = {point_of(row, group.axes) for row in _results_of(group)}
     return len(points) == math.prod(len(_values(group, axis)) for axis in group.axes)
 
 
 def _results_of(group: ExportGroup) -> list[Any]:
-    """The rows whose status is a key of INVALIDITY."""
+    """Return the rows whose status is a key of INVALIDITY."""
     results = group.cells[group.cells["status"].isin(list(INVALIDITY))]
     return [*results.sort_values("cell_key").to_dict("records")]
 

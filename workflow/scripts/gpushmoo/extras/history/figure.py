@@ -18,8 +18,8 @@ from ...core.schema import GROUP
 from ...figures.runs import ACROSS, MOST_PANELS
 from ...figures.style import OKABE_ITO, PAGE_WIDTH, apply_style, save, save_words
 
-# What is below each other, each with a scale of its own, as a copy may be many times as fast:
-# column, name, colour, mark, height.
+# Quantities below each other, each with a separate scale, because a copy may be much faster:
+# column, name, color, mark, height.
 _LINES = ((BEST, "best", OKABE_ITO[0], "o", 2.0), (COPY, "copy", OKABE_ITO[1], "s", 1.0))
 # Characters a line that a panel's title has.
 TITLE_WIDTH = 40
@@ -51,7 +51,7 @@ def _rows_of(chosen: Sequence[BestChange], rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_timelines(rows: pd.DataFrame) -> Figure:
-    """A panel for each group: its bests (`rows`) over runs in the order of time."""
+    """Draw a panel for each group: its bests (`rows`) over runs in the order of time."""
     names = list(GROUP)
     groups = list(rows.groupby(names, observed=True))
     down = -(-len(groups) // ACROSS)

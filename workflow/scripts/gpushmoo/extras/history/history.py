@@ -40,7 +40,7 @@ def history(
         A ValueError of one sentence.
     """
     places = [Path(named).expanduser() for named in several(runs)]
-    # A place that is no folder is refused when it is read.
+    # A path that is not a folder is refused when it is read.
     found = history_of(
         read_runs([run for p in places for run in (runs_in(p) if p.is_dir() else [p])])
     )

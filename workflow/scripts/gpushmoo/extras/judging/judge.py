@@ -1,9 +1,9 @@
-"""What files of other tuners show: which configurations are tied, and what they cannot tell.
+"""Analyze files of other tuners: which configurations are tied, and what the files leave open.
 
-Samples of one configuration were taken one after the other in one process. Clocks rise and fall in
-the meantime, so that these are no independent samples: the first part is left out as warm-up, and
-blocks of successive samples are what is replicated. How far another process would be off no such
-file tells; tied sets are therefore rather too small.
+A tuner takes the samples of one configuration one after the other in one process. Clocks rise and
+fall meanwhile, so these samples are not independent. So the first part is left out as warm-up, and
+blocks of successive samples are the replicates. No such file shows the deviation of another
+process, so tied sets are rather too small.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from ...exporting.vocabulary import AUTOTUNE, ERRORS, INVALIDITY
 
 
 class _PartError(ValueError):
-    """What is wrong with a part of a file; a clause."""
+    """Fault of a part of a file, as a clause."""
 
 
 Params = Mapping[str, int | str]
@@ -68,10 +68,10 @@ KERNEL_TUNER, NVBENCH, TRITON = "Kernel Tuner", "nvbench", "Triton"
 
 @dataclass(frozen=True)
 class Configuration:
-    """One configuration, and how it ended.
+    """One configuration, and its outcome.
 
     `time_s` is the file's own figure, NaN unless the status is ``ok``. A file without `samples_s`
-    may tell how many there were (`count`) and their standard deviation.
+    may state their number (`count`) and their standard deviation.
     """
 
     params: Params
@@ -84,10 +84,10 @@ class Configuration:
 
 @dataclass(frozen=True)
 class FileGroup:
-    """Configurations that compete; what the file does not name is empty.
+    """Configurations that compete; names that the file lacks are empty.
 
     `format` is the program's name: times of different programs are not compared. `notes` are
-    sentences on what the file leaves open.
+    sentences on questions that the file leaves open.
     """
 
     format: str
@@ -99,7 +99,10 @@ class FileGroup:
 
 
 def read_groups(path: Path, problem: Collection[str] = ()) -> list[FileGroup]:
-    """The groups of a file; `problem` names nvbench's axes of the problem. Raises JudgeError."""
+    """Return the groups of a file; `problem` names nvbench's axes of the problem.
+
+    Raises JudgeError if the file cannot be read.
+    """
     content = _content(path)
     try:
         groups = [*_groups(content, path, problem)]
@@ -110,7 +113,7 @@ def read_groups(path: Path, problem: Collection[str] = ()) -> list[FileGroup]:
     except KeyError as err:
         raise JudgeError(f"'{path}' cannot be read: a part of it misses {err}.") from err
     except (TypeError, ValueError, AttributeError, IndexError) as err:
-        # Python's own words speak of this program, not of the file.
+        # Python's own message describes this program, not the file.
         raise JudgeError(
             f"'{path}' cannot be read: a part of it has another form than {_program(content)} "
             "writes; write the file again."
@@ -125,9 +128,9 @@ def _content(path: Path) -> Mapping[str, Any]:
         data = path.read_bytes()
         text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode()
     except (OSError, EOFError, UnicodeDecodeError) as err:
-        why = getattr(err, "strerror", None) or "it is no text"
+        why = getattr(err, "strerror", None) or "it is not a text file"
         raise JudgeError(f"'{path}' cannot be read ({why}).") from err
-    # An interrupted Kernel Tuner leaves the last brackets out.
+    # An interrupted Kernel Tuner leaves out the last brackets.
     for end in ("", "}\n}"):
         try:
             content = json.loads(text.rstrip().removesuffix(",") + end if end else text)
@@ -135,16 +138,16 @@ def _content(path: Path) -> Mapping[str, Any]:
             fault = err
             continue
         if not isinstance(content, dict):
-            raise JudgeError(f"'{path}' holds no JSON object.")
+            raise JudgeError(f"'{path}' does not contain a JSON object.")
         return content
-    raise JudgeError(f"'{path}' is no JSON ({fault}).")
+    raise JudgeError(f"'{path}' is not JSON ({fault}).")
 
 
 _CACHE, _T4 = "Kernel Tuner's cache", "T4"
 
 
 def _program(content: Mapping[str, Any]) -> str:
-    """Whose file it is; "" if it is of none that are read."""
+    """Return the name of the file's program; "" if the format is not supported."""
     keys = content.keys()
     if {"cache", "tune_params_keys"} <= keys:
         return _CACHE
@@ -172,19 +175,21 @@ def _groups(
     elif program == TRITON:
         yield _of_triton(content, path)
     elif content.get("format") == FORMAT or (keys and all(map(str.isdecimal, keys - _OF_VLLM))):
-        raise JudgeError(f"'{path}' holds choices without times; judge what they were made from.")
+        raise JudgeError(
+            f"'{path}' contains choices without times; judge the results that they were made from."
+        )
     else:
         raise JudgeError(
-            f"'{path}' is none of the files that are read: Kernel Tuner's cache, T4, nvbench's "
-            "--json, Triton's *.autotune.json."
+            f"'{path}' is not in a supported format; supported are Kernel Tuner's cache, T4, "
+            "nvbench's --json, and Triton's *.autotune.json."
         )
 
 
-# Keys of vLLM's tables that are no sizes.
+# Keys of vLLM's tables besides sizes.
 _OF_VLLM = {"triton_version"}
 
 
-# T4's words, and what Kernel Tuner notes in the place of a time.
+# T4's words, and Kernel Tuner's entry instead of a time.
 _WORDS = {word: status for status, word in reversed(INVALIDITY.items())}
 _ENDS = {error: _WORDS[word] for word, error in ERRORS.items()}
 
@@ -206,16 +211,16 @@ def _of_cache(content: Mapping[str, Any], path: Path) -> FileGroup:
 
 def _of_cache_entry(entry: Mapping[str, Any], names: Sequence[str]) -> Configuration:
     params = _params({name: entry[name] for name in names})
-    # What failed may have no time at all.
+    # A failed configuration may have no time at all.
     time = entry.get("__error__") or entry["time"]
     if isinstance(time, str):
         return Configuration(params, _ENDS.get(time, Status.LAUNCH_FAILED))
     return _timed(params, 1e-3 * _number(time), _scaled(entry.get("times", ()), 1e-3))
 
 
-# Characters of a bad value in a sentence.
+# Most characters of a bad value in a sentence.
 _MOST_SHOWN = 60
-# Of the values of `timeunit` and of a measurement's unit.
+# Factors by `timeunit`, and by the unit of a measurement.
 _UNITS = (("n", 1e-9), ("mic", 1e-6), ("us", 1e-6), ("µs", 1e-6), ("m", 1e-3), ("s", 1.0))
 
 
@@ -231,14 +236,14 @@ def _shown(value: Any) -> str:
 
 
 def _number(value: Any) -> float:
-    """A time. Raises _PartError for what is not a number."""
+    """Return a time as a float; raise _PartError if it is not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _PartError(f"a time is {_shown(value)}; it must be a number")
     return float(value)
 
 
 def _scaled(times: Any, unit: float) -> list[float]:
-    """Times in seconds. Raises _PartError."""
+    """Return times in seconds; raise _PartError for invalid ones."""
     if not isinstance(times, list | tuple):
         raise _PartError(f"the times of a configuration are {_shown(times)}; they must be a list")
     return [_number(time) * unit for time in times]
@@ -291,7 +296,7 @@ def _of_nvbench(
 
 
 def _named(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Named values, whose numbers are texts."""
+    """Return named values, whose numbers are texts."""
     kinds = {"int64": int, "float64": float}
     return {v["name"]: kinds.get(v["type"], str)(v["value"]) for v in values}
 
@@ -319,7 +324,7 @@ def _of_state(state: Mapping[str, Any], params: Params, folder: Path) -> Configu
     return Configuration(params, Status.OK, mean, (), told_count, deviation)
 
 
-# What a configuration of Triton has beside its own parameters.
+# Parts of a Triton configuration besides its own parameters.
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 
@@ -327,7 +332,8 @@ def _of_triton(content: Mapping[str, Any], path: Path) -> FileGroup:
     found = []
     for config, timing in content["configs_timings"]:
         options = {n: config[n] for n in _OPTIONS if config.get(n) is not None}
-        # The median, the 20th and the 80th percentile; of several Triton compares the first.
+        # The median, and the 20th and 80th percentile. If there are several, Triton compares the
+        # first.
         time = 1e-3 * _number(timing[0] if isinstance(timing, list) else timing)
         status = Status.OK if math.isfinite(time) else Status.RESOURCES
         found.append(Configuration(_params({**config["kwargs"], **options}), status, time))
@@ -343,7 +349,7 @@ def _timed(params: Params, time_s: float, samples_s: Sequence[float]) -> Configu
 
 
 def _params(values: Mapping[str, Any]) -> dict[str, int | str]:
-    """By names that columns may have, whole numbers and texts."""
+    """Return whole numbers and texts, by names that columns may have."""
     named = {re.sub(r"\W", "_", name): value for name, value in values.items()}
     return {
         n: v if type(v) is int else int(v) if _is_whole(v) else str(v) for n, v in named.items()
@@ -355,13 +361,13 @@ def _is_whole(value: object) -> bool:
 
 
 Place = str | os.PathLike[str]
-# Samples are split into so many blocks, if each has two at least; the first is the warm-up.
+# Number of blocks of samples, if each has two or more; the first is the warm-up.
 BLOCKS = 8
 # With fewer samples there is no interval.
 LEAST_SAMPLES = 4
-# Beyond it, blocks are one and the same.
+# Blocks that correlate more than this count as one.
 _MOST_ALIKE = 0.8
-# Columns beside those of a run: the file's own figure, how many samples it tells of, and whether an
+# Columns besides those of a run: the file's own figure, the number of samples, and whether an
 # interval is known.
 PUBLISHED, COUNT, KNOWN = (f"{DERIVED}{name}" for name in ("published", "count", "known"))
 
@@ -375,7 +381,7 @@ def blocks_of(samples: Floats) -> Floats:
 
 
 def centres(blocks: Floats) -> tuple[Floats, Floats]:
-    """Log times of configurations, by their `blocks`, and half of their 95 % intervals."""
+    """Return log times of configurations from their `blocks`, and half of their 95 % intervals."""
     logs = np.log(np.median(blocks, axis=2))
     alike = Classes(["all"] * len(logs))
     found = replicated([logs], alike)
@@ -388,14 +394,15 @@ def centres(blocks: Floats) -> tuple[Floats, Floats]:
 
 
 def _widening(logs: Floats) -> float:
-    """By how much neighbouring blocks that resemble each other raise the variance of a mean.
+    """Return the factor by which correlation of neighboring blocks raises a mean's variance.
 
-    (1 + r) / (1 - r), as in a series of first order; r is the mean over configurations, without the
-    bias of short series (Marriott and Pope, Biometrika 41, 1954).
+    It is (1 + r) / (1 - r), as in a first-order series. r is the mean over configurations,
+    corrected for the bias of short series (Marriott and Pope, Biometrika 41, 1954).
     """
     n = logs.shape[1]
     rest = logs - logs.mean(axis=1, keepdims=True)
-    # What all do alike, such as to slow down as the device gets warm, favours none.
+    # A change that all have in common, such as a slow-down as the device warms up, favors none of
+    # them.
     rest -= np.median(rest, axis=0)
     rest = rest[(rest**2).sum(axis=1) > 0.0]
     if n < LEAST_SAMPLES or len(rest) < SHARING_CELLS:
@@ -406,7 +413,7 @@ def _widening(logs: Floats) -> float:
 
 
 def run_of(groups: Sequence[FileGroup], path: Path) -> RunCells:
-    """Groups of a file as a run that can be compared, with PUBLISHED, the file's own figures."""
+    """Return the groups of a file as a run to compare, with the file's own figures, PUBLISHED."""
     cells = pd.concat([_table(group) for group in groups], ignore_index=True)
     cells = cells.drop_duplicates(KEY, keep="last").set_index(KEY, drop=False)
     written = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat()
@@ -420,7 +427,7 @@ def run_of(groups: Sequence[FileGroup], path: Path) -> RunCells:
 
 
 def _table(group: FileGroup) -> pd.DataFrame:
-    """The group's configurations with the columns by which runs are compared."""
+    """Return the group's configurations with the columns by which runs are compared."""
     table = pd.DataFrame([_row(group, c) for c in group.configurations])
     lengths = table["samples_s"].str.len().where(table["status"] == Status.OK, 0)
     for n in set(lengths) - set(range(LEAST_SAMPLES)):
@@ -428,7 +435,7 @@ def _table(group: FileGroup) -> pd.DataFrame:
         blocks = blocks_of(np.array(table["samples_s"].iloc[places].tolist()))
         middle, half = centres(blocks)
         kept = [*blocks.reshape(len(blocks), -1)]
-        # As many standard errors as the interval of so many samples has.
+        # Number of standard errors in the interval of this number of samples.
         errors = half / normal_quantile(CONFIDENCE) * normal_quantile(coverage_of(len(kept[0])))
         for column, values in (
             ("median_s", np.exp(middle)),
@@ -509,7 +516,7 @@ class JudgedGroup(Table):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What was found in files, and the `comparison` with earlier files, if such were named."""
+    """Analysis of files, and the `comparison` with earlier files, if there are any."""
 
     rows: pd.DataFrame
     threshold: float
@@ -520,7 +527,7 @@ class Judgement:
         return self.summary() + page
 
     def summary(self) -> str:
-        """The files one by one, without the comparison."""
+        """Return the text on each file, without the comparison."""
         return "\n\n".join("\n".join(self._lines(row)) for row in self.rows.to_dict("records"))
 
     def _lines(self, row: Mapping[str, Any]) -> list[str]:
@@ -557,7 +564,7 @@ def judge(
     problem: str | Collection[str] = (),
     threshold: float = DELTA,
 ) -> Judgement:
-    """Say what results of other tuners show, and what they cannot tell.
+    """Analyze results of other tuners, and state what they leave open.
 
     Parameters
     ----------
@@ -565,13 +572,13 @@ def judge(
         Kernel Tuner's cache files, T4, nvbench's JSON, Triton's ``*.autotune.json``, each also
         gzipped, or folders of runs.
     before : list of paths
-        As many earlier files, against which they are held (`compare`).
+        The same number of earlier files, with which these are compared (`compare`).
     noise_runs : list of paths
-        Two or more files of one and the same thing, which tell how far files lie apart.
+        Two or more repeated files without a change, which show the spread between files.
     problem : list of str
         Axes of nvbench that are the problem's, not the launch's.
     threshold : float
-        The change that does not matter, a share of the time.
+        The change that does not matter, as a share of the time.
 
     Returns
     -------
@@ -581,7 +588,7 @@ def judge(
     Raises
     ------
     JudgeError, CompareError
-        ValueErrors of one sentence.
+        If a file cannot be read, analyzed or compared. Both are ValueErrors with one sentence.
     """
     if not 0.0 < threshold < 1.0:
         raise JudgeError(f"threshold is {threshold}; it must be a share between 0 and 1.")
@@ -602,7 +609,7 @@ Notes = Mapping[tuple[str, str, str], Sequence[str]]
 
 
 def _read(path: Path, problem: Collection[str]) -> tuple[RunCells, Notes]:
-    """A file, or a run's folder, as a run; and what it leaves open by group."""
+    """Read a file, or a run's folder, as a run; also return the open questions by group."""
     if path.is_dir():
         return read_run(path), {}
     groups = read_groups(path, problem)
@@ -665,7 +672,7 @@ def _open_questions(
 
 
 def _halves_agree(ok: pd.DataFrame) -> bool | None:
-    """Whether both halves of the samples have the same fastest; None with too few of them."""
+    """Return whether both halves of the samples have the same fastest; None with too few."""
     lengths = ok["samples_s"].str.len()
     if lengths.min() < 2 * LEAST_SAMPLES:
         return None

@@ -1,9 +1,9 @@
 """Read hardware counters of the launches that a model explains, to test the model.
 
 Times of these launches are not measurements, because the profiler, Nsight Compute, repeats each
-launch and restores its output in between. ``python -m gpushmoo.extras.studies.counters REQUEST.json`` is
-the process under the profiler. It launches the cells, records exactly one launch of each cell if
-possible, and answers with the cells in the order of these launches.
+launch and restores its output in between. The profiler watches the process
+``python -m gpushmoo.extras.studies.counters REQUEST.json``. It launches the cells, records exactly
+one launch of each cell if possible, and answers with the cells in the order of these launches.
 """
 
 from __future__ import annotations

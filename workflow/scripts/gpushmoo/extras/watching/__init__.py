@@ -1,4 +1,4 @@
-"""Shows a run in the terminal while it measures: the command ``watch``."""
+"""Show a run in the terminal while it measures: the command ``watch``."""
 
 from ...registry import Extra
 

@@ -1,4 +1,4 @@
-"""The rows that ``watch --json`` prints."""
+"""Define the rows that ``watch --json`` prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The progress of a run, read from its folder, and its live view in a terminal or as plain text."""
+"""Read the progress of a run from its folder, and show it in a terminal or as plain text."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ from ...core.space import TIMING_MODES, TYPICAL, in_order, most_values
 from ...measuring.progress import LiveCell, duration, live_path, read_live
 from ...storage.wholefile import read_json
 
-# A shard whose file is older is not being measured: its job was killed, or the machine stands
-# still. A job writes the file twice a second.
+# A shard whose file is older than this is not being measured: its job was killed, or the machine
+# hangs. A job writes the file twice a second.
 QUIET_S = 60.0
-# The share of all shards from which on their speed says how long the others will take.
+# From this share of all shards on, the speed of these predicts the time of the others.
 _TELLING = 0.02
-# The share of all shards of which a sweep's own speed counts as much as that of the others.
+# Share of all shards at which a sweep's own speed counts as much as that of the others.
 _FEW = 0.005
-# Later repeats measure fewer cells: they take this share of the first, until as many of them as the
-# second number have shown another. Both by three recorded runs.
+# Later repeats measure fewer cells: they are assumed to take this share of the first, until the
+# second number of them has shown another. Both are from three recorded runs.
 _LATER, _LATER_SHOWN = 0.5, 5.0
 _COLUMNS = ("variant", "height", "width", "cache_state", "timing_mode", "status")
 
 
 @dataclass
 class SweepState:
-    """One sweep and element type: cells, counted once for each repeat.
+    """One sweep and element type; cells are counted once for each repeat.
 
-    `ended` of `planned` have ended. `done` is the work that was done, in cells: those that end
-    at once, over a limit of the device, count no more than the others. `axes` are those with more
-    than one value. `cells` are those of the first repeat that have ended, `begun` others that were
-    launched; `latest` is the newest cell of a shard on its way, None where none is.
+    `ended` of `planned` have ended. `done` is the finished work, in cells; cells that end at once,
+    over a limit of the device, count no more than the others. `axes` are those with more than one
+    value. `cells` are the cells of the first repeat that have ended, `begun` others that were
+    launched. `latest` is the newest cell of an unfinished shard, or None.
     """
 
     sweep: str
@@ -67,7 +67,7 @@ class SweepState:
     latest: LiveCell | None = None
 
     def told(self) -> dict[str, Any]:
-        """For programs: its cells, and the fastest one."""
+        """Return its cells, and the fastest one, for programs."""
         best = self.best
         return {
             "kernel": self.sweep,
@@ -89,11 +89,11 @@ class SweepState:
 
 @dataclass
 class RunState:
-    """A run at one moment.
+    """State of a run at one moment.
 
     `labels` are the shards that are being measured, `shards` the numbers of finished and of all
-    shards; nothing was heard of the run for `quiet_s`. Its first cell was begun at `begun_at`;
-    while that is None, kernels are compiled. `left_s` is None as long as nothing shows its speed.
+    shards. The run was silent for `quiet_s`. Its first cell began at `begun_at`, which is None
+    while kernels are compiled. `left_s` is None as long as the speed is unknown.
     """
 
     name: str
@@ -126,7 +126,7 @@ class RunState:
         return self.shards[0] == self.shards[1]
 
     def told(self) -> dict[str, Any]:
-        """The state for programs, by the names that the command line has."""
+        """Return the state for programs, by the names that the command line uses."""
         return {
             "rows": [sweep.told() for sweep in self.sweeps],
             "run": self.name,
@@ -151,16 +151,16 @@ class _Finished:
 
 
 class Watched:
-    """A run's folder that is read again and again; finished shards once."""
+    """A run's folder that is read repeatedly; finished shards are read once."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises WatchError where there is no run."""
+        """Find the run in `folder`; raise WatchError if it is missing."""
         self._folder = folder
         self._read = dict[Path, tuple[tuple[int, int], _Finished]]()
         self._plan()
 
     def _plan(self) -> tuple[RunPlan, float]:
-        """The plan and when the run was started. Raises WatchError."""
+        """Return the plan and the time at which the run was started; raise WatchError."""
         path = self._folder / PLAN_FILE
         if not self._folder.is_dir():
             runs = sorted(p.parent.name for p in self._folder.parent.glob(f"*/{PLAN_FILE}"))
@@ -176,11 +176,15 @@ class Watched:
             return plan, path.stat().st_mtime
         except (DamagedFileError, OSError, AttributeError, LookupError, TypeError, ValueError):
             raise WatchError(
-                f"'{path}' is no plan that this version of gpushmoo reads; start the run again."
+                f"'{path}' is not a plan that this version of gpushmoo can read; start the run "
+                "again."
             ) from None
 
     def state(self, now: float | None = None) -> RunState:
-        """The run at this moment, `now` in seconds of the system's clock. Raises WatchError."""
+        """Return the run at this moment; raise WatchError if it is gone.
+
+        `now` is in seconds of the system's clock.
+        """
         plan, started = self._plan()
         now = time.time() if now is None else now
         state = RunState(self._folder.name, now - started)
@@ -235,7 +239,7 @@ class Watched:
         return state
 
     def _finished(self, path: Path) -> _Finished | None:
-        """The contents of a finished shard; None where it is not there, or cannot be read."""
+        """Return the contents of a finished shard; None if it is missing or not readable."""
         try:
             stat = path.stat()
             known = self._read.get(path)
@@ -248,7 +252,7 @@ class Watched:
 
 
 def _read_shard(path: Path, written_at: float) -> _Finished:
-    """Read a shard's file. Raises OSError, ArrowException, LookupError, ValueError."""
+    """Read a shard's file; raise OSError, ArrowException, LookupError or ValueError."""
     schema = pq.read_schema(path)
     axes = [name for name in schema.names if is_axis(name)]
     metadata = json.loads((schema.metadata or {})[METADATA_KEY])
@@ -277,11 +281,12 @@ def _planned_sweeps(plan: RunPlan) -> Iterator[tuple[str, str, SweepPlan]]:
 
 
 def _left_s(state: RunState, works: npt.NDArray[np.float64], now: float) -> float | None:
-    """Seconds for the rest, by what shards of each sweep took; None as long as that is unknown.
+    """Return the seconds for the rest, from the durations of each sweep's shards, or None.
 
-    `works` (sweeps, 2, 3) are of the first and of later repeats the shards that this start has
-    done, their seconds, and the shards that are left. What little of a sweep took is drawn towards
-    the mean of all. Seconds of shards become those of the run by how long both took so far.
+    `works` (sweeps, 2, 3) has for the first and for later repeats the number of shards that this
+    start has finished, their seconds, and the number of remaining shards. The speed of a sweep with
+    few finished shards is shrunk towards the mean of all. Seconds of shards are scaled to those of
+    the run by the ratio so far.
     """
     done, spent, left = np.moveaxis(works, 2, 0)
     telling = done.sum() > _TELLING * (done + left).sum() and state.quiet_s < QUIET_S
@@ -302,12 +307,12 @@ _EVERY_S = 2.0
 # The view may run on the CPU that is measured: it takes only idle time.
 _NICEST = 19
 
-# From slow to fast, readable by those who do not see red or green: viridis.
+# From slow to fast, readable without distinguishing red and green: viridis.
 _COLOURS = (
     *("#440154", "#482878", "#3e4a89", "#31688e", "#26828e"),
     *("#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725"),
 )
-# Of a map with more values of an axis, neighbours share a square, which shows the fastest.
+# If an axis has more values, neighbors share a square, which shows the fastest.
 _MOST_ROWS = 24
 _LABEL, _SQUARE, _GAP = 8, 2, 2
 # Lines besides the map and those of sweeps.
@@ -316,7 +321,10 @@ _OPEN, _NOT_OK = "·", "×"
 
 
 def watched(run: str | Path | None = None) -> Watched:
-    """The run in the folder `run`, or the one that was started last. Raises WatchError."""
+    """Return the run in the folder `run`, or the one that was started last.
+
+    Raises WatchError if it does not exist yet.
+    """
     folder = Path(run or ".")
     if run is None:
         plans = sorted(RESULTS.glob(f"*/{PLAN_FILE}"), key=lambda path: path.stat().st_mtime)
@@ -327,7 +335,7 @@ def watched(run: str | Path | None = None) -> Watched:
 
 
 def watch(run: str | Path | None = None, once: bool = False) -> None:
-    """Show the run until it is finished; one frame with `once`, and where there is no terminal."""
+    """Show the run until it is finished; print one frame with `once`, or without a terminal."""
     shown = watched(run)
     console = Console(file=sys.stdout, highlight=False)
     coloured = console.is_terminal and console.color_system is not None and not console.no_color
@@ -352,7 +360,7 @@ def watch(run: str | Path | None = None, once: bool = False) -> None:
 
 
 def frame(state: RunState, width: int, coloured: bool, height: int | None = None) -> RenderableType:
-    """The run at one moment in so many columns and lines; without colours squares are digits."""
+    """Return the run at one moment for `width` columns; without colors, squares are digits."""
     shown = _shown(state)
     most_rows = _MOST_ROWS if height is None else max(6, min(_MOST_ROWS, height - _OTHER_LINES))
     room = len(state.sweeps) if height is None else max(3, height - _OTHER_LINES - most_rows)
@@ -383,7 +391,7 @@ def _headline(state: RunState) -> Text:
 
 
 def _sweeps(state: RunState, shown: SweepState | None, room: int, width: int) -> list[Text]:
-    """A line for each sweep and type; if there are more than `room`, those around the `shown`."""
+    """Return a line for each sweep and type; if more than `room`, those around the `shown`."""
     begin = 0 if shown is None else state.sweeps.index(shown) - room // 2
     begin = max(0, min(begin, len(state.sweeps) - room))
     rows = [("kernel", "type", "cells", "best", "with")]
@@ -419,27 +427,27 @@ def _group_words(cell: LiveCell) -> str:
 
 
 def _shown(state: RunState) -> SweepState | None:
-    """The sweep whose map is shown: one that is being measured, else the last with cells."""
+    """Return the sweep whose map is shown: one that is being measured, or the last with cells."""
     running = [sweep for sweep in state.sweeps if sweep.latest is not None]
     begun = [sweep for sweep in state.sweeps if sweep.cells and sweep.axes]
     return next(reversed(running or begun), None)
 
 
 def _squares(name: str, cells: Sequence[LiveCell], most: int) -> list[list[int]]:
-    """The values of an axis that share a square, for each square."""
+    """Return the values of an axis that share a square, for each square."""
     values = sorted({cell.params[name] for cell in cells if name in cell.params})
     each = max(1, -(-len(values) // most))
     return [values[i : i + each] for i in range(0, len(values), each)]
 
 
 def _map(sweep: SweepState, width: int, coloured: bool, most_rows: int) -> list[Text]:
-    """Speed over the first two axes, in the group of the last cell or of the best."""
+    """Draw the speed over the first two axes, in the group of the last cell or of the best."""
     at = sweep.latest or sweep.best or sweep.cells[-1]
     known = [*sweep.cells, *sweep.begun]
     group = [cell for cell in known if _group_words(cell) == _group_words(at)]
     x, *others = sweep.axes
     y = others[0] if others else None
-    # All sizes and variants have the same values, of which the group may have few as yet.
+    # All sizes and variants have the same values. The group may have few of them as yet.
     columns = _squares(x, known, max(1, (width - _LABEL) // _SQUARE))
     rows: list[list[int]] = _squares(y, known, most_rows) if y else [[]]
     timed = [cell for cell in group if cell.seconds is not None]

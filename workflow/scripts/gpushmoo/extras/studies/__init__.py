@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def energy_files(flow: Flow) -> list[str]:
-    """The table of energy; that of a recorded data set is in ``<its folder>-studies``."""
+    """Return the table of energy; for a recorded data set, that in ``<its folder>-studies``."""
     if flow.config.dataset is None:
         asked = "energy" in flow.config.settings.studies
         return [flow.path("studies", "energy.parquet")] if asked else []

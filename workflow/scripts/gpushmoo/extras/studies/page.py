@@ -83,7 +83,7 @@ def _ties(groups: Sequence[EnergyGroup]) -> str:
 
 
 def _savings(groups: Sequence[EnergyGroup]) -> list[tuple[float, EnergyGroup]]:
-    """The share of energy that the cheapest saves over the fastest, where that is certain."""
+    """Return the significant savings of energy of the cheapest launches over the fastest."""
     found = []
     for group in groups:
         if group.cheapest is not group.fastest:

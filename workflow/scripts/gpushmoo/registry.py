@@ -1,9 +1,9 @@
-"""The contract of an extra, and how extras are found.
+"""Define the contract of an extra, and find the extras.
 
 An extra is a folder of ``gpushmoo/extras/`` whose ``__init__.py`` defines EXTRA, an instance of
-`Extra`. No other list names the extras: a folder that is not there is an extra that gpushmoo does
-not have. Each start of the command line and of Snakemake imports every ``__init__.py``, so it
-imports nothing else at its top than this module. Code outside the folder imports no extra.
+`Extra`. No other list names the extras: if a folder is missing, gpushmoo does not have the extra.
+Each start of the command line and of Snakemake imports every ``__init__.py``, so it must import
+nothing but this module at its top. Code outside the folder does not import an extra.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Extra:
 
 @cache
 def extra_folders() -> dict[str, Path]:
-    """The folders of the extras by name, in the order of the names."""
+    """Return the folders of the extras by name, in the order of the names."""
     found = sorted(path.parent for path in (_PACKAGE / "extras").glob("*/__init__.py"))
     return {folder.name: folder for folder in found}
 
@@ -72,13 +72,13 @@ def extras() -> dict[str, Extra]:
 
 
 def extra_rules() -> list[Path]:
-    """The ``rules.smk`` of the extras that have one; the Snakefile includes them."""
+    """Return the ``rules.smk`` of the extras that have one; the Snakefile includes them."""
     files = [folder / "rules.smk" for folder in extra_folders().values()]
     return [file for file in files if file.is_file()]
 
 
 def extra_sections() -> dict[str, Section]:
-    """The sections of the report by the extra's name, in the order in which it shows them."""
+    """Return the report's sections by the extra's name, in the order in which it shows them."""
     found = [(name, extra.section) for name, extra in extras().items() if extra.section]
     return dict(sorted(found, key=lambda each: (each[1].place, each[0])))
 

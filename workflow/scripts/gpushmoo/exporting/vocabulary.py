@@ -29,7 +29,7 @@ AUTOTUNE = ".autotune.json"
 
 
 def t4_metadata(provenance: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """What measured, in T4's form: each different device, operating system and version once."""
+    """Return the device, operating system and versions in T4's form, each distinct one once."""
     shards = list(provenance)
     # A device stands once, even if the free memory of a CPU changed meanwhile.
     by_uuid = {shard["device"]["uuid"]: shard["device"] for shard in shards}

@@ -55,7 +55,7 @@ class _Json(Format):
 
 
 def all_formats() -> dict[str, type[Format]]:
-    """The formats by name: those of the core, and those of extras."""
+    """Return the formats by name: those of the core, and those of extras."""
     added = {name: get() for e in extras().values() for name, get in e.formats.items()}
     return {"header": _Header, "json": _Json, **added}
 

@@ -168,5 +168,5 @@ def test_ready_machine_code_is_taken_as_it_is(folder: Path, tmp_path: Path) -> N
     (folder / "kernel.cubin").write_bytes(code + b"//x\n")
     assert load_kernel(folder).digest(".cu") != before
     (folder / "kernel.cubin").write_bytes(b"text")
-    with pytest.raises(BuildError, match=r"kernel\.cubin is no machine code of CUDA"):
+    with pytest.raises(BuildError, match=r"kernel\.cubin is not CUDA machine code"):
         built(folder, tmp_path)

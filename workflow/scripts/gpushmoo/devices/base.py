@@ -171,8 +171,8 @@ class Device(ABC):
     """One open device. Buffers and images are opaque to the caller.
 
     A buffer is the middle of a larger allocation between guard zones. A method that takes a buffer
-    also takes an image, which has no guard zones, unless it says otherwise. A capability that the
-    device lacks is None.
+    also takes an image, which has no guard zones, unless documented otherwise. A capability that
+    the device lacks is None.
     """
 
     info: DeviceInfo
@@ -236,11 +236,11 @@ class Device(ABC):
 
     @abstractmethod
     def guard(self, buffer: Any) -> None:
-        """Write the guard word to the zones before and after `buffer`, which is no image."""
+        """Write the guard word to the zones around `buffer`, which must not be an image."""
 
     @abstractmethod
     def read(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
-        """Read `count` words of a buffer, which is no image, from word `begin` on."""
+        """Read `count` words of a buffer, which must not be an image, from word `begin` on."""
 
     @abstractmethod
     def copy(self, source: Any, target: Any) -> Any:
@@ -291,11 +291,11 @@ class Device(ABC):
         return [int(total) for total, _ in self.count(buffers, partial(self.check, Checksum()))]
 
     def mismatches(self, buffer: Any, expected: Any) -> int:
-        """Number of 32-bit words in which the two differ; `expected` is no image."""
+        """Return the number of 32-bit words in which the two differ; `expected` is a buffer."""
         return self.compare(Output(buffer, expected)).wrong
 
     def compare(self, output: Output) -> Deviation:
-        """How an output differs from what it must be, counted on the device if it can."""
+        """Return how an output differs from its expected values; the device counts if it can."""
         within = output.tolerance
         if within is not None and (self.limits is None or not self.limits.judges(within.limit)):
             return self._compared_on_host(output, within)
@@ -399,7 +399,7 @@ def image_refusal(device: Device, problem: Problem, dtype: DType) -> str | None:
 
 
 def bind_library(device: Device, call: LibraryCall, buffers: Mapping[str, Any]) -> PreparedLaunch:
-    """Prepare a call of the vendor's library. Raises LaunchConfigError if there is none."""
+    """Prepare a call of the vendor's library; raise LaunchConfigError if the device lacks it."""
     if device.library is None:
         raise LaunchConfigError(f"There is no library that computes '{call.name}'.")
     return device.library.bind(call, buffers)
@@ -419,14 +419,14 @@ def set_constants(
 
 
 def images_of(device: Device) -> Images:
-    """The images of a device. Raises LaunchConfigError if it has none."""
+    """Return the images of a device; raise LaunchConfigError if it does not support them."""
     if device.images is None:
         raise LaunchConfigError("There is no such image: the device has no images.")
     return device.images
 
 
 def streams_of(device: Device) -> Streams:
-    """The streams of a device. Raises LaunchConfigError if it has none."""
+    """Return the streams of a device; raise LaunchConfigError if it does not support them."""
     if device.streams is None:
         raise LaunchConfigError("The device has no streams, which feed it from the host.")
     return device.streams
@@ -498,9 +498,9 @@ class BackendModule(Protocol):
         """
 
     def list_devices(self, wanted: int | None) -> Sequence[tuple[int, str]] | None:
-        """Index and UUID of device `wanted`, or of all for None, without opening any.
+        """Return index and UUID of device `wanted`, or of all for None, without opening any.
 
-        None where a device tells its UUID only once it is open. Raises NoDeviceError.
+        The result is None if a device reports its UUID only once it is open. Raises NoDeviceError.
         """
 
     def count_devices(self) -> int:

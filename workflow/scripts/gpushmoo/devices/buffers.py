@@ -245,7 +245,7 @@ KERNEL void limits(GLOBAL const ELEM *found, GLOBAL const ELEM *expected,
 
 
 def limits_source(width: int, in_values: bool) -> str:
-    """LIMITS for elements of so many bytes; of values it needs a device with doubles."""
+    """Return LIMITS for elements of `width` bytes; limits in values need a device with doubles."""
     element = {1: "unsigned char", 2: "unsigned short", 4: "WORD", 8: "LONG"}[width]
     bound = "double" if in_values else "LONG"
     defined = {"ELEM": element, "VALUES": int(in_values), "BOUND": bound}
@@ -253,7 +253,7 @@ def limits_source(width: int, in_values: bool) -> str:
 
 
 def named(argument: BufferRef | TextureRef | SurfaceRef, buffers: Mapping[str, Any]) -> Any:
-    """The buffer or image of an argument. Raises LaunchFailedError if there is none."""
+    """Return the buffer or image of an argument; raise LaunchFailedError if it does not exist."""
     if argument.name not in buffers:
         there = ", ".join(sorted(buffers)) or "none"
         raise LaunchFailedError(
@@ -278,9 +278,9 @@ def check_count(entry: str, args: Sequence[Argument], taken: int) -> None:
 
 
 def check_sizes(entry: str, args: Sequence[Argument], taken: Sequence[int]) -> None:
-    """Raise LaunchFailedError unless the arguments fit parameters of so many bytes each.
+    """Raise LaunchFailedError unless the arguments fit parameters with the bytes in `taken`.
 
-    For a runtime that passes on whatever it is given; buffers and images are passed in 8 bytes.
+    For a runtime that passes on any argument unchecked. Buffers and images are passed in 8 bytes.
     """
     check_count(entry, args, len(taken))
     for place, (argument, nbytes) in enumerate(zip(args, taken, strict=True)):

@@ -50,7 +50,7 @@ from .select import DeviceChoice, resolve
 
 log = logging.getLogger(__name__)
 
-# Where the log of a call is told to be; its own file goes with the result.
+# Location of the log of a call; its own file goes with the result.
 LOG_OF_A_CALL = "`log` of the result, log.txt in --out"
 # Seconds of a processor that a runtime may take to name its devices.
 _ASKING_S = 60.0
@@ -65,15 +65,15 @@ def build_kernel(
     threads: int,
     on_done: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Compile all versions of a kernel and dtype, on so many cores, and write the build file `out`.
+    """Compile all versions of a kernel and type on `threads` cores, and write the build file `out`.
 
-    `on_done` is called with the number of compiled versions and of all. Without it lines on
+    `on_done` is called with the number of compiled versions and of all. Without it, lines on
     `terminal` report them.
 
     A version that does not compile, crashes its compiler or lacks a timed access is named on
-    `terminal`, with its message in `log_file`. It costs only its own cells. Only `prepare_forks`
-    may have initialised a device's runtime in this process. Raises NoDeviceError when no device or
-    tool answers, and HostError, without a file, if the machine kept a compiler from its work.
+    `terminal`, with its message in `log_file`. It affects only its own cells. Only `prepare_forks`
+    may have initialized a device's runtime in this process. Raises NoDeviceError if no device or
+    tool responds, and HostError, without a file, if the machine kept a compiler from its work.
     """
     folder = load_kernel(job.kernel_folder)
     request = BuildRequest(job.backend, job.device, job.opencl_runtime, job.cuda_arch, Path(cache))

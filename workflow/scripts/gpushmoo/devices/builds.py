@@ -75,10 +75,11 @@ def _facts(values: Mapping[str, Any]) -> dict[str, EntryFacts]:
 class VersionBuild:
     """One version of a kernel (`space.Version`), compiled for one kind of device.
 
-    `log` holds the compiler's messages. `failure`, one sentence, and `status` belong to a version
-    that cannot be measured. `code` is None for such a version, and if the runtime gives no reusable
-    machine code. `entries` has the fields of a `sass.EntryCode` for each kernel function; None if
-    machine code was not read. `facts` are of functions by the names that launches have for them.
+    `log` is the compiler's messages. `failure`, one sentence, and `status` belong to a version that
+    cannot be measured. `code` is None for such a version, and if the runtime gives no reusable
+    machine code. `entries` has the fields of a `sass.EntryCode` for each kernel function; None
+    without a reading of the machine code. `facts` are of functions by the names that launches have
+    for them.
     """
 
     compiler: str = ""
@@ -263,7 +264,7 @@ def compile_error(source: str, log: str, cache: Path | None = None) -> DeviceErr
 
 
 def missing_entry(source: str, entry: str, there: Iterable[str], log: str) -> BuildError:
-    """The error of launching `entry`, which is none of the kernels in the file `source`."""
+    """Return the error of launching `entry`, which the file `source` does not define."""
     names = sorted(there)
     return BuildError(
         f"{source} has no kernel '{entry}'; it has: {', '.join(names) or 'none'}", log

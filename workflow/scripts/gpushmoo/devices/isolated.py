@@ -36,10 +36,10 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class TaskEnded:
-    """A task ended its process or took too long; `how` is a clause.
+    """Failure of a task that ended its process or took too long; `how` is a clause.
 
-    `is_struck` says that signals from outside did it, which no compiler sends to itself. `printed`
-    is the end of what the process has printed.
+    `is_struck` is True if signals from outside caused it, which no compiler sends to itself.
+    `printed` is the end of the process's output.
     """
 
     how: str

@@ -1,6 +1,7 @@
-"""Opens the device that a configuration asks for, and probes one in a process of its own.
+"""Open the device that a configuration requests, and probe one in a separate process.
 
-Run as a program it prints the facts of the chosen device as a Python literal."""
+Run as a program, it prints the facts of the chosen device as a Python literal.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class DeviceChoice:
 
 
 def kept_for_calls() -> Path:
-    """Where device runtimes and compilers keep what they make, for later calls as well."""
+    """Return the folder in which runtimes and compilers keep their results for later calls."""
     kept = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / library
     try:
         kept.mkdir(parents=True, exist_ok=True)

@@ -55,7 +55,7 @@ class PlannedChapter:
     plan: ChapterPlan
 
     def page_params(self, results: Path) -> dict[str, Any]:
-        """What the report is told to make the chapter's page of; `results` is the run's folder."""
+        """Return the report's parameters for the chapter's page; `results` is the run's folder."""
         figures = [str(results.joinpath("figures", f"{name}.svg")) for name in self.plan.figures]
         return {
             "code": folder_digest(self.folder.path),
@@ -107,11 +107,11 @@ SWEPT_STUDIES = frozenset({"machine"})
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A checked configuration, and what its keys stand for.
+    """A checked configuration, and the objects that its keys refer to.
 
-    `results` is the run's folder, `device_memory` in bytes, `dataset` the folder of a recorded data
-    set to analyse instead of measuring. Cells that ended with a status in `remeasure` are measured
-    again.
+    `results` is the run's folder, `device_memory` is in bytes, and `dataset` is the folder of a
+    recorded data set to analyze instead of measuring. Cells that ended with a status in `remeasure`
+    are measured again.
     """
 
     settings: Settings
@@ -285,7 +285,7 @@ def _refuse_others(value: str, dataset: Path, kernels: Collection[str]) -> None:
     firsts = {file.parent: file for file in sorted(unpacked(dataset).rglob("*.parquet"))}
     found = set[str]()
     for file in firsts.values():
-        # A damaged file has an error of its own when it is aggregated.
+        # Aggregation reports a damaged file with a separate error.
         with suppress(BadParquetError, KeyError, OSError):
             found.add(Path(read_metadata(file)["params"]["folder"]).name)
     others = sorted(found.difference(kernels))
@@ -365,10 +365,10 @@ def _refuse_without_extra(settings: Settings) -> None:
 
 
 def read_earlier(settings: Settings, own: Path) -> list[str] | None:
-    """The folders of earlier runs; None without a history. Raises ConfigError.
+    """Return the folders of earlier runs; None without a history. Raises ConfigError.
 
-    A folder of runs stands for the finished ones in it, but for the run's `own` folder. Relative
-    folders begin at the working directory.
+    A folder of runs means the finished ones in it, except the run's `own` folder. Relative folders
+    begin at the working directory.
     """
     if settings.history is None:
         return None
@@ -378,7 +378,7 @@ def read_earlier(settings: Settings, own: Path) -> list[str] | None:
 
 
 def _runs_in(name: str, results: Path) -> list[Path]:
-    """The runs that a folder stands for; in that of all `results` there may be none yet."""
+    """Return the runs that a folder contains; the folder of all `results` may still be empty."""
     folder = Path(name)
     if folder.resolve() == results.resolve():
         return finished_runs(folder)

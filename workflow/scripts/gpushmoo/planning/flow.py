@@ -206,7 +206,7 @@ class Flow:
 
     @property
     def cache(self) -> str:
-        """Where device runtimes keep what they compile."""
+        """The folder in which device runtimes keep compiled code."""
         return str(cache_folder(self.results))
 
     # Kernels
@@ -428,7 +428,7 @@ class Flow:
             **spec.nearest,
             "dtypes": list(spec.dtypes),
             "controls": list(spec.folder.workload.controls),
-            # Where all of the run is in one state, a title need not say in which.
+            # If all of the run is in one state, a title need not name it.
             "named": [column for column, values in met.items() if len(values) > 1],
         }
 

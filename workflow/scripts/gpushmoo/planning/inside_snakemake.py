@@ -1,8 +1,8 @@
-"""The only file that reads and changes Snakemake's inner objects.
+"""Contain all code that reads and changes Snakemake's inner objects.
 
-Snakemake has no public interface for what `Inside` does. Each member is one use, with its reason.
-tests/unit/test_inside_snakemake.py runs the installed Snakemake for each of them and bounds their
-number. pyproject.toml bounds Snakemake's version.
+Snakemake has no public interface for the members of `Inside`. Each member is one use, with its
+reason. tests/unit/test_inside_snakemake.py runs the installed Snakemake for each of them and bounds
+their number. pyproject.toml bounds Snakemake's version.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Inside:
 
     @property
     def in_environments(self) -> bool:
-        """Whether jobs run in conda environments of their own.
+        """Whether each job runs in a separate conda environment.
 
         Rules have no public access to the option, which a profile may set.
         """
@@ -83,9 +83,9 @@ class Inside:
 
     @property
     def configuration(self) -> tuple[list[Path], Mapping[str, Any]] | None:
-        """The configuration files in their order and the values of ``--config``.
+        """The configuration files in their order and the values of ``--config``, or None.
 
-        It is None if a workflow that imports the rules gives the whole configuration. The public
+        It is None if a workflow that imports the rules passes the whole configuration. The public
         `config` is merged: it does not name the file of a key, which relative folders refer to.
         """
         if self._modifier.skip_configfile:

@@ -205,7 +205,10 @@ def _folder_of(sweep: SweepConfig) -> str:
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """One figure of a view of the kernel in `folder`; what is None shows all that was swept."""
+    """One figure of a view of the kernel in `folder`.
+
+    An attribute of None selects all that was swept.
+    """
 
     folder: KernelFolder
     view: View
@@ -225,7 +228,7 @@ class FigureSpec:
 
     @property
     def where(self) -> dict[str, Any]:
-        """Column and value of what is shown, for dataset.matching."""
+        """The cells to show, as values of columns, for dataset.matching."""
         where: dict[str, Any] = {"kernel": self.folder.name, "timing_mode": self.timing_mode}
         if isinstance(self.size, Problem):
             where |= {"height": self.size.height, "width": self.size.width}
@@ -246,7 +249,7 @@ class FigureSpec:
 
 
 def figures_of(sweep: SweepConfig, backend: str) -> list[FigureSpec]:
-    """The figures of a sweep; the largest size, the first state and mode stand for all."""
+    """Return the figures of a sweep: of its largest size, first cache state and first mode."""
     workload = sweep.folder.workload
     largest = max(sweep.sizes, key=_rank)
     first_kind = next(k for k in TIMING_MODES if k in sweep.timing_modes)

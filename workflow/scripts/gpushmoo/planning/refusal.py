@@ -89,7 +89,7 @@ def read_section(kind: type[S], raw: Mapping[Any, Any], above: str = "") -> S:
     """
     _refuse_keys_of_other_types(raw, above)
     try:
-        # In JSON, types are strict and lists are taken for tuples.
+        # In JSON, types are strict and lists become tuples.
         text = json.dumps(dict(raw), default=str)
         return kind.model_validate_json(text, strict=True)
     except ValidationError as err:
@@ -162,7 +162,7 @@ class _Fault:
         return self._type in UNKNOWN
 
     def _step(self, key: str | int, tag: str) -> Any:
-        """What may be at a key of what is allowed so far; None if it has no such key."""
+        """Return the annotation at a key of the present one; None if it has no such key."""
         for kind in _other_kinds(self._allowed):
             if tag and isinstance(kind, type) and issubclass(kind, Section) and tag != kind.TAG:
                 continue

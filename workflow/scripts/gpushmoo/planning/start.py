@@ -105,7 +105,7 @@ def _given(config: Mapping[str, Any], inside: Inside) -> list[tuple[Mapping[str,
 
 def _read(path: Path) -> Mapping[str, Any]:
     """Return the values of a configuration file as Snakemake reads it, with yte's templates."""
-    # Of keys that stand twice Snakemake keeps the last one.
+    # If a key is listed twice, Snakemake keeps the last one.
     read_mapping(path)
     values: Mapping[str, Any] = load_configfile(path)
     return values
@@ -208,10 +208,10 @@ def refuse_unwritable(results: Path) -> None:
 
 
 def refuse_without_device(flow: Flow) -> None:
-    """Raise ConfigError where jobs need a GPU and there is none.
+    """Raise ConfigError if jobs need a GPU and the host has no GPU.
 
-    Where there seems to be one it is not opened, which would take two seconds; should it not be
-    usable, the measuring jobs say so.
+    A device that seems to be there is not opened, which would take two seconds. If it is not
+    usable, the measuring jobs report it.
     """
     backend = flow.gpu_backend
     if backend is not None and functions_of(backend).count_devices() == 0:
@@ -224,7 +224,7 @@ def refuse_without_device(flow: Flow) -> None:
 def start_measuring_servers(
     number: int, outs: Mapping[int, Sequence[str]], backend: Backend | None = None
 ) -> list[subprocess.Popen[bytes]]:
-    """Start so many measuring servers. `outs` are the files that jobs will write, by repeat.
+    """Start `number` measuring servers. `outs` are the files that jobs will write, by repeat.
 
     The `backend` is that of GPUs, whose libraries a process of each server imports at once.
     """
@@ -239,10 +239,10 @@ def start_servers(
     jobs: Mapping[str, Any],
     environment: Mapping[str, str] | None = None,
 ) -> list[subprocess.Popen[bytes]]:
-    """Start so many servers for all clients of this process, with which they end.
+    """Start `number` servers for all clients of this process, with which they end.
 
-    The environment variable `address_name` names their socket. The last arguments are a file with
-    `jobs` and the server's number. They have more of an `environment`.
+    The environment variable `address_name` contains the name of their socket. The last arguments
+    are a file with `jobs` and the server's number. `environment` is added to their environment.
     """
     # No other user may have something measured here.
     folder = tempfile.mkdtemp(prefix="gpushmoo-")

@@ -466,7 +466,7 @@ class Workload(ABC):
 
     @abstractmethod
     def launch(self, cell: Cell) -> Launch:
-        """The timed launch of `cell`. May raise LaunchConfigError."""
+        """Return the timed launch of `cell`; may raise LaunchConfigError."""
 
     def proof(self, cell: Cell) -> Launch:
         """Return the launch that verifies `cell`: by default the timed one.

@@ -91,7 +91,7 @@ class CudaProgram:
         self.parameters = {**sizes, **named}
 
     def function(self, entry: str) -> Any:
-        """The kernel function `entry`. Raises BuildError when the source has none."""
+        """Return the kernel function `entry`; raise BuildError if the source lacks it."""
         fact = self.facts.get(entry)
         try:
             return self._module.get_function(entry if fact is None else fact.symbol)
@@ -345,7 +345,7 @@ def _named_devices(named: str, listed: int) -> int:
 
 
 def _driver() -> ctypes.CDLL | None:
-    """Load the CUDA driver's library; None if there is none."""
+    """Load the CUDA driver's library; None if the host lacks it."""
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError:

@@ -131,10 +131,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Steps:
-    """How a sample is taken: `before` untimed, then `timed` between two events, `times` over.
+    """Steps of a sample: `before` untimed, then `timed` between two events, `times` over.
 
-    The timed step holds so many `launches`. `isolated` ones find the device idle: the step `before`
-    is waited for.
+    The timed step has this number of `launches`. `isolated` ones find the device idle: the host
+    waits for the step `before`.
     """
 
     before: Callable[[], None]
@@ -224,7 +224,7 @@ class EventTimer:
             return [q if isinstance(q, TypedError) else self._seconds(q) for q in found]
 
     def _seconds(self, queued: Queued) -> float:
-        """Per launch; a late sample is taken again."""
+        """Return the seconds per launch; repeat a late sample."""
         return self.time(queued.steps) if queued.late else queued.seconds()
 
     def spin(self, microseconds: int) -> None:
@@ -288,7 +288,7 @@ class CudaLaunch:
         return TimedInterval.ROW if row else TimedInterval.EACH
 
     def steps(self, launches: int, met: Condition) -> Steps:
-        """How a sample is taken. Raises LaunchConfigError if there is no such graph.
+        """Return the steps of a sample; raise LaunchConfigError if there is no such graph.
 
         Flushed or isolated launches are timed one by one. An untimed launch before several warm
         ones fills the L2 cache as they leave it.
@@ -322,7 +322,7 @@ class CudaLaunch:
         return Steps(before, self.enqueue, launches, 1, met.timing_mode == "isolated")
 
     def _one_by_one(self, launches: int) -> Callable[[], None]:
-        """Queues so many launches by themselves."""
+        """Return a function that queues this number of launches separately."""
 
         def queue() -> None:
             for _ in range(launches):
@@ -341,7 +341,7 @@ class CudaLaunch:
         return self._graphs[launches]
 
     def _captured(self, stream: Any, launches: int) -> Any:
-        """The graph of so many launches; the stream can be used again if one is refused."""
+        """Capture a graph of this number of launches; the stream stays usable if one is refused."""
         stream.begin_capture()
         try:
             for _ in range(launches):
@@ -354,6 +354,6 @@ class CudaLaunch:
 
 
 def steps_of(sample: Sample) -> Steps:
-    """How `sample`, of a bound of this backend, is taken."""
+    """Return the steps of `sample`, of a bound of this backend."""
     assert isinstance(sample.bound, CudaLaunch)
     return sample.bound.steps(sample.launches, sample.met)

@@ -49,7 +49,7 @@ _BELOW = {
         *("_core/include/cupy/_cccl/thrust", "_core/include/cupy/_cuda/cuda-*"),
     ),
 }
-# Files that tell the version of what is beside them.
+# Files that contain the version of the files beside them.
 _TELLING = ("cuda_runtime_api.h", "cuda.h", "cuda/std/__cccl/version.h", "cub/version.cuh")
 _VERSION = re.compile(r"#\s*define (?:CUDART|CUDA|CCCL|CUB)_VERSION (\d+)")
 
@@ -178,7 +178,7 @@ def unit_of(
     options: Sequence[str] = (),
     expressions: Sequence[str] = (),
 ) -> Unit:
-    """A kernel folder's source. Raises BuildError where there is none."""
+    """Return a kernel folder's source; raise BuildError if it does not exist."""
     options = (*build_options(dtype, defines), *options)
     return Unit(kernel_source(folder, ".cu"), folder.name, options, folder, tuple(expressions))
 
@@ -414,7 +414,7 @@ def _sizes(attributes: bytes) -> tuple[int, ...]:
 
 
 class Built(NamedTuple):
-    """Machine code with its facts, its compiler, and what that was told."""
+    """Compiled machine code, its properties, the compiler, and the compiler options."""
 
     made: CompiledCode
     compiler: str
@@ -453,7 +453,7 @@ def _ready(
     code = path.read_bytes()
     sizes = parameter_sizes(code)
     if not sizes:
-        raise BuildError(f"{path.name} is no machine code of CUDA with a kernel", "")
+        raise BuildError(f"{path.name} is not CUDA machine code with a kernel", "")
     (flags,) = struct.unpack_from("<I", code, 0x30)
     # The eighth version of the file's format moved the architecture by a byte.
     held = flags >> 8 & 0xFF if code[8] >= 8 else flags & 0xFF

@@ -207,7 +207,7 @@ def code_path(code: Sequence[Instruction], access: AccessOf) -> CodePath:
     counts = {
         head: sum(access(code[p]) is not None for p in path if p in loops[head]) for head in loops
     }
-    # Of a loop and the one around it that holds no more accesses, the inner one is the turn.
+    # If an outer loop contains no more accesses than the inner one, the inner one is the turn.
     head = max(loops, key=lambda head: (counts[head], -len(loops[head])), default=None)
     turn = loops[head] if head is not None and counts[head] else frozenset()
     once = [p for p in path if p not in turn]

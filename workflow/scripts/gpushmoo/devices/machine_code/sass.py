@@ -45,9 +45,9 @@ class AccessCount:
 class EntryCode:
     """The machine code of one kernel; `registers` are a thread's.
 
-    Spills count the instructions that access local memory, a thread's local arrays included.
-    `path` is the way of a thread; older records have none.
-    `shared_bytes` is the shared memory of a block that is compiled in, with what is reserved in it.
+    Spills count the instructions that access local memory, a thread's local arrays included. `path`
+    is that of a thread, or None in older records. `shared_bytes` is the compiled-in shared memory
+    of a block, including the reserved part.
     """
 
     entry: str

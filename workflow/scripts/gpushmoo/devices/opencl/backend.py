@@ -68,7 +68,7 @@ class OpenCLProgram:
         self.facts: Mapping[str, EntryFacts] = {}
 
     def kernel(self, entry: str) -> Any:
-        """The kernel object `entry`. Raises BuildError when the source has none."""
+        """Return the kernel object `entry`; raise BuildError if the source lacks it."""
         if entry not in self._kernels:
             try:
                 self._kernels[entry] = self._cl.Kernel(self._program, entry)
@@ -78,11 +78,11 @@ class OpenCLProgram:
         return self._kernels[entry]
 
     def resident_blocks(self, launch: Launch) -> int:
-        """1: OpenCL does not tell the occupancy; a CPU runs one group per core at a time."""
+        """Return 1: OpenCL does not report occupancy; a CPU runs one group per core at a time."""
         return 1
 
     def registers(self, entry: str) -> int | None:
-        """None: OpenCL does not tell how many registers a thread takes."""
+        """Return None: OpenCL does not report the registers of a thread."""
         return None
 
 
@@ -360,7 +360,7 @@ def _built(
     headers, folder = beside
 
     def compiled() -> CompiledCode:
-        # A build file with other messages would measure anew.
+        # A build file with other messages would trigger another measurement.
         with include_option(folder, kept) as path:
             program, log = build_source(cl, context, source, (*options, *path), kept, anew=True)
         return CompiledCode(program.get_info(cl.program_info.BINARIES)[0], log)

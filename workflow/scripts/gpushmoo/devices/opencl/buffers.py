@@ -33,8 +33,8 @@ _WORDS = """
 #define LONG ulong
 #define ADD atomic_add
 """
-# Work-items of a GPU take words side by side, which it reads at once. A core of a CPU runs one
-# after the other, and fetches each cache line again unless it has a range of its own.
+# Work-items of a GPU take adjacent words, which it reads at once. A core of a CPU runs work-items
+# one after the other, and fetches each cache line again unless it has a separate range.
 _STRIDE = """
 #define FIRST(n) get_global_id(0)
 #define END(n) (n)

@@ -100,7 +100,7 @@ class OpenCLStream:
 
 
 class OpenCLStreams(Streams):
-    """Streams with a command queue of their own, and memory that the runtime allocates and maps."""
+    """Streams, each with its own command queue, and memory that the runtime allocates and maps."""
 
     def __init__(
         self, cl: Any, context: Any, queue: Any, translated: Translated, prepare: Prepare

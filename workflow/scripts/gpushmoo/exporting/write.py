@@ -95,8 +95,8 @@ def write_exports(
     formats = [*(there if formats is None else dict.fromkeys(formats))]
     unknown = [name for name in formats if name not in there]
     if unknown or not formats:
-        named = f"'{unknown[0]}' is none" if unknown else "none was named"
-        raise ExportError(f"formats: {named}; there are {', '.join(there)}.")
+        named = f"'{unknown[0]}' is unknown" if unknown else "the list is empty"
+        raise ExportError(f"formats: {named}; use one or more of {', '.join(there)}.")
     _refuse_foreign(out, [file for form in there.values() for file in form.files])
     with replaced_folder(out) as fresh:
         asked = [there[name](fresh, run) for name in formats]

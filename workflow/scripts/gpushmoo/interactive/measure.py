@@ -75,7 +75,7 @@ from .several_devices import (
 
 log = logging.getLogger(__name__)
 
-# Of what the measuring processes have printed, this many last characters go with an error.
+# An error shows this number of characters from the end of the measuring processes' output.
 _LAST_WORDS = 4000
 
 
@@ -97,32 +97,33 @@ def sweep(  # noqa: PLR0913 - keyword-only options of one public call
     progress: bool = True,
     **measure: Any,
 ) -> Sweep:
-    """Measure every combination of a kernel's launch parameters on this machine, and wait for it.
+    """Measure every combination of a kernel's launch parameters on this machine.
 
-    A cell whose kernel crashes, hangs or is wrong has a status that says so. The measuring process
-    stays for later calls, with the device open, until this program ends.
+    The call blocks until the sweep is complete. A cell whose kernel crashes, hangs or computes a
+    wrong result gets a status other than ``ok``. The measuring process keeps the device open, and
+    later calls reuse it until this program exits.
 
     Parameters
     ----------
     kernel : path or Workload
         A kernel's folder, or an instance of a class that this program defines.
     source : str or mapping
-        Of a Workload: the kernel's text for the backend in use, or ``{".cl": text, ".cu": text}``.
+        For a Workload: the kernel's text for the backend in use, or ``{".cl": text, ".cu": text}``.
     axes, dtypes, sizes, variants, cache, timing_modes
-        What is swept, as in a configuration; one value may stand for a list. By default the
-        kernel's own. `axes` maps names to values: ``{"block_x": [32, 64]}``.
+        Values to sweep, as in a configuration. One value means a list of one. By default the
+        kernel's own values. `axes` maps names to values: ``{"block_x": [32, 64]}``.
     backend, device, opencl_runtime
-        Where; ``auto`` is the first that answers, `device` an index from 0 or ``"all"``: every
-        CUDA device at once, which must be of one name. One device measures all cells of a type and
-        size in a repeat. With a `budget`, of OpenCL and of data that the host feeds ``"all"`` is
-        the first device.
+        Where to measure. ``auto`` is the first backend that responds. `device` is an index from 0,
+        or ``"all"``: every CUDA device at once, which must be of one name. One device measures all
+        cells of a type and size in a repeat. With a `budget`, for OpenCL, and for data that the
+        host streams, ``"all"`` means the first device.
     repeats : int
-        How often all is measured, in processes of their own; 1 by default, 100 with a budget.
+        How often to measure the sweep, in separate processes; by default 1, or 100 with a budget.
     budget : float
-        Seconds in which what may be the fastest is measured again. After the first repeat Ctrl-C
-        ends the sweep with what is done.
+        Seconds for measuring again the cells that may be the fastest. After the first repeat,
+        Ctrl-C ends the sweep with the repeats that are complete.
     progress : bool
-        Whether lines are printed to stderr.
+        Whether to print lines to stderr.
     **measure
         Keys under ``measure`` of a configuration, ``seed`` and ``thread_limit``.
 
@@ -134,7 +135,7 @@ def sweep(  # noqa: PLR0913 - keyword-only options of one public call
     Raises
     ------
     ConfigError, DeviceError
-        An argument is wrong, which is a ValueError; no device can be used.
+        If an argument is wrong (a ValueError), or no device can be used.
     """
     refuse_no_flag(progress=progress)
     what = {"axes": axes, "dtypes": dtypes, "sizes": sizes, "variants": variants}
@@ -222,8 +223,8 @@ def _size_of(sweep: SweepConfig) -> str:
 WORKERS = Workers(keep=True)
 # Repeats that a budget buys at most.
 MOST_REPEATS = 100
-# So many versions are compiled by the measuring process itself, which takes less than a process
-# for the compilers.
+# The measuring process itself compiles up to this number of versions, which takes less time than to
+# start a process for the compilers.
 _FEW_VERSIONS = 8
 # It gives up after these seconds of a processor: then each version has a process and its limit.
 _COMPILED_THERE_S = 5.0
@@ -246,11 +247,11 @@ def devices_of(
     log_file: Path,
     builds: _Builds | None = None,
 ) -> list[Lane]:
-    """The devices that checked arguments name, open. Raises DeviceError where there is none.
+    """Open the devices that checked arguments name; raise DeviceError without any.
 
-    A measuring process opens each, and compiles the sweep of `builds` meanwhile, if that is not to
-    be compiled apart. For several devices other processes make the `builds` meanwhile. One of
-    several that does not open is left out.
+    A measuring process opens each, and compiles the sweep of `builds` meanwhile, unless that is
+    compiled in separate processes. For several devices, other processes make the `builds`
+    meanwhile. If one of several devices does not open, it is left out.
     """
     asked = values["backend"], values["device"], values["opencl_runtime"]
     limit_s = values["compile_timeout_s"]
@@ -438,7 +439,7 @@ class _Call:
             worker_log=self.builds.log_file,
             workers=lane.workers,
             folder=self.sweep.folder,
-            # Of a part, its own process looks through the combinations.
+            # If a sweep has parts, the process of each part checks the combinations.
             found=self.sweep.known_combinations(part.dtype) if part.count == 1 else None,
         )
 

@@ -72,9 +72,10 @@ class Run:
 
     @cached_property
     def choices(self) -> pd.DataFrame:
-        """The launch to use for each kernel, type and class of sizes (in its cache or not).
+        """Recommended launches for each kernel, type and class of sizes (in its cache or not).
 
-        Of what loses little in the whole class it is the one that another run names as well.
+        Among the launches that lose little in the whole class, it is the one that other runs
+        usually recommend, too.
         """
         from ..exporting.choices import choices_frame
 

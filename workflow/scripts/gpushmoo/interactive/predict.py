@@ -53,9 +53,9 @@ from .tables import aligned
 
 # The model of a device that comes with the library.
 KNOWN = Path(__file__).with_name("known_devices") / "nvidia-h200.json"
-# A warm launch is one of an endless row, since the overhead of its sample is no part of its time.
+# A warm launch is one of an endless row, because its time excludes the overhead of its sample.
 IN_A_SAMPLE = {"warm": math.inf, "flushed": 1}
-# The machine code of a version by its functions, or why there is none.
+# The machine code of a version by its functions, or the reason if it is missing.
 Codes = Mapping[Version, Mapping[str, EntryCode] | BuildError]
 
 
@@ -108,7 +108,7 @@ class Prediction:
 
     @classmethod
     def of(cls, row: pd.DataFrame) -> Prediction:
-        """Of the only row of a frame."""
+        """Return the prediction from the only row of a frame."""
         said = row.astype(object).where(row.notna(), None).iloc[0]
         return cls(
             seconds=said["predicted_s"],
@@ -215,7 +215,7 @@ def predict(
 
 
 def fastest(found: pd.DataFrame, axes: Iterable[str], most: int) -> str:
-    """The first rows of a frame of `predict` as a table, with what they have in common above it."""
+    """Return the first rows of a frame of `predict` as a table, below their common values."""
     first = found.iloc[0]
     size = size_words(first["height"], first["width"])
     what = ", ".join([first["dtype"], first["variant"], size, first["cache_state"]])
@@ -349,7 +349,7 @@ def _cells(
     cache: str,
     specs: Mapping[str, Any],
 ) -> list[Cell]:
-    """The cells that are meant. Raises ConfigError where there are none."""
+    """Return the cells to predict; raise ConfigError if there is no such cell."""
     workload = folder.workload
     chosen = variant or (workload.default_variants or workload.variants)[0]
     for what, value, allowed in (

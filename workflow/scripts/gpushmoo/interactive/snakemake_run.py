@@ -95,7 +95,7 @@ def _parsed(words: Sequence[str]) -> tuple[ArgumentParser, Namespace]:
         if err.code != REFUSED:
             raise
         problem = said.getvalue().rpartition(" error: ")[2].strip()
-        # Its name is in front of its own options' errors, too.
+        # Snakemake prefixes its name to errors in its options, too.
         print(
             f"{library}: {problem}. See '{library} run --help', and '{library} run -- --help' for "
             "Snakemake's own options.",

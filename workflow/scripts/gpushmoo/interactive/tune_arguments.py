@@ -423,7 +423,7 @@ def _as_argument(key: str, array: Array, own: Any) -> Array:
 
 
 def same_bytes(one: Array, other: Array) -> bool:
-    """Whether two arrays of as many bytes, in rows, hold the same."""
+    """Return whether two arrays of the same number of bytes, in rows, have the same content."""
     first, second = (array.reshape(-1).view(np.uint8) for array in (one, other))
     return all(np.array_equal(first[part], second[part]) for part in parts(first.size))
 

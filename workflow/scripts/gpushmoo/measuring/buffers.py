@@ -67,7 +67,7 @@ class BufferWatch:
         self._sums = device.checksums(list(inputs.values()))
 
     def damage(self, wrong: int = 0, clauses: Sequence[str] = ()) -> Verdict:
-        """The faults of a run, given those of its output; damage is mended for the next cell."""
+        """Return the faults of a run, with those of its output, and restore damaged buffers."""
         strays = self._device.strays(list(self.buffers.values()))
         for buffer, stray in zip(self.buffers.values(), strays, strict=True):
             if stray:
@@ -149,15 +149,15 @@ class Space(ABC):
     def prove_together(
         self, bounds: Sequence[PreparedLaunch], compared: bool
     ) -> Sequence[Judged] | None:
-        """Run each on poisoned output; None if each must be verified by itself.
+        """Run each on poisoned output; return None if each must be verified separately.
 
-        The output is `compared`, or ignored. The list ends with the first run that wrote outside of
-        the output, which is mended: its damage must not count against later runs.
+        The output is `compared`, or ignored. The list ends with the first run that wrote outside
+        the output. Its damage is repaired, so that it does not count against later runs.
         """
         return None
 
     def damage(self) -> Verdict:
-        """Mend and describe writes past a buffer, or into an input."""
+        """Describe writes past a buffer, or into an input, and restore the content."""
         return self._watch.damage()
 
 
@@ -170,9 +170,9 @@ def open_space(
     seed: int,
     data: HostData | None = None,
 ) -> Space:
-    """Memory for cells with this result. Raises OutOfDeviceMemoryError or LaunchConfigError.
+    """Allocate memory for cells with this result; raise OutOfDeviceMemoryError, LaunchConfigError.
 
-    The `data` on the host are made from the `seed` if they are None.
+    If `data` is None, the data on the host are made from the `seed`.
     """
     host = HostData(workload, dtype, seed) if data is None else data
     make = partial(host.inputs, problem)
@@ -510,7 +510,7 @@ class ReducedSpace(Space):
         return float(words.view(np.uint8)[: self._result.nbytes].view(self._result.dtype)[0])
 
     def verdict(self, cell: Cell, proof: PreparedLaunch) -> Verdict:
-        """Compared with what the order of summation explains."""
+        """Compare the result within the bound of the order of summation."""
         message = self._workload.fault(self.value(proof), cell, self._known)
         faults = [] if message is None else [message]
         return self._watch.damage(self.words * len(faults), faults)
@@ -595,6 +595,6 @@ class FedSpace(Space):
         return proof.value
 
     def verdict(self, cell: Cell, proof: PreparedLaunch) -> Verdict:
-        """Compared with what the order of summation explains."""
+        """Compare the result within the bound of the order of summation."""
         message = self._workload.fault(self.value(proof), cell, self.known)
         return Verdict(0 if message is None else self.words, message)

@@ -37,9 +37,9 @@ log = logging.getLogger(__name__)
 class Builds:
     """By a version's name its program, or the error in `failures`.
 
-    `machine_code` is the provenance's account of the machine code, None if there is none.
-    `compiled_here` says why a version was compiled in spite of a build file. `codes` are digests of
-    the machine code.
+    `machine_code` is the provenance's record of the machine code, or None. `compiled_here` is the
+    reason why a version was compiled in spite of a build file. `codes` are digests of the machine
+    code.
     """
 
     programs: dict[str, Program] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class HostProgram:
         return 1
 
     def registers(self, entry: str) -> int | None:
-        """None: no registers of the device are taken."""
+        """Return None: it uses no registers of the device."""
         return None
 
 

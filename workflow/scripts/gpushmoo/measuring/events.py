@@ -28,7 +28,10 @@ from ..workloads.contract import Launch, Workload
 
 
 def status_of(err: TypedError) -> Status:
-    """The status of a cell that ended by `err`. A lack of resources is no fault."""
+    """Return the status of a cell that ended by `err`.
+
+    A lack of resources does not count as a fault.
+    """
     match err:
         case LaunchConfigError() | OutOfDeviceMemoryError():
             return Status.RESOURCES
@@ -53,10 +56,10 @@ class CellRun:
     """A cell while it is measured: its launch, its samples in seconds, its status in the end.
 
     `bound` is the launch that is timed, `proof` the one that is verified; both exist only while the
-    cell is measured. `launch_s` is the time of its first launch, `steps` the work that is done: its
-    verification and each sample count one. On a CPU `processor_s` are the seconds that all threads
-    computed for a launch of each sample. The `overhead` is that of its group; None if a sample
-    has none that is known.
+    cell is measured. `launch_s` is the time of its first launch. `steps` is the finished work: its
+    verification and each sample count one. On a CPU, `processor_s` are the seconds that all threads
+    computed for a launch of each sample. The `overhead` is that of its group; None if it is not
+    known.
     """
 
     cell: Cell
@@ -80,7 +83,10 @@ class CellRun:
     steps: int = 0
 
     def sample(self, launches: int | None = None) -> Sample:
-        """The next sample; of so many launches, by default of one while no number is chosen."""
+        """Return the next sample, of this number of `launches`.
+
+        By default the chosen number, or one.
+        """
         assert self.bound is not None
         return Sample(self.bound, launches or self.launches or 1, self.cell.condition)
 
@@ -134,7 +140,7 @@ class PairRun:
         return self.a.launches
 
     def end(self, status: Status, message: str | None = None) -> None:
-        """Fix the status of the pair, and of those of its cells that have none."""
+        """Set the status of the pair, and of its cells without a status."""
         for run in self.runs:
             if run.status is None:
                 run.end(status, message)
@@ -144,7 +150,7 @@ class PairRun:
 
 
 class NoLaunch(Launch):
-    """The launch of a cell that has none, or whose workload fails to describe it."""
+    """Launch of a cell that cannot have one, or whose workload fails to describe it."""
 
     def __init__(self) -> None:
         super().__init__("", (0, 0, 0), (0, 0, 0), (), 0)
@@ -181,8 +187,8 @@ class Against:
     """Version B of a kernel, measured alternately with version A, which an Assignment describes.
 
     `job` has the cells of B. `options` are additional options for the compilers of A and of B. Each
-    pair of cells gets `blocks` blocks of samples. Of more than `most` pairs so many are drawn.
-    `found` are the combinations of B, as those of an Assignment.
+    pair of cells gets `blocks` blocks of samples. If there are more than `most` pairs, this number
+    of them is drawn. `found` are the combinations of B, as those of an Assignment.
     """
 
     job: ShardJob
@@ -292,12 +298,12 @@ class Ready:
 
 @dataclass(frozen=True)
 class Opened:
-    """The device is open and the kernel built; these are the shard's cells.
+    """Report that the device is open and the kernel built, with the shard's cells.
 
     By variant or version: the compiler's `options`, `failures` to build, `machine_code`
-    (`EntryCode`; None if there is none), `compiled_here` (why a version was compiled in spite of a
-    build file) and `codes` (digests of the machine code, "" if it is unknown). `found` are the
-    combinations, if very many are invalid and these are not among the `cells`.
+    (`EntryCode`, or None), `compiled_here` (why a version was compiled in spite of a build file)
+    and `codes` (digests of the machine code, "" if unknown). `found` are the combinations, if very
+    many are invalid and these are not among the `cells`.
     """
 
     info: DeviceInfo

@@ -69,9 +69,9 @@ class Pool:
             stack.pop_all()
 
     def ready(self, packages: Sequence[int], partials: int) -> None:
-        """Have room for so many bytes of each input in each lane, and of partial results.
+        """Make room for `packages` bytes of each input in each lane, and for partial results.
 
-        If one is too small all are taken again. Raises OutOfDeviceMemoryError.
+        If one buffer is too small, all are allocated again. Raises OutOfDeviceMemoryError.
         """
         held = [lane.nbytes for lane in self.lanes]
         most = [max(pair) for pair in zip_longest(packages, held, fillvalue=0)]

@@ -111,7 +111,7 @@ def measure_overhead(
 
 
 def set_overheads(runs: Sequence[CellRun], overhead: Overhead | None) -> None:
-    """Give cells the overhead of their group; a slow one of a single launch has none."""
+    """Give cells the overhead of their group, except slow cells with single launches."""
     for run in runs:
         run.overhead = None if run.launches == 1 and overhead != NOTHING else overhead
 

@@ -196,9 +196,9 @@ class Workers:
     """
 
     def __init__(self, keep: bool = False, turn: int = 0) -> None:
-        """Of several devices, the first job tries the one at the place `turn` before others.
+        """Create the pool; with several devices, the first job tries the one at index `turn` first.
 
-        A kept process keeps its device. Servers that begin with the same one would share it, and
+        A kept process keeps its device. Servers that begin with the same device would share it, and
         leave the others idle.
         """
         self.keeps = keep
@@ -233,10 +233,10 @@ class Workers:
                 self._spare.say(Prepare(backend))
 
     def prepare_next(self, assignment: Assignment) -> None:
-        """Have another process import for the next repeat while a GPU measures this one.
+        """Let another process import for the next repeat while a GPU measures this one.
 
-        Each repeat has a process of its own, for whose start the GPU would wait. A device that is
-        the host itself would be disturbed, and has none prepared.
+        Each repeat has a separate process, for whose start the GPU would wait. If the device is the
+        host itself, this would disturb the measurement, so nothing is prepared.
         """
         job = assignment.job
         backend = BACKENDS[job.backend]

@@ -67,9 +67,9 @@ class Progress:
         self._news.show(f"{self.label}: {100 * fraction:.0f} % of {self.cells} cells{left}")
 
     def _left_s(self, now: float, fraction: float) -> float | None:
-        """Seconds for the rest by the speed of the second half of what is done.
+        """Return the seconds for the rest, by the speed of the second half of the finished work.
 
-        The first of it is verification, which takes longer than samples.
+        The first part of the work is verification, which takes longer than samples.
         """
         if not _TELLING <= fraction < 1.0 or now - self._began_s < _TELLING_S:
             return None

@@ -152,10 +152,10 @@ def take_rounds(
     take: Callable[[Sequence[T]], bool],
     give_up: Callable[[Sequence[T], Status, str], None],
 ) -> None:
-    """`take` rounds of all that are `active`, until none is.
+    """Take rounds of all that are `active`, until all have ended.
 
-    A round in which the device slowed itself down (False) is taken again; after SLOWED_ROUNDS such
-    rounds the active ones end as ``throttled``.
+    A round in which the device throttled (`take` returns False) is repeated. After SLOWED_ROUNDS
+    such rounds, the active ones end as ``throttled``.
     """
     slowed_rounds = 0
     while runs := active():
@@ -413,7 +413,7 @@ class ShardRun:
 
     @staticmethod
     def _discard_round(runs: Sequence[CellRun]) -> None:
-        """Remove the round's samples and their seconds, which are no part of a cell's budget."""
+        """Remove the round's samples, and their seconds from the budgets of the cells."""
         for run in runs:
             if run.status is None:
                 assert run.launches is not None

@@ -24,7 +24,7 @@ EVERY_CELL = SearchSettings()
 class StoppingRule:
     """Stop at a narrow interval, at `max_samples`, or when `budget_s` seconds are spent.
 
-    At least `min_samples` are taken, and FEWEST before an interval counts as narrow. With
+    A cell gets at least `min_samples`, and FEWEST before an interval counts as narrow. With
     `gives_up`, a cell also stops if even `max_samples` would not make its interval narrow enough;
     the width falls about as the root of the number.
     """

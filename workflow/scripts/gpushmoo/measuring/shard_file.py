@@ -1,8 +1,8 @@
-"""A shard's file: rows and provenance, and the cells that a job takes over from earlier files.
+"""Write a shard's file: rows and provenance, and the cells that a job reuses from earlier files.
 
 A cell is measured once. Every shard is also kept under a digest of the conditions of its
-measurement. When the plan of a run changes (another value of an axis, another size, another cut
-into shards), its jobs take over the existing cells and measure the others.
+measurement. When the plan of a run changes (another value of an axis, another size, another
+division into shards), its jobs reuse the existing cells and measure the others.
 """
 
 from __future__ import annotations
@@ -179,10 +179,10 @@ def read_first(path: Path) -> FirstRepeat:
 
 @dataclass(frozen=True)
 class ReusedCells:
-    """Cells that are not measured again, and the provenance of the shards that hold them.
+    """Cells that are not measured again, and the provenance of their shards.
 
-    `launches` has the launches in a sample of their groups, which new cells of these groups take
-    over. `refused` are sentences on why other cells are measured again.
+    `launches` has the launches in a sample of their groups, which new cells of these groups must
+    use, too. `refused` are sentences on why other cells are measured again.
     """
 
     table: pa.Table | None = None
@@ -260,11 +260,11 @@ class Earlier:
         launches: Mapping[str, int] | None,
         whole: bool = False,
     ) -> ReusedCells:
-        """The cells of `opened` that this device, software and machine code have measured.
+        """Return the cells of `opened` that this device, software and machine code have measured.
 
-        In a later repeat `launches` has the launches in a sample of the first one, which must be
-        the same unless the overhead of the sample was measured. With `whole` only complete groups
-        are taken, as a search needs them.
+        In a later repeat, `launches` has the launches in a sample of the first one, which must be
+        the same unless the overhead of the sample was measured. With `whole`, only complete groups
+        are reused, as a search needs them.
         """
         device = plain(asdict(opened.info))
         versions = {cell.key: workload.version(cell).name for cell in opened.cells}

@@ -73,7 +73,7 @@ class FirstLaunches:
         return max(self._limit_s, WAIT_FACTOR * self._longest_wait_s)
 
     def ended(self, wait_s: float) -> None:
-        """Count a wait of so many seconds, after which the launches had ended."""
+        """Count a wait of `wait_s` seconds, after which the launches had ended."""
         self._longest_wait_s = max(self._longest_wait_s, wait_s)
         self._limit_s = self._least_s
 

@@ -1,10 +1,10 @@
-"""Decides which cells the next measuring process gets, and which cell ended the last one.
+"""Decide which cells the next measuring process gets, and which cell ended the last one.
 
-Only a cell that ran by itself can be blamed. After a fault, each cell that was never launched is
-launched by itself. A cell is blamed for a crash if it was the first to run in a fresh process, so
-that no other cell can have damaged it. A first launch that takes long is tried again after all
-others, with the whole time limit. So most faults cost one process, and right cells wait for none
-of the hanging ones.
+Only a cell that ran alone can be blamed. After a fault, each cell that was never launched is
+launched alone. A cell is blamed for a crash if it was the first to run in a fresh process, so that
+no other cell can have damaged it. A first launch that takes long is tried again after all others,
+with the whole time limit. So most faults cost one process, and correct cells do not wait for
+hanging ones.
 """
 
 from __future__ import annotations

@@ -188,9 +188,10 @@ class Trial:
         return min(once() for _ in range(3))
 
     def _confirmed(self, run: CellRun) -> str | None:
-        """The fault of a cell of which nearly all first launches are slower than later ones.
+        """Return the fault of a cell whose first launches are nearly all slower than later ones.
 
-        Either has memory of its own, since its making may leave device and host slow for a moment.
+        Each of the two launches has separate memory, because allocation may slow device and host
+        for a moment.
         """
         pairs: list[tuple[float, float]] = []
         alike = 0

@@ -123,7 +123,7 @@ class CellSteps:
         self._done = 0
 
     def step(self, run: CellRun) -> None:
-        """Count a cell's verification or sample; a repeated one is no progress."""
+        """Count a cell's verification or sample; a repeated one does not count as progress."""
         if run.status is None and len(run.samples_s) >= run.steps:
             self._work(run, run.steps + 1)
 
@@ -188,7 +188,10 @@ class CellSteps:
         return reading.slowed
 
     def sampled(self, runs: Sequence[CellRun], launches: int | None = None) -> Sampled:
-        """Take a sample of each, of so many `launches`, by default those of the cell."""
+        """Take a sample of each cell, of this number of `launches`.
+
+        By default the cell's number.
+        """
         samples: list[Sample] = [run.sample(launches) for run in runs]
         if self.device.info.kind == "cpu":
             return self._with_processor(runs, samples)
@@ -237,7 +240,10 @@ class CellSteps:
         return taken.began_s, taken.seconds
 
     def outcomes_at(self, runs: Sequence[CellRun], launches: int) -> Sequence[float | TypedError]:
-        """Of a sample of so many launches of each the seconds of a launch, or its error."""
+        """Take a sample of `launches` launches of each.
+
+        Return seconds of a launch, or the error.
+        """
         return self.outcomes(runs, launches)[1]
 
     def seconds_of(self, run: CellRun, outcome: float | TypedError) -> float | None:

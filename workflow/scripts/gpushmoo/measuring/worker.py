@@ -1,9 +1,9 @@
 """``python -m gpushmoo.measuring.worker FD``: opens the device and runs kernels.
 
-It is a process of its own, so that a kernel that faults, hangs or crashes the runtime costs one
-cell: the job (`process`, `supervise`) replaces the process. Messages are pickled dataclasses over
-the socket FD: a Prepare or none, an Open or none, an Assignment, then requests and answers; another
-Assignment of the same device may follow.
+It is a separate process, so that a kernel that faults, hangs or crashes the runtime affects only
+one cell: the job (`process`, `supervise`) replaces the process. Messages are pickled dataclasses
+over the socket FD: optionally a Prepare, optionally an Open, an Assignment, then requests and
+answers. Another Assignment of the same device may follow.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class T4(Format):
 
 
 class KernelTuner(Format):
-    """Kernel Tuner's cache files."""
+    """Kernel Tuner's cache files, one per group."""
 
     files = ("kernel-tuner",)
     needs_choice = False

@@ -13,7 +13,7 @@ project = "gpushmoo"
 html_title = "gpushmoo"
 extensions = ["myst_parser"]
 root_doc = "README"
-# Pages lie as GitHub shows them, so links work on both. Other files are downloads.
+# Pages have the same paths as on GitHub, so links work on both. Other files are downloads.
 include_patterns = ["*.md", "docs/*.md", "config/*.md", "experiments/*.md"]
 exclude_patterns = [".*", "results", "docs/_build", "docs/templates", "reports", "tests"]
 myst_heading_anchors = 3

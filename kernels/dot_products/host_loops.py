@@ -77,7 +77,7 @@ def _share_bins(x: Array, y: Array, bins: npt.NDArray[np.int64], least: int) -> 
 
 
 def binned(x: Array, y: Array, shape: tuple[int, int], least: int) -> npt.NDArray[np.int64]:
-    """`summation.binned` on all cores, each with bins of its own: the same digits one by one."""
+    """Compute `summation.binned` on all cores, each with separate bins: the digits are the same."""
     bins = np.zeros((get_num_threads(), *shape), np.int64)
     _share_bins(x, y, bins, least)
     return np.asarray(bins.sum(axis=0))

@@ -26,8 +26,8 @@ LANES = 4
 def pipeline(cell: Cell, operands: tuple[str, ...]) -> Pipeline:
     """Split the elements evenly over the streams of the printed formula; the host has the rest.
 
-    Raises LaunchConfigError for parameters that it does not have, for threads that are no power of
-    two, and for 1 to 3 elements a stream, for which it launches a grid of no block.
+    Raises LaunchConfigError for parameters that the loop lacks, for threads that are not a power of
+    two, and for 1 to 3 elements per stream, for which it would launch an empty grid.
     """
     _refuse(cell)
     n = cell.problem.height * cell.problem.width
@@ -62,7 +62,9 @@ def pipeline(cell: Cell, operands: tuple[str, ...]) -> Pipeline:
 def _refuse(cell: Cell) -> None:
     for axis in ("chunk", "host_percent"):
         if cell[axis]:
-            raise LaunchConfigError(f"{axis} is {cell[axis]}; the printed program has none.")
+            raise LaunchConfigError(
+                f"{axis} is {cell[axis]}; the printed program does not have it."
+            )
     if cell["threads"] & (cell["threads"] - 1):
         raise LaunchConfigError(
             f"{cell['threads']} threads a block; the printed program takes powers of two."

@@ -141,8 +141,8 @@ class StreamedDot(DotProduct, HostFedWorkload):
     def pipeline(self, cell: Cell) -> Pipeline:
         """Return the pieces of a run; the host's share are the last elements, as in the document.
 
-        Raises LaunchConfigError for blocks of more threads than the kernel has room for, for more
-        pieces than MOST_PIECES, and for what the printed loop cannot do.
+        Raises LaunchConfigError for blocks of too many threads for the kernel, for more pieces than
+        MOST_PIECES, and for parameters that the printed loop does not support.
         """
         if cell["threads"] > MOST_THREADS:
             raise LaunchConfigError(

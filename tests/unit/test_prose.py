@@ -14,14 +14,10 @@ SEMICOLONS_IN_1000 = 3.0
 # Kinds that do not meet the bound yet may not get worse. Lower a number after you rewrite texts.
 ERRORS_TODAY = {
     "docs": 62,
-    "yaml": 11,
-    "docstrings": 389,
-    "comments": 155,
-    "messages": 62,
-    "typ": 10,
-    "tests": 305,
+    "messages": 42,
+    "tests": 292,
 }
-SEMICOLONS_TODAY = 307
+SEMICOLONS_TODAY = 304
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,8 @@ def _is_there(module: str) -> bool:
     return parts[1] != "extras" or _isdir(_join(_dirname(__file__), *parts[1:3]))
 
 
-# Each line of the stub is "from .module import name as name". No rule's digest depends on it, since
-# a rule shall not depend on what it does not use (planning.digest).
+# Each line of the stub is "from .module import name as name". No rule's digest depends on the stub,
+# because a rule must not depend on unused names (planning.digest).
 with open(f"{__file__}i", encoding="utf-8") as _stub:
     _HOMES = {
         words[3]: words[1]

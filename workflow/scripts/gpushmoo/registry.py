@@ -84,7 +84,7 @@ def extra_sections() -> dict[str, Section]:
 
 
 def extra_commands() -> list[str]:
-    """The modules ``commands`` of extras, whose ``add_commands`` adds commands to the parser."""
+    """Return the extras' modules ``commands``, whose ``add_commands`` extends the parser."""
     folders = extra_folders().items()
     return [
         f"{_PACKAGE.name}.extras.{name}.commands"

@@ -65,9 +65,9 @@ class ChangedCell(Group):
     """A cell in A, before, and B, after. Changes are of times: 0.02 is two percent slower."""
 
     cell_key: Text
-    params: Annotated[Text, Meaning("launch parameters, in one text")]
-    a_s: Annotated[Number, Meaning("a launch in A, of several runs in the first", "s")]
-    b_s: Annotated[Number, Meaning("a launch in B, of several runs in the first", "s")]
+    params: Annotated[Text, Meaning("launch parameters, as one text")]
+    a_s: Annotated[Number, Meaning("median of a launch in A; with several runs, in the first", "s")]
+    b_s: Annotated[Number, Meaning("median of a launch in B; with several runs, in the first", "s")]
     change: Annotated[Number | None, Meaning("time in B over time in A, minus one")]
     change_low: Annotated[
         Number | None, Meaning("lower end of its 95 % interval; null if nothing determines it")
@@ -81,7 +81,7 @@ class ChangedCell(Group):
     change_vs_memcpy_low: Annotated[Number | None, Meaning("lower end of its 95 % interval")]
     change_vs_memcpy_high: Annotated[Number | None, Meaning("upper end of its 95 % interval")]
     p_value: Annotated[
-        Number, Meaning("of no change, by the less sure of both; for this row alone", "0 to 1")
+        Number, Meaning("of no change, the larger of both tests; for this row alone", "0 to 1")
     ]
     verdict: Annotated[
         Text, Meaning("slower, faster, same or undecided, corrected for the number of rows")
@@ -94,13 +94,13 @@ class ChangedGroup(Group):
     best_a: Annotated[Text, Meaning("launch parameters of A's fastest cell")]
     best_b: Annotated[Text, Meaning("launch parameters of B's fastest cell")]
     a_gbs: Annotated[
-        Number | None, Meaning("bandwidth of A's best, of several runs in the first", "GB/s")
+        Number | None, Meaning("bandwidth of A's best; with several runs, in the first", "GB/s")
     ]
     b_gbs: Annotated[
-        Number | None, Meaning("bandwidth of B's best, of several runs in the first", "GB/s")
+        Number | None, Meaning("bandwidth of B's best; with several runs, in the first", "GB/s")
     ]
-    a_s: Annotated[Number, Meaning("median of A's best, of several runs in the first", "s")]
-    b_s: Annotated[Number, Meaning("median of B's best, of several runs in the first", "s")]
+    a_s: Annotated[Number, Meaning("median of A's best; with several runs, in the first", "s")]
+    b_s: Annotated[Number, Meaning("median of B's best; with several runs, in the first", "s")]
     change: Number | None
     change_low: Number | None
     change_high: Number | None
@@ -112,7 +112,7 @@ class ChangedGroup(Group):
     alarm: Annotated[
         Flag, Meaning("whether the best got slower by more than delta, significant at 95 %")
     ]
-    winner_held: Annotated[Flag, Meaning("whether A's fastest cell is among B's tied ones")]
+    winner_held: Annotated[Flag, Meaning("whether A's fastest cell is tied with the fastest in B")]
     whole: Annotated[
         Number | None,
         Meaning("change of the mean log time of all cells that both have, as a share"),
@@ -123,7 +123,8 @@ class ChangedGroup(Group):
         Text, Meaning("slower, faster, same or undecided, of all these cells together")
     ]
     unlike: Annotated[
-        Number, Meaning("change that another number of launches in a sample may make; 0 if alike")
+        Number,
+        Meaning("change that a different number of launches in a sample may cause; 0 if equal"),
     ]
     tied_a: Annotated[Small, Meaning("cells that are statistically tied with A's fastest")]
     tied_b: Annotated[Small, Meaning("cells that are statistically tied with B's fastest")]
@@ -133,7 +134,7 @@ class ChangedGroup(Group):
     slower: Annotated[Small, Meaning("cells of the group that are slower")]
     faster: Annotated[Small, Meaning("cells of the group that are faster")]
     same: Annotated[Small, Meaning("cells of the group that are same")]
-    undecided: Annotated[Small, Meaning("cells of the group of which neither is sure")]
+    undecided: Annotated[Small, Meaning("cells of the group with an undecided verdict")]
 
 
 class Drift(Table):

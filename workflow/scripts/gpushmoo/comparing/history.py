@@ -39,17 +39,18 @@ BESTS = {BEST: "GB/s", LAUNCHES: "launches/s"}
 class HistoryRow(Group):
     """A group's best in a run that has the group."""
 
-    number: Annotated[Small, Meaning("place of the run among all of the history, in time, from 1")]
+    number: Annotated[Small, Meaning("number of the run in the history, by time, from 1")]
     run: Annotated[
-        Text, Meaning("name of the run, with as much of its path as distinguishes it from others")
+        Text,
+        Meaning("name of the run, with the part of its path that distinguishes it from others"),
     ]
     measured_at: Time
     device_uuid: Text
-    params: Annotated[Text, Meaning("launch parameters, in one text")]
+    params: Annotated[Text, Meaning("launch parameters, as one text")]
     bandwidth_gbs: Number | None
     bandwidth_low_gbs: Number | None
     bandwidth_high_gbs: Number | None
-    launch_rate: Annotated[Number, Meaning("one over the median", "1/s")]
+    launch_rate: Annotated[Number, Meaning("1 over the median", "1/s")]
     launch_rate_low: Annotated[
         Number, Meaning("lower end of its prediction interval for another run", "1/s")
     ]

@@ -1,7 +1,7 @@
-"""What the keys of configurations are made of: sections, axes and sizes, for pydantic.
+"""Define the types of configuration keys, for pydantic: sections, axes and sizes.
 
-Each alternative of a value has a tag in angle brackets, by which pydantic finds the one that is
-meant. So a sentence speaks of the fault of that alternative alone.
+Each alternative of a value has a tag in angle brackets, by which pydantic selects the intended one.
+So an error message describes the fault of that alternative only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pydantic_core import PydanticCustomError
 
 from .meaning import meaning_in
 
-# The types of errors that `planning.refusal` words by what the key allows.
+# Types of errors for which `planning.refusal` words the allowed values of the key.
 ALTERNATIVES = "alternatives"
 TWICE = "twice"
 PATTERN = "pattern"
@@ -49,9 +49,9 @@ class Section(BaseModel):
         validate_by_alias=True,
     )
 
-    # Names that keys had before, and names of today.
+    # Former names of keys, with today's names.
     FORMERLY: ClassVar[Mapping[str, str]] = {}
-    # Of a section that is an alternative of a value.
+    # Tag of a section that is an alternative of a value.
     TAG: ClassVar[str] = "<other>"
 
     @property
@@ -67,7 +67,7 @@ class Section(BaseModel):
 
 
 def kind_of(value: Any) -> str:
-    """The tag of the alternative that a value is meant to be."""
+    """Return the tag of the alternative that a value is meant to be."""
     if isinstance(value, bool) or value is None:
         return "<other>"
     if isinstance(value, Section):
@@ -79,12 +79,12 @@ def kind_of(value: Any) -> str:
     return kinds.get(type(value), "<other>")
 
 
-# In the place of what is allowed: the meaning of the key is said.
+# Replaces the allowed values in messages: the message contains the meaning of the key.
 MEANING = "meaning"
 
 
 def alternatives(allowed: str = MEANING, mapping: str | None = None) -> Discriminator:
-    """Choose the alternative that a value is meant to be; if there is none, `allowed` is said.
+    """Choose the intended alternative of a value; without one, the message contains `allowed`.
 
     A mapping is meant to be the alternative with the tag `mapping`, if that is the only one.
     """
@@ -107,7 +107,7 @@ def _unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def matching(pattern: str, allowed: str) -> Any:
-    """A text that matches `pattern` as a whole; else `allowed` is said."""
+    """Return the type of a text that matches `pattern` as a whole; messages contain `allowed`."""
     compiled = re.compile(pattern)
 
     def check(value: str) -> str:
@@ -120,13 +120,13 @@ def matching(pattern: str, allowed: str) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class OneOf(GroupedMetadata):
-    """One of these names; `formerly` has names that values had before, and those of today."""
+    """One of these names; `formerly` maps former names of values to today's."""
 
     names: Sequence[str]
     formerly: Mapping[str, str] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[object]:
-        """What pydantic takes for it."""
+        """Yield the annotations that pydantic reads."""
         yield AfterValidator(self._check)
         yield WithJsonSchema({"enum": [*self.names]})
 
@@ -149,7 +149,7 @@ Value = Annotated[int, Field(ge=0, le=MOST_VALUE)]
 
 
 class Range(Section):
-    """Values at one distance of each other, both ends included."""
+    """Evenly spaced values, both ends included."""
 
     TAG: ClassVar = "<range>"
 
@@ -162,7 +162,7 @@ class Range(Section):
 
 
 class Resident(Section):
-    """Numbers of blocks by how many the device holds at once."""
+    """Numbers of blocks, relative to the number that fit on the device at once."""
 
     TAG: ClassVar = "<resident>"
 
@@ -190,7 +190,7 @@ Axis = Annotated[
 
 # Sizes
 
-# How small it may be depends on the kernel.
+# The least size depends on the kernel.
 Elements = Annotated[int, Field(le=MOST_VALUE)]
 Sides = Annotated[tuple[Elements, ...], Field(min_length=2, max_length=2)]
 Extent = Annotated[
@@ -200,10 +200,10 @@ Extent = Annotated[
 
 
 class OfCache(Section):
-    """A size by the device's last cache level.
+    """Size relative to the device's last cache level.
 
-    All types of the sweep have one size. From 1 on it is made for the smallest type and rounded up,
-    below 1 for the largest type and rounded down.
+    All types of the sweep have one size. For a factor of 1 or more it is computed for the smallest
+    type and rounded up, otherwise for the largest type and rounded down.
     """
 
     TAG: ClassVar = "<of_cache>"
@@ -229,15 +229,15 @@ SizeKey = Annotated[
 
 # The keys of sections, for sentences and tables
 
-# In the place of a default.
+# Marks a key without a default.
 REQUIRED = object()
 
 
 @dataclass(frozen=True)
 class Key:
-    """What a key may be, as an annotation, its meaning and its default.
+    """Allowed values of a key, as an annotation, with its meaning and its default.
 
-    The `annotation` has all that is noted of the key, `allowed` is its type.
+    The `annotation` includes all notes on the key, and `allowed` is its type.
     """
 
     annotation: Any
@@ -247,7 +247,7 @@ class Key:
 
 
 def keys_of(kind: Any) -> dict[str, Key]:
-    """The keys of a section, or of a dataclass in one, by name; empty for all other kinds."""
+    """Return the keys of a section, or of a dataclass in one, by name; empty for other kinds."""
     if not isinstance(kind, type):
         return {}
     if issubclass(kind, Section):
@@ -275,13 +275,13 @@ def _default(field: FieldInfo) -> Any:
 
 
 def _meaning(notes: Iterable[object]) -> str:
-    """The meaning that an annotation notes; empty if it notes none."""
+    """Return the meaning that an annotation notes, or ""."""
     noted = meaning_in(notes)
     return noted.text if noted else ""
 
 
 def bounds_of(allowed: Any) -> dict[str, float]:
-    """The bounds of the numbers that an annotation allows, by the names of pydantic's errors."""
+    """Return the bounds of an annotation's numbers, by the names of pydantic's errors."""
     if get_origin(allowed) in (Union, UnionType):
         return {k: v for part in get_args(allowed) for k, v in bounds_of(part).items()}
     if get_origin(allowed) is not Annotated:
@@ -306,7 +306,7 @@ _BOUNDS: dict[str, tuple[type, str]] = {
 
 
 def kinds_of(allowed: Any) -> list[Any]:
-    """The alternatives of an annotation, without what is noted of them; None is NoneType."""
+    """Return the alternatives of an annotation without their notes; None is NoneType."""
     if get_origin(allowed) is Annotated:
         return kinds_of(get_args(allowed)[0])
     if get_origin(allowed) in (Union, UnionType):

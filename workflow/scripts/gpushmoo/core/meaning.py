@@ -1,4 +1,4 @@
-"""The meaning of a key or a column, noted in its annotation."""
+"""Attach the meaning of a key or a column to its annotation."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ class Meaning:
 
 
 def meaning_in(notes: Iterable[object]) -> Meaning | None:
-    """The meaning among the notes of an annotation; None if there is none."""
+    """Return the meaning among the notes of an annotation, or None."""
     return next((note for note in notes if isinstance(note, Meaning)), None)

@@ -77,18 +77,18 @@ class Table:
 
     @classmethod
     def meanings(cls) -> dict[str, Meaning]:
-        """The meanings of the columns that have one."""
+        """Return the meanings of the columns that have one."""
         noted = ((name, meaning_in(get_args(hint))) for name, hint in _columns(cls).items())
         return {name: meaning for name, meaning in noted if meaning is not None}
 
 
 def _columns(table: type[Table]) -> dict[str, Any]:
-    """The annotations of a table's columns by name, those of its bases first."""
+    """Return the annotations of a table's columns by name, those of its bases first."""
     return get_type_hints(table, include_extras=True)
 
 
 def _arrow_type(hint: Any) -> tuple[pa.DataType, bool]:
-    """The type in Arrow of an annotation, and whether a value may be null."""
+    """Return the Arrow type of an annotation, and whether a value may be null."""
     if get_origin(hint) is Annotated:
         inner, *notes = get_args(hint)
         of_arrow = [note for note in notes if isinstance(note, pa.DataType)]
@@ -108,9 +108,11 @@ class Group(Table):
     height: Annotated[Whole, Meaning("rows of the problem", "elements")]
     width: Annotated[Whole, Meaning("columns of the problem", "elements")]
     cache_state: Annotated[
-        Text, Meaning("what the last cache holds before a sample: warm or flushed")
+        Text, Meaning("state of the last cache before a sample: warm or flushed")
     ]
-    timing_mode: Annotated[Text, Meaning("how launches come: batched, isolated, stream or graph")]
+    timing_mode: Annotated[
+        Text, Meaning("timing mode of launches: batched, isolated, stream or graph")
+    ]
     device_name: Annotated[Text, Meaning("name of the device's model")]
 
 
@@ -118,25 +120,23 @@ class Cells(Table):
     """Cells of a shard, or of a data set, which has a row for all repeats of a cell.
 
     GB/s are 10⁹ bytes per second, read plus written. `median_low_s` to `median_high_s` is the 95 %
-    interval of what another run may find, `own_low_s` to `own_high_s` that without what all cells
-    of the same rounds share (see `analysis.statistics`); of a single repeat both are the interval
-    of its samples.
+    prediction interval for another run. `own_low_s` to `own_high_s` is the interval without the
+    drift that all cells of the same rounds share (see `analysis.statistics`). With a single repeat,
+    both are the interval of its samples.
     """
 
-    cell_key: Annotated[
-        Text, Meaning("hash of all that makes the cell; the same in every sweep that has it")
-    ]
+    cell_key: Annotated[Text, Meaning("hash of the cell's identity; the same in every sweep")]
     kernel: Text
     dtype: Text
     variant: Text
     height: Whole
     width: Whole
     status: Annotated[
-        Text, Meaning("how the cell ended; only what is ok was verified and has times")
+        Text, Meaning("how the cell ended; only ok cells were verified and have times")
     ]
-    message: Annotated[Text | None, Meaning("why it did not end as ok; null where it did")]
+    message: Annotated[Text | None, Meaning("reason if the status is not ok, otherwise null")]
     bandwidth_gbs: Annotated[
-        Number | None, Meaning("bytes read and written over the median; null of no bytes", "GB/s")
+        Number | None, Meaning("bytes read and written over the median; null without bytes", "GB/s")
     ]
     bandwidth_low_gbs: Annotated[
         Number | None, Meaning("lower end of its prediction interval for another run", "GB/s")
@@ -145,7 +145,7 @@ class Cells(Table):
         Number | None, Meaning("upper end of its prediction interval for another run", "GB/s")
     ]
     median_s: Annotated[
-        Number | None, Meaning("a launch: the geometric mean of the repeats' medians", "s")
+        Number | None, Meaning("time of a launch: the geometric mean of the repeats' medians", "s")
     ]
     median_low_s: Annotated[
         Number | None, Meaning("lower end of the interval for another run's median", "s")
@@ -158,10 +158,10 @@ class Cells(Table):
         Meaning("confidence of the interval; smaller with very few samples", "0 to 1"),
     ]
     own_low_s: Annotated[
-        Number | None, Meaning("as median_low_s, without what cells of a group share", "s")
+        Number | None, Meaning("as median_low_s, without the drift that a group shares", "s")
     ]
     own_high_s: Annotated[
-        Number | None, Meaning("as median_high_s, without it: by these two, cells compare", "s")
+        Number | None, Meaning("as median_high_s, without it; these two decide ties", "s")
     ]
     within_half_width: Annotated[
         Number | None, Meaning("half of the samples' own interval over the median", "0 to 1")
@@ -169,13 +169,12 @@ class Cells(Table):
     between_spread: Annotated[
         Number | None, Meaning("relative standard deviation of the repeats' medians", "0 to 1")
     ]
-    repeat_medians_s: Annotated[list[Number], Meaning("the median of each repeat", "s")]
-    repeat_samples: Annotated[list[Small], Meaning("how many of the samples each repeat has")]
-    repeat_memcpy_gbs: Annotated[
-        list[Number], Meaning("what the memcpy baseline reached in each repeat", "GB/s")
-    ]
+    repeat_medians_s: Annotated[list[Number], Meaning("median of each repeat", "s")]
+    repeat_samples: Annotated[list[Small], Meaning("number of samples in each repeat")]
+    repeat_memcpy_gbs: Annotated[list[Number], Meaning("memcpy baseline of each repeat", "GB/s")]
     samples_s: Annotated[
-        list[Number], Meaning("every sample in the order taken: the mean of its launches", "s")
+        list[Number],
+        Meaning("every sample in the order of sampling: the mean of its launches", "s"),
     ]
     events_s: Annotated[
         list[Number] | None,
@@ -191,28 +190,32 @@ class Cells(Table):
     processor_s: Annotated[
         list[Number] | None,
         Meaning(
-            "of a CPU: what all threads computed for a launch of each sample; waiting for a "
-            "core is not in it. Null of other devices",
+            "on a CPU: processor time of all threads for a launch of each sample, without "
+            "waits for a core; null on other devices",
             "s",
         ),
     ]
-    launches_per_sample: Annotated[Small | None, Meaning("launches that one sample is the mean of")]
+    launches_per_sample: Annotated[Small | None, Meaning("launches in one sample")]
     overhead_s: Annotated[
         Number | None,
         Meaning(
-            "of a sample, besides its launches; samples_s are without it. Null if samples hold "
-            "it: of launches that are flushed, isolated, renewed, or of 2 ms and more",
+            "overhead of a sample, which samples_s exclude. Null if they include it: for flushed, "
+            "isolated and renewed launches, and for launches of 2 ms and more",
             "s",
         ),
     ]
     overhead_error_s: Annotated[Number | None, Meaning("standard error of overhead_s", "s")]
-    bytes_read: Annotated[Whole, Meaning("what a launch has to read, each byte once", "bytes")]
-    bytes_written: Annotated[Whole, Meaning("what a launch has to write, each byte once", "bytes")]
+    bytes_read: Annotated[
+        Whole, Meaning("bytes that a launch must read, each counted once", "bytes")
+    ]
+    bytes_written: Annotated[
+        Whole, Meaning("bytes that a launch must write, each counted once", "bytes")
+    ]
     work: Annotated[
         Number | None,
-        Meaning("what a launch computes; null if the workload does not give it", "work_unit"),
+        Meaning("work of a launch; null if the workload does not define it", "work_unit"),
     ]
-    work_unit: Annotated[Text | None, Meaning("what the work counts: FLOP or another")]
+    work_unit: Annotated[Text | None, Meaning("unit of the work: FLOP or another")]
     working_set_over_cache: Annotated[
         Number | None, Meaning("bytes read and written over the device's last cache")
     ]
@@ -225,10 +228,10 @@ class Cells(Table):
     vs_memcpy: Annotated[Number | None, Meaning("bandwidth in multiples of memcpy_gbs")]
     threads_per_block: Annotated[Small, Meaning("threads of a block")]
     blocks: Annotated[Whole, Meaning("blocks of the launch")]
-    tiles: Annotated[Whole, Meaning("pieces that the blocks share out among them")]
+    tiles: Annotated[Whole, Meaning("equal pieces of work in the grid")]
     multiprocessors: Annotated[Small, Meaning("multiprocessors or compute units of the device")]
     resident_blocks: Annotated[
-        Small | None, Meaning("blocks that a multiprocessor holds at once; null if unknown")
+        Small | None, Meaning("blocks that fit on a multiprocessor at once; null if unknown")
     ]
     registers: Annotated[Small | None, Meaning("registers of a thread; null if unknown")]
     verified_words: Annotated[
@@ -236,21 +239,21 @@ class Cells(Table):
     ]
     wrong_words: Annotated[
         Whole | None,
-        Meaning("those of them that were not as they should be", "words of four bytes"),
+        Meaning("compared words that were wrong", "words of four bytes"),
     ]
     worst_error: Annotated[
         Number | None, Meaning("largest error of an element over its limit; null if exact")
     ]
-    device_uuid: Annotated[
-        Text, Meaning("the device that measured; after repeats that of the first")
-    ]
+    device_uuid: Annotated[Text, Meaning("UUID of the device that measured (in the first repeat)")]
     device_name: Text
     backend: Annotated[Text, Meaning("name of the backend of the device")]
-    measured_at: Annotated[Time, Meaning("when the job that measured the cell wrote it", "UTC")]
+    measured_at: Annotated[
+        Time, Meaning("time at which the job that measured the cell wrote it", "UTC")
+    ]
 
 
 class BestCell(Table):
-    """What is said of a best cell besides its group and its launch parameters."""
+    """Columns of a best cell besides its group and its launch parameters."""
 
     threads_per_block: Small
     bandwidth_gbs: Number | None
@@ -264,8 +267,8 @@ class BestCell(Table):
     share_of_peak: Annotated[
         Number | None,
         Meaning(
-            "bandwidth over the measured peak, above 1 where the cell is faster; null where no "
-            "peak was measured",
+            "bandwidth over the measured peak, above 1 if the cell is faster; null without a "
+            "measured peak",
         ),
     ]
     vs_memcpy: Number | None
@@ -278,7 +281,7 @@ class BestCell(Table):
     ]
     candidates: Annotated[Small, Meaning("cells of the group that ended as ok")]
     boundary: Annotated[
-        Text, Meaning("axes of which the fastest cell has the outermost value: block_x up, ...")
+        Text, Meaning("axes on which the fastest cell has the outermost value: block_x up, ...")
     ]
     cell_key: Text
 
@@ -294,7 +297,7 @@ _FIELDS = tuple(Cells.fields())
 CORE_COLUMNS = frozenset(field.name for field in _FIELDS)
 # Of columns that stages put beside those of a data set; no axis can begin with it.
 DERIVED = "#"
-# What is in the place of the samples where a stage asks only how many there are.
+# Replaces the samples for a stage that needs only their number.
 SAMPLE_COUNT = f"{DERIVED}samples"
 # Neither what stages derive, nor what readers of Parquet and frames add (``__filename``,
 # ``_1``), looks so; names of figures' files have room for two.
@@ -338,9 +341,9 @@ def cell_schema(axes: Iterable[str]) -> pa.Schema:
 GROUP = tuple(field.name for field in Group.fields())
 # Their columns without those of the axes.
 BEST_COLUMNS = (*GROUP, *(field.name for field in BestCell.fields()))
-# Where a stage puts the launch parameters of a best cell in one text, as `params_text` has it.
+# Column of a best cell's launch parameters as one text, as `params_text` formats them.
 PARAMS = "params"
-# No axis is called so: it would stand twice in a table of cells or of best cells.
+# Names that an axis must not have, because a table of cells or of best cells has such a column.
 TAKEN = CORE_COLUMNS.union(BEST_COLUMNS, [PARAMS])
 
 

@@ -1,8 +1,8 @@
-"""How cells are measured: the section ``measure`` of a configuration, which jobs are given as well.
+"""Define how cells are measured: the section ``measure`` of a configuration, also for jobs.
 
-These are plain classes, because a measuring process need not import what checks a configuration.
-Each key has an annotation with its bounds and its meaning, which `planning.settings` and the
-arguments of `sweep` read.
+These are plain classes, so that a measuring process need not import the code that checks a
+configuration. Each key has an annotation with its bounds and its meaning, which `planning.settings`
+and the arguments of `sweep` read.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from .meaning import Meaning
 
-# A guided search asks a model of the cells measured so far which to try next. A twentieth of
-# the cells is the usual.
+# A guided search lets a model of the cells measured so far choose the next ones. It usually
+# measures a twentieth of the cells.
 Mode = Annotated[
     Literal["all", "race", "guided"],
     Meaning(
@@ -49,7 +49,7 @@ MostShare = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """Which cells are measured, and how well."""
+    """Choice of the cells to measure, and of the number of their samples."""
 
     mode: Mode = "race"
     tolerance: Tolerance = 0.01
@@ -57,8 +57,8 @@ class Search:
     most_share: MostShare = 1.0
 
 
-# Intervals then say what another run may find. With 1 they say only how well this run knows
-# its own median.
+# With several repeats, intervals predict another run. With 1, they cover the median of this run
+# only.
 Repeats = Annotated[
     int,
     Ge(1),
@@ -68,8 +68,7 @@ Repeats = Annotated[
         "each cell."
     ),
 ]
-# Shared by all jobs that measure. Every cell gets its fewest samples even so, once in each
-# repeat.
+# All measuring jobs share it. Every cell still gets its fewest samples, once in each repeat.
 Budget = Annotated[
     Annotated[float, Gt(0)] | None,
     Meaning(
@@ -77,15 +76,14 @@ Budget = Annotated[
         "allows; null for no limit."
     ),
 ]
-# Each of two repeats takes six at least, each of more repeats three.
+# Each of two repeats takes at least six samples, each of more repeats three.
 MinSamples = Annotated[
     int,
     Ge(6),
     Le(10_000),
     Meaning("Samples that every cell gets; the median of fewer than 6 has no 95 % interval."),
 ]
-# Of three repeats or more, a cell that these would not make as well known as asked takes the
-# fewest.
+# With three or more repeats, a cell that these could not make precise enough gets the fewest.
 MaxSamples = Annotated[
     int,
     Ge(6),
@@ -113,7 +111,7 @@ CellTimeoutS = Annotated[
         "costs this and about 3 s."
     ),
 ]
-# Each faulty launch costs the start of a process or two: 1 to 2 s on a GPU.
+# Each faulty launch costs one or two starts of a process: 1 to 2 s on a GPU.
 MaxFaults = Annotated[
     Annotated[int, Ge(1)] | None,
     Meaning(
@@ -121,9 +119,8 @@ MaxFaults = Annotated[
         "skipped, unless one was right; null for no limit."
     ),
 ]
-# Seconds of a processor, so that a busy machine costs no kernel. A compiler that only waits is
-# ended after ten times this by the clock. Another value compiles again and measures nothing
-# again.
+# Processor seconds, so that a busy machine does not fail a kernel. A compiler that only waits is
+# ended after ten times this by the clock. Another value compiles again, but measures nothing again.
 CompileTimeoutS = Annotated[
     float,
     Gt(0),
@@ -139,8 +136,8 @@ Warmup = Annotated[
     Meaning("Untimed samples before a cell's first, on a GPU."),
 ]
 SearchKey = Annotated[Search, Meaning("Which cells are measured, and how well.")]
-# If the driver lets this user. Memory is held at its highest clock. Clocks are free again when
-# the job has ended, also when it was killed.
+# This requires the driver's permission. Memory is locked at its highest clock. Clocks are unlocked
+# when the job has ended, even if it was killed.
 LockClocks = Annotated[
     Literal["base"] | Annotated[int, Ge(1), Le(10_000)] | None,
     Meaning(
@@ -162,14 +159,14 @@ CellsPerShard = Annotated[
     Le(1_000_000),
     Meaning("Cells that one job measures, about."),
 ]
-# So that a typing error in a range is found at once and not after hours of planning.
+# A typing error in a range is thus found at once, not after hours of planning.
 MaxCells = Annotated[
     int,
     Ge(1),
     Le(10**9),
     Meaning("Valid cells of all sweeps together; a configuration of more is refused."),
 ]
-# One for each combination of variant, element type and values of the axes that are compiled in.
+# One for each combination of variant, element type and values of the compiled axes.
 MaxBuilds = Annotated[
     int,
     Ge(1),
@@ -183,7 +180,7 @@ MaxBuilds = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """How the cells of sweeps are measured."""
+    """Settings of the measurement of a sweep's cells."""
 
     repeats: Repeats = 3
     budget: Budget = 60.0
@@ -204,7 +201,7 @@ class Measure:
     max_cells: MaxCells = 2_000_000
     max_builds: MaxBuilds = 20_000
 
-    # Keys about runs of many jobs: a change of them measures nothing again.
+    # Keys about runs of many jobs. A change of them does not measure anything again.
     OF_RUNS: ClassVar = (
         "budget",
         "cells_per_shard",
@@ -215,10 +212,10 @@ class Measure:
 
     @property
     def of_jobs(self) -> dict[str, Any]:
-        """What a measuring job depends on, as plain values, sorted by name.
+        """The settings that a measuring job depends on, as plain values, sorted by name.
 
-        A key that asks for nothing is left out, so that it leaves alone what was measured before
-        there was such a key.
+        A key that changes nothing is left out, so that cells from before the key existed stay
+        valid.
         """
         values = {k: v for k, v in asdict(self).items() if k not in self.OF_RUNS and v is not None}
         values["search"] = dict(sorted(values["search"].items()))
@@ -226,7 +223,7 @@ class Measure:
 
     @classmethod
     def of_plain(cls, values: Mapping[str, Any]) -> Self:
-        """The settings from which `of_jobs` made these values."""
-        # A limit that is left out is none.
+        """Return the settings from the values of `of_jobs`."""
+        # A limit that is left out means that there is no limit.
         given = {"max_faults": None, **values}
         return cls(**{**given, "search": Search(**values["search"])})

@@ -105,7 +105,7 @@ class ShardJob:
 
 @dataclass(frozen=True, kw_only=True)
 class ShardRequest:
-    """A job, its files, and everything else that changes none of its cells.
+    """A job, its files, and all other values that do not affect its cells.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class ShardRequest:
         Seconds of measuring after which no cell gets more than the fewest samples; None for no
         limit.
     cache
-        The folder of what device runtimes compile.
+        The folder for compiled code of device runtimes.
     plan
         The run's plan, in the folder of the run.
     out, log

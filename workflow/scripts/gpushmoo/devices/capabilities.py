@@ -1,4 +1,4 @@
-"""What a device may have beside `base.Device`: an object for each, or None.
+"""Define optional capabilities of a device besides `base.Device`: an object for each, or None.
 
 A backend writes no code for a capability that its devices lack. The caller tests the object, and
 does without it if it is None.

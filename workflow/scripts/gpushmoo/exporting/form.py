@@ -1,4 +1,4 @@
-"""The contract of a format of an export."""
+"""Define the contract of an export format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .choices import Choice, ExportGroup
 
 @dataclass(frozen=True)
 class Chosen:
-    """The choices of a run, sentences on what has none, and where each shard comes from."""
+    """The choices of a run, sentences on kernels without a choice, and the shards' provenance."""
 
     choices: Sequence[Choice]
     left_out: Sequence[str]
@@ -24,8 +24,9 @@ class Chosen:
 class Format:
     """The files of one format in the `folder` of an export of `run`.
 
-    `files` are the names directly in the folder that the format writes: nothing else there is ever
-    replaced. A format that `needs_choice` has nothing to say of a run without a verified launch.
+    `files` are the names directly in the folder that the format writes; an export never replaces
+    other files there. A format that `needs_choice` writes nothing for a run without a verified
+    launch.
     """
 
     files: ClassVar[Sequence[str]]
@@ -36,7 +37,7 @@ class Format:
         self.run = run
 
     def add(self, name: str, group: ExportGroup) -> Sequence[str]:
-        """Write the files of a group, `name` or like it; sentences on their limits."""
+        """Write the files of a group, `name` or similar; return sentences on their limits."""
         return ()
 
     def choose(self, named: Sequence[tuple[str, ExportGroup]]) -> None:
@@ -53,5 +54,5 @@ class Format:
 
 
 def write_object(path: Path, content: Mapping[str, Any]) -> None:
-    """Write an object on one line, its keys in their order: it may have all cells."""
+    """Write an object on one line with its keys in order; it may contain all cells."""
     write_whole(path, (json.dumps(content, allow_nan=False) + "\n").encode())

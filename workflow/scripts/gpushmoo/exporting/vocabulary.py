@@ -1,4 +1,4 @@
-"""The words of other programs' files, for the code that writes these files and that reads them."""
+"""Define the words of other programs' files, for the code that writes and that reads these."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..core.schema import Status
 
 # Of T4, whose schemas are in the PyPI wheel ``kernel-tuner`` (``kernel_tuner/schema/T4/1.0.0``).
 VERSION = "1.0.0"
-# What T4 calls a status. A cell that was not tried, or whose device failed, is no result.
+# T4's names of statuses. A cell that was not tried, or whose device failed, is left out.
 INVALIDITY = {
     Status.OK: "correct",
     Status.WRONG_RESULT: "correctness",
@@ -22,16 +22,16 @@ INVALIDITY = {
     Status.TOO_MANY_THREADS: "constraints",
     Status.INVALID: "constraints",
 }
-# What Kernel Tuner notes in the place of a time, by T4's word.
+# Kernel Tuner's entry for a cell without a time, by T4's word.
 ERRORS = {"compile": "CompilationFailedConfig", "constraints": "InvalidConfig"}
-# How a file name of Triton's autotuning cache ends.
+# Suffix of file names in Triton's autotuning cache.
 AUTOTUNE = ".autotune.json"
 
 
 def t4_metadata(provenance: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the device, operating system and versions in T4's form, each distinct one once."""
     shards = list(provenance)
-    # A device stands once, even if the free memory of a CPU changed meanwhile.
+    # List a device once, even if the free memory of a CPU changed meanwhile.
     by_uuid = {shard["device"]["uuid"]: shard["device"] for shard in shards}
     devices = _different({k: v for k, v in d.items() if k != "uuid"} for d in by_uuid.values())
     systems = _different(shard["host"].get("system", "unknown") for shard in shards)
@@ -55,6 +55,6 @@ def t4_metadata(provenance: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _different(values: Iterable[Any]) -> list[Any]:
-    """Each of them once, in the order of their first."""
+    """Return each value once, in the order of first occurrence."""
     listed = list(values)
     return [value for n, value in enumerate(listed) if value not in listed[:n]]

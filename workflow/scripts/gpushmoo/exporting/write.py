@@ -121,7 +121,7 @@ def _refuse_foreign(out: Path, ours: Iterable[str]) -> None:
 
 
 def _fill(formats: Sequence[Format], dataset: Path, run: str) -> list[str]:
-    """Write all files; sentences on what is left out or not replayed."""
+    """Write all files; return sentences on groups that are left out or cannot be replayed."""
     writing = _Writing(run, formats)
     for where in partitions(dataset):
         can_win = []
@@ -161,7 +161,7 @@ class _Writing:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences on what is left out or cannot be replayed."""
+        """Sentences on groups that are left out or cannot be replayed."""
         return [*self.left_out, *self.limited]
 
     def add(self, group: ExportGroup) -> str | None:

@@ -23,7 +23,7 @@ from .verify import CellSteps
 
 Floats = npt.NDArray[np.float64]
 
-# Of a clock that shows a launch's own begin and end.
+# Overhead for a clock that shows the begin and end of each launch.
 NOTHING = Overhead(0.0, 0.0)
 # Cells of a group by which its overhead is measured, and samples of each length and cell.
 CELLS, SAMPLES = 16, 5

@@ -227,9 +227,9 @@ class PairedRun:
     def _block(self, active: Sequence[PairRun], mirrored: bool, shared: bool) -> bool:
         """Take a block of each. If the device slowed itself down it is discarded: False."""
         order = tuple(1 - who for who in BLOCK) if mirrored else BLOCK
-        # A sample depends on the one before it. With shared buffers, one discarded sample has each
-        # version follow itself once and the other once. With separate ones, each sample follows a
-        # discarded one of its own version, which leaves its data in the caches.
+        # A sample depends on the one before it. With shared buffers, one discarded sample makes
+        # each version follow itself once and the other once. With separate ones, each sample
+        # follows a discarded one of the same version, which leaves its data in the caches.
         taken = [order[0], *order] if shared else [who for who in order for _ in range(2)]
         kept = range(1, 5) if shared else range(1, 8, 2)
         good: list[tuple[PairRun, list[float]]] = []

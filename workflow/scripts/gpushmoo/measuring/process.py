@@ -62,8 +62,8 @@ _OPENING_S = 20.0
 POLL_INTERVAL_S = 0.05
 # Silence counts by at least this share, however long the process waits for a core.
 MIN_COUNTED_SHARE = 0.2
-# After so many processes in a row that ended while no cell ran, the device is lost: by a fault, and
-# by a signal from outside.
+# Number of processes in a row that ended while no cell ran, after which the device counts as lost:
+# by a fault, and by a signal from outside.
 MAX_UNATTRIBUTED_CRASHES = 2
 MAX_UNATTRIBUTED_KILLS = 10
 

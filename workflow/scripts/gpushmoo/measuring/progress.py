@@ -25,7 +25,7 @@ from .events import CellRun
 FOLDER = "live"
 
 
-# From this share of the work on, and these seconds, its speed tells how long the rest takes.
+# From this share of the work on, and after these seconds, its speed predicts the rest.
 _TELLING, _TELLING_S = 0.1, 2.0
 
 

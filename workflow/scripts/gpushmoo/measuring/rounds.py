@@ -42,8 +42,8 @@ from .sampling import TOGETHER_S
 from .verify import CellSteps
 
 LEFT_OUT = "left out by the search"
-# Working sets, in sizes of the last cache level, whose times depend on where buffers lie, and the
-# places in which each repeat measures them.
+# Working sets, in sizes of the last cache level, whose times depend on the addresses of buffers,
+# and the number of places in which each repeat measures them.
 SENSITIVE = 0.3, 1.0
 PLACES = 4
 
@@ -136,7 +136,7 @@ T = TypeVar("T")
 # a moment (see `measuring`), and would share the cores.
 SETTLE_S = 0.005
 
-# After so many throttled rounds the cells of a problem are given up.
+# After this number of throttled rounds, the cells of a problem are given up.
 SLOWED_ROUNDS = 5
 SLOWED = "the device kept slowing itself down"
 
@@ -172,7 +172,7 @@ class ShardRun:
         self._steps, self._data = steps, data
         self._kept: tuple[Problem, Space] | None = None
         self._overheads: dict[CellGroup, Overhead | None] = {}
-        # Of the problem that is measured.
+        # State of the problem that is being measured.
         self._baselines: dict[Condition, Baseline] = {}
         self._rng = np.random.default_rng([steps.sampling.job.seed, steps.sampling.job.repeat])
 

@@ -36,7 +36,7 @@ LAUNCH_GRACE_S = 0.3
 FIRST_LAUNCH_S, WAIT_FACTOR = 0.3, 4.0
 # On a CPU a first launch may compile, and another process starts sooner than on a GPU.
 FIRST_LAUNCH_ON_CPU_S = 1.5
-# A version is blamed after so many faults of a process that tried the same cell of it.
+# A version is blamed after this number of faults of a process that tried the same cell of it.
 TRIAL_FAULTS = 2
 # The default of the key max_faults.
 MAX_FAULTS = 64

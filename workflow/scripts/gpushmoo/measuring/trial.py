@@ -31,7 +31,7 @@ NEAR = 1.1
 # longer than one that has. A kernel works less in its samples if its launches are doubtful on
 # DOUBTS new inputs, and then in all but ALIKE of PAIRS pairs: the machine may pause in some.
 FACTOR, LEAST_S = 2.0, 20e-6
-# So the problem that is drawn has launches of at least so many seconds, if there is one.
+# If there is such a problem, the drawn one has launches of at least this number of seconds.
 TELLING_S = 100e-6
 DOUBTS, PAIRS, ALIKE = 2, 12, 2
 
@@ -61,7 +61,7 @@ class Trial:
         self._data = data
         self._device = steps.device
         self._earlier = frozenset(tried)
-        # Of the data that were last tried.
+        # Properties of the data that were tried last.
         self._seed = first_seed(digest, steps.sampling.job.seed) - 1
 
     def hold(self, runs: Sequence[CellRun]) -> None:

@@ -32,8 +32,8 @@ from .sampling import TOGETHER, TOGETHER_S, Sampling
 
 T = TypeVar("T")
 
-# A verified launch finds a cold cache. If it takes so long, a sample is one launch anyway, and no
-# other one has to tell the time.
+# A verified launch finds a cold cache. If it takes this long, a sample is one launch anyway, and no
+# other launch is needed to measure the time.
 COLD_LAUNCH_S = 200e-6
 # After a first launch of more seconds a second one follows, and the shorter time counts: it decides
 # the number of launches in a sample, and one of both may hold a pause of the process or machine.
@@ -255,7 +255,7 @@ class CellSteps:
             self.end_by(run, outcome)
             return None
         if not run.without_overhead(outcome) > 0.0:
-            # A launch that took no time is none.
+            # A launch that took no time does not count.
             text = f"the device's clock gave {outcome} s for a launch"
             self.end(run, Status.LAUNCH_FAILED, text)
             return None

@@ -338,7 +338,7 @@ def _measure_pairs(
         nothing = Measure(None, 1, {})
         unbuilt = [_steps(assignment, device, f, Builds(), caller, nothing) for f in folders]
         tried = (i for i in order if any(map(_is_launchable, unbuilt, pairs[i])))
-        # Where nothing can be launched, that is told of one.
+        # If nothing can be launched, the first pair reports that.
         pairs = [pairs[i] for i in sorted(islice(tried, against.most)) or [0]]
 
     def built(who: int) -> Builds:

@@ -1,6 +1,11 @@
 """Runs that make a history."""
 
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
 from cells import Machine
+from gpushmoo import CompareError
 from gpushmoo.comparing.runs import RunCells
 
 
@@ -19,3 +24,15 @@ def made(
         )
         for day in range(1, n + 1)
     ]
+
+
+def standing_for(monkeypatch: pytest.MonkeyPatch, runs: Mapping[str, RunCells]) -> None:
+    """Have folders of these names read as runs; others cannot be."""
+
+    def read(place: object) -> RunCells:
+        name = Path(str(place)).name
+        if name not in runs:
+            raise CompareError(f"'{place}' does not exist; name a run's folder.")
+        return runs[name]
+
+    monkeypatch.setattr("gpushmoo.comparing.history.read_run", read)

@@ -25,11 +25,10 @@ from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive import answers, measure, tables
 from gpushmoo.interactive.opened_run import Run
 from gpushmoo.interactive.shell import build_parser, main
-from histories import made
+from histories import made, standing_for
 from synthetic import write_shard
 from test_ab import judged_as
 from test_checkouts import write
-from test_history import standing_for
 from test_predict import COPY
 from tuners import TIE, cache, written
 
@@ -116,10 +115,15 @@ def told(
     return run_it
 
 
+def command_names() -> set[str]:
+    """The commands that there are: that of an extra is there with its folder."""
+    [commands] = (action for action in build_parser()._actions if action.choices)
+    return set(commands.choices or ())
+
+
 def of_commands(*cases: Any) -> list[Any]:
     """The cases whose command there is: that of an extra is there with its folder."""
-    [commands] = (action for action in build_parser()._actions if action.choices)
-    return [case for case in cases if case[0].split()[0] in commands.choices]
+    return [case for case in cases if case[0].split()[0] in command_names()]
 
 
 @pytest.mark.parametrize(
@@ -155,8 +159,7 @@ def test_a_command_prints_by_its_schema(words: str, lengths: dict[str, int], tol
 def test_every_command_is_tried() -> None:
     [mark] = (m for m in test_a_command_prints_by_its_schema.pytestmark)
     tried = {words.split()[0] for words, _ in mark.args[1]}
-    [commands] = (a for a in build_parser()._actions if a.choices)
-    assert tried | {"run"} == set(commands.choices)
+    assert tried | {"run"} == command_names()
 
 
 def test_of_a_run_snakemakes_own_words_go_to_stderr_and_its_status_is_kept(told: Any) -> None:

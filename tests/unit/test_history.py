@@ -1,7 +1,7 @@
 """Many runs as one history: what the summary, the report and the explorer say."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,20 +32,8 @@ from gpushmoo.planning.settings import Settings
 from gpushmoo.storage.dataset import PROVENANCE, runs_in
 from gpushmoo.storage.store import read_table
 from gpushmoo.storage.wholefile import read_whole
-from histories import made
+from histories import made, standing_for
 from matplotlib.figure import Figure
-
-
-def standing_for(monkeypatch: pytest.MonkeyPatch, runs: Mapping[str, RunCells]) -> None:
-    """Have folders of these names read as runs; others cannot be."""
-
-    def read(place: object) -> RunCells:
-        name = Path(str(place)).name
-        if name not in runs:
-            raise CompareError(f"'{place}' does not exist; name a run's folder.")
-        return runs[name]
-
-    monkeypatch.setattr("gpushmoo.comparing.history.read_run", read)
 
 
 def only(run: RunCells, rows: pd.Series) -> RunCells:

@@ -45,7 +45,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert wheel.name == f"gpushmoo-{gpushmoo.__version__}-py3-none-any.whl"
     assert wheel.stat().st_size < 1_000_000
     listed = subprocess.run(["git", "ls-files"], cwd=PACKAGE, capture_output=True, check=True)
-    tracked = {f"gpushmoo/{name}" for name in listed.stdout.decode().splitlines()}
+    names = listed.stdout.decode().splitlines()
+    tracked = {f"gpushmoo/{name}" for name in names if (PACKAGE / name).is_file()}
     assert {n for n in ZipFile(wheel).namelist() if ".dist-info/" not in n} == tracked
     assert "gpushmoo/py.typed" in tracked
 

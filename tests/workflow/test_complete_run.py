@@ -8,6 +8,7 @@ import re
 import pandas as pd
 import pytest
 from gpushmoo import PROTOCOL_VERSION, OpenedError, open_run
+from gpushmoo.registry import extras
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.store import read_shard
 from gpushmoo.storage.wholefile import read_json
@@ -17,6 +18,9 @@ from projects import TINY, TINY_SHARDS, FinishedProject
 pytest_plugins = ("workflow_fixtures",)
 
 COPY, PERSISTENT = "copy2d_coalesced", "block_eq_partition"
+
+# What extras put beside the report.
+PRODUCTS = [name for extra in extras().values() for name in extra.products]
 
 
 def test_every_promised_file_is_there(finished: FinishedProject) -> None:
@@ -31,7 +35,7 @@ def test_every_promised_file_is_there(finished: FinishedProject) -> None:
         promised.append(f"dataset/kernel={kernel}/dtype={dtype}/part-0.parquet")
         promised.append(f"logs/measure/{name.replace('/', '-')}.log")
     promised += ["summary/peak.json", "summary/best.parquet", "summary/verdict.txt"]
-    promised += ["report.pdf", "report.json", "figures-tesla-c1060.pdf", "explorer.html"]
+    promised += ["report.pdf", "report.json", "figures-tesla-c1060.pdf", *PRODUCTS]
     promised += ["benchmarks/best.tsv", f"benchmarks/figure-{figures[-1]}.tsv"]
     promised += [f"simulated/tesla-c1060-{part}.parquet" for part in ("blocks", "tables", "tiles")]
     empty = [p for p in promised if not (results / p).is_file() or not (results / p).stat().st_size]
@@ -146,7 +150,7 @@ def test_snakemakes_report_has_each_figure_with_its_words(finished: FinishedProj
     notes = {
         p.with_suffix(".svg").name: read_json(p) for p in finished.results.glob("figures/*.json")
     }
-    pages = {"report.pdf", "explorer.html", "figures-tesla-c1060.pdf"}
+    pages = {"report.pdf", "figures-tesla-c1060.pdf", *PRODUCTS}
     assert {figure["name"] for figure in shown.values()} == set(notes) | pages
     for figure in shown.values():
         caption = html.unescape(re.sub(r"<.*?>", "", figure["caption"]))
@@ -157,7 +161,8 @@ def test_snakemakes_report_has_each_figure_with_its_words(finished: FinishedProj
         assert figure["labels"] == {"figure": notes[figure["name"]]["title"]}
     assert set(headings) == {
         *("Block shape", "Bandwidth over one parameter"),
-        *("Partition camping on a Tesla C1060", "Report", "Explorer"),
+        *("Partition camping on a Tesla C1060", "Report"),
+        *(["Explorer"] if PRODUCTS else []),
     }
 
 

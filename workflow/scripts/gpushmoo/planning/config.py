@@ -181,8 +181,7 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
         raise ConfigError(
             "studies: nothing of a recorded dataset is measured; leave one of both out."
         )
-    _refuse_without_extra(settings)
-    return RunConfig(
+    config = RunConfig(
         settings=settings,
         results=own,
         device_memory=None if memory is None else int(memory * 2**30),
@@ -193,6 +192,8 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
         compared=read_compared(settings),
         earlier=read_earlier(settings, own),
     )
+    _refuse_without_extra(settings)
+    return config
 
 
 # Keys that name folders.

@@ -16,7 +16,18 @@ from typing import Any
 from gpushmoo.core.paths import ROOT
 from gpushmoo.planning.settings import json_schema
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from recompute import dictionary, documents, front, h200, model, reference, simulated, studies
+from recompute import (
+    coverage,
+    dictionary,
+    documents,
+    front,
+    h200,
+    model,
+    reference,
+    simulated,
+    studies,
+)
+from recompute.places import PLACES
 from recompute.record import Record, read_json, read_record
 from recompute.words import FILTERS, Claims
 
@@ -28,7 +39,7 @@ WIDTH = 118
 # A number stays on the line of its unit.
 BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:[nµm]?s|%|GB/s|[KMG]i?B|×|cells)(?!\w))")
 # Lines of Markdown that are no part of a paragraph.
-KEPT_AS_IT_IS = ("|", "#", "!", "<", "```")
+KEPT_AS_IT_IS = ("|", "#", "!", "<", ">", "```", "    ", "  * ")
 
 
 def pages() -> list[str]:
@@ -37,8 +48,8 @@ def pages() -> list[str]:
 
 
 def place(page: str) -> Path:
-    """Where a page lies: the README at the top, all others in docs/."""
-    return (DOCS.parent if page == "README.md" else DOCS) / page
+    """Where a page lies: in docs/, but for the README and the pages of chapters."""
+    return ROOT / PLACES.get(page, f"docs/{page}")
 
 
 def computed(record: Record, claims: Claims) -> dict[str, Any]:
@@ -50,6 +61,8 @@ def computed(record: Record, claims: Claims) -> dict[str, Any]:
     return {
         **numbers,
         "front": front.values(record, claims),
+        "page": front.page(record),
+        "coverage": coverage.values(claims),
         "recorded": read_json,
         "hold": claims.hold,
         "model": model.values(claims),

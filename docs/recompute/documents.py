@@ -22,6 +22,7 @@ from gpushmoo.workloads.loader import load_kernel
 from jinja2 import StrictUndefined, Template
 from streamed_dot.analysis import PRINTED_GBS, read_dot
 
+from .places import link, path_of
 from .record import ROOT, MissingError
 from .simulated import computed_checks
 from .words import Claims
@@ -106,7 +107,7 @@ def document(folder: str, claims: Claims, numbers: Mapping[str, Any]) -> dict[st
             f"{row['item']}, {row['says']}" for row in told["answers"] if row["answer"] == "lost"
         ),
         "claims": len(told["answers"]),
-        "pages": joined(dict.fromkeys(f"[{p}]({p})" for p in shown)),
+        "pages": joined(dict.fromkeys(f"[{p}]({link(p, 'documents.md')})" for p in shown)),
     }
 
 
@@ -176,8 +177,8 @@ def _check(folder: str, part: str) -> str:
 
 
 def _section(folder: str, heading: str, page: str) -> str:
-    """A heading of a page of docs/ that begins so."""
-    text = (ROOT / "docs" / page).read_text("utf-8")
+    """A heading of a page that begins so."""
+    text = (ROOT / path_of(page)).read_text("utf-8")
     found = re.search(rf"(?m)^#+ ({re.escape(heading)}.*)$", text)
     _found(found is not None, heading)
     return heading

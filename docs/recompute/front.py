@@ -31,6 +31,23 @@ def values(record: Record, claims: Claims) -> dict[str, Any]:
     }
 
 
+def page(record: Record) -> dict[str, Any]:
+    """Values of the row of a copy of floats, for pages that explain how to read it."""
+    cells = record.of(KERNEL)
+    told = {a.group["dtype"]: a for a in advice(cells, best_table(cells).to_pandas())}
+    a = told[TYPES[0]]
+    _, launch, rate, tied, cost, *_ = _row(TYPES[0], a)
+    gbs, half = rate.split(" ± ")
+    return {
+        "shape": launch,
+        "gbs": gbs,
+        "half": half,
+        "tied": tied,
+        "candidates": whole(a.candidates),
+        "cost": cost.lstrip("+"),
+    }
+
+
 def _row(dtype: str, a: Advice) -> list[str]:
     fast = a.cell["bandwidth_gbs"]
     half = (a.cell["bandwidth_high_gbs"] - a.cell["bandwidth_low_gbs"]) / (2 * fast)

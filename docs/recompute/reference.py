@@ -26,6 +26,8 @@ FUNCTIONS = (
     "explore",
     "export",
     "open_run",
+    "judge",
+    "sum_bound",
 )
 
 
@@ -37,6 +39,7 @@ def values() -> dict[str, Any]:
         "sweep": [[name, meaning] for name, _, meaning in sweep],
         "commands": _commands(),
         "functions": [_function(name) for name in FUNCTIONS],
+        "names": FUNCTIONS,
     }
 
 
@@ -77,10 +80,26 @@ def _commands() -> list[dict[str, Any]]:
                 "meaning": meanings[name],
                 "rows": [[f"`{line[0]}`", line[1]] for line in lines if line not in told],
                 "again": f"{again[0]} to {again[-1]}" if len(again) > 6 else ", ".join(again),
+                "name": name,
+                "example": str(parser.epilog or "").partition("\n")[2].strip(),
+                "options": [_option(a) for a in arguments],
             }
         )
         told |= set(lines)
     return found
+
+
+def _option(action: Action) -> dict[str, Any]:
+    """Describe an argument or option: how it is written, and sentences on its effect and limits."""
+    text = str(action.help).replace("%%", "%")
+    facts = [f"{part[0].upper()}{part[1:]}." for part in text.split("; ") if part]
+    if action.option_strings and action.required:
+        facts.append("Required.")
+    if action.choices:
+        facts.append(f"One of {', '.join(f'`{choice}`' for choice in action.choices)}.")
+    if action.nargs == "+" and action.option_strings:
+        facts.append("Takes one or more values, separated by blanks.")
+    return {"written": f"`{_written(action)}`", "facts": facts}
 
 
 def _written(action: Action) -> str:

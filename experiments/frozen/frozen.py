@@ -6,7 +6,8 @@
 
 Of the recorded H200 run: page one and what the report concludes, every group's fastest launch with
 its bandwidth and tied set, the measured peaks, the device model's parameters, errors and a sample
-of its predictions; the verdicts of `compare` on recorded pairs; the refusals of docs/mistakes.md.
+of its predictions; the verdicts of `compare` on recorded pairs; the messages of
+docs/troubleshooting.md.
 Floats are compared to six digits: a fit ends elsewhere on another processor. The documents' golden
 numbers are held by `make test-documents`.
 
@@ -17,6 +18,7 @@ then has the day, the reason, and of each part the number of other values and th
 import hashlib
 import json
 import math
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import date
@@ -99,12 +101,12 @@ def main() -> None:
     """Compare, or freeze."""
     run = Path(sys.argv[1])
     report = json.loads((run / "report.json").read_text())
-    page = (ROOT / "docs/mistakes.md").read_text()
+    page = (ROOT / "docs/troubleshooting.md").read_text().partition("\n## Mistakes")[2]
     parts = {
         "best": best(run),
         "peak": json.loads((run / "summary/peak.json").read_text()),
         "compare": compared(),
-        "mistakes": [line for line in page.splitlines() if line.startswith("|")],
+        "mistakes": re.findall(r"^\* Message: `(.+)`$", page, re.M),
         "model": model(run),
         "report": {name: report[name] for name in PAGES},
     }

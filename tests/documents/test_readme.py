@@ -1,5 +1,6 @@
-"""The blocks of README and how-to as a newcomer runs them, and the commands that those print."""
+"""The blocks of README and guides as a newcomer runs them, and the commands that those print."""
 
+import contextlib
 import os
 import re
 import shlex
@@ -11,19 +12,36 @@ from pathlib import Path
 import pytest
 import warm
 from conftest import ROOT
+from gpushmoo.core.errors import NoDeviceError
+from gpushmoo.devices.machine_code.cubins import Unit, compile_cubin
 from projects import Project
 
 pytest_plugins = ("workflow_fixtures",)
 
-PAGES = "".join((ROOT / page).read_text("utf-8") for page in ("README.md", "docs/howto.md"))
-BLOCKS = re.findall(r"(?s)^```(\w+)\n(.*?)^```$", PAGES, re.M)
+GUIDES = (
+    *("README.md", "docs/quickstart-cuda.md", "docs/install.md", "docs/kernel-folder.md"),
+    *("docs/tune.md", "docs/snakemake.md", "docs/compare.md", "docs/results.md"),
+    "docs/kernel-tuner.md",
+)
+PAGES = "".join((ROOT / page).read_text("utf-8") for page in GUIDES)
+# Configurations and printed lines have tests beside those of the tutorial.
+BLOCKS = [
+    (language, text)
+    for language, text in re.findall(r"(?s)^```(\w+)\n(.*?)^```$", PAGES, re.M)
+    if language not in ("console", "text", "yaml")
+]
 # Not run: lines of the shell, and blocks by how they begin.
 EXEMPT = {
     "make report": "measures for minutes; the rules are those of every other run here",
     "make test": "runs this",
     ".venv/bin/snakemake --cores all": "is `make report`",
+    "make cuda13": "needs a GPU",
+    ".venv/bin/gpushmoo export kept --formats header": "is what the quickstart keeps on a GPU",
+    "python -m gpushmoo.extras.compat.kernel_tuner script.py": "has no script here",
     "/* copy2d_coalesced (element)": "is what a header holds, and no command",
 }
+# The launches of a kernel's call, for a source in CUDA C++.
+CONSTANTS = ("-DEACH=2", "-DTILE=32", "-DPAD=1", "-DROWS=8")
 PLACE = "/path/to/gpushmoo"
 
 
@@ -57,6 +75,8 @@ def test_every_block_runs(
 ) -> None:
     """In one test: each needs what those before it have made."""
     root, left, printed = newcomer.root, set(EXEMPT), ""
+    call = ""
+    names: dict[str, object] = {}
     own = root / "kernels/reverse_rows"
     own.mkdir()
     monkeypatch.chdir(root)
@@ -65,14 +85,19 @@ def test_every_block_runs(
     for language, text in BLOCKS:
         if named := {start for start in left if text.startswith(start) and language != "sh"}:
             left -= named
+        elif "__kernel void scale" in text and language == "c":
+            exec(compile(with_source(call, text), "a page", "exec"), names)
         elif language == "c":
             (own / "kernel.cl").write_text(text)
         elif "class ReverseRows" in text:
             (own / "workload.py").write_text(text)
         elif "module gpushmoo:" in text:
             imports(newcomer, text)
+        elif "__global__" in text:
+            call = text
+            refused_without_gpu(text)
         elif language == "python":
-            exec(compile(text, "a page", "exec"), {})
+            exec(compile(text, "a page", "exec"), names)
         else:
             assert language == "sh"
             lines = {line: line.partition("#")[0].strip() for line in text.splitlines()}
@@ -83,11 +108,26 @@ def test_every_block_runs(
             printed += shell(newcomer, planned.replace(PLACE, str(root)), opencl_cache)
     assert not left
     # What `new` has printed, and what the blocks say of `kept`.
-    [command] = re.findall(r"^  \S*gpushmoo run (.*)", printed, re.M)
-    for told in (command, "kept/report.yaml"):
+    commands = re.findall(r"^  \S*gpushmoo run (.*)", printed, re.M)
+    assert len(commands) == 2
+    for told in (*commands, "kept/report.yaml"):
         jobs = newcomer.plan("--configfile", *shlex.split(told), config=())
         assert jobs["report"] == 1
-        assert ("measure" in jobs) == (told == command)
+        assert ("measure" in jobs) == (told in commands)
+
+
+def with_source(call: str, source: str) -> str:
+    """`call` with another text as the kernel's source."""
+    return re.sub(r'(?s)source = """.*?"""', lambda _: f'source = """{source}"""', call, count=1)
+
+
+def refused_without_gpu(call: str) -> None:
+    """The arguments of a call in CUDA are right, and its source compiles if a compiler is there."""
+    with contextlib.suppress(NoDeviceError):
+        exec(compile(call, "a page", "exec"), {})
+    [source] = re.findall(r'(?s)source = """(.*?)"""', call)
+    with contextlib.suppress(NoDeviceError):
+        compile_cubin(Unit(source, "a page", CONSTANTS), "sm_90")
 
 
 def imports(project: Project, text: str) -> None:

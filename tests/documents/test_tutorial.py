@@ -1,4 +1,4 @@
-"""The tutorial as a reader follows it: its files, its commands, and what these print."""
+"""Tutorial and guides as a reader follows them: files, commands, and what these print."""
 
 import os
 import re
@@ -16,18 +16,26 @@ VARIES = re.compile(r"\d[\d.,]*")
 CONCLUSION = re.compile(
     r"any of the N: no difference shown|the fastest of N|N of N are statistically tied"
 )
+# The kernel that the guide to `tune` names without its text.
+ADD = """
+__kernel void add(__global float *c, __global const float *a, const int n)
+{
+    if (get_global_id(0) < n)
+        c[get_global_id(0)] = 2 * a[get_global_id(0)];
+}
+"""
 
 
-def block(language: str) -> str:
+def block(language: str, page: str = PAGE) -> str:
     """The one block of the page in this language."""
-    (text,) = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.M | re.S)
+    (text,) = re.findall(rf"^```{language}\n(.*?)^```$", page, re.M | re.S)
     return text
 
 
-def steps() -> list[tuple[str, list[str]]]:
+def steps(page: str = PAGE) -> list[tuple[str, list[str]]]:
     """Every command of the page, with the lines that it prints."""
     found: list[tuple[str, list[str]]] = []
-    for text in re.findall(r"^```console\n(.*?)^```$", PAGE, re.M | re.S):
+    for text in re.findall(r"^```console\n(.*?)^```$", page, re.M | re.S):
         for line in text.splitlines():
             if line.startswith("$ "):
                 found.append((line[2:], []))
@@ -54,14 +62,48 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_commands_print_what_the_page_says(folder: Path) -> None:
-    """All of them in one test: each needs what those before it have made."""
+def environment_of(folder: Path) -> dict[str, str]:
+    """The environment of a reader's shell in `folder`, whose commands are those of the project."""
     own = environment()
     warm.programs(folder / "bin")
     path = os.pathsep.join([str(folder / "bin"), own.get("PATH", "")])
     library = os.pathsep.join([str(ROOT / "workflow/scripts"), own.get("PYTHONPATH", "")])
     locks = {"GPUSHMOO_LOCK_DIR": str(folder / "locks")}
-    env = {**own, **locks, "PATH": path, "PYTHONPATH": library}
+    return {**own, **locks, "PATH": path, "PYTHONPATH": library}
+
+
+@pytest.mark.parametrize("page", ["quickstart-cuda", "tune", "snakemake"])
+def test_guides_show_what_commands_print(page: str, tmp_path: Path) -> None:
+    """A recorded run's lines are the same, and those of a sweep or a dry run but for numbers."""
+    text = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
+    (tmp_path / "gpushmoo").symlink_to(ROOT)
+    (tmp_path / "add.cl").write_text(ADD)
+    if "```yaml" in text:
+        (tmp_path / "rows.yaml").write_text(block("yaml", text))
+    env = environment_of(tmp_path)
+    for command, told in steps(text):
+        done = subprocess.run(
+            command, shell=True, cwd=tmp_path, env=env, capture_output=True, encoding="utf-8"
+        )
+        assert done.returncode == 0, done.stderr
+        lines = [*done.stderr.splitlines(), *done.stdout.splitlines()]
+        if "h200" in command:
+            assert lines == told, command
+            continue
+        printed, expected = (concluded(side) for side in (lines, told))
+        assert printed[: len(expected)] == expected, command
+
+
+def concluded(lines: list[str]) -> list[str]:
+    """Lines up to a conclusion or an ellipsis, without what depends on the machine."""
+    kept = [line for line in alike(lines) if not line.startswith(("Config file", "Tuned of"))]
+    ends = [i for i, line in enumerate(kept) if line == "..." or CONCLUSION.search(line)]
+    return kept[: ends[0]] if ends else kept
+
+
+def test_commands_print_what_the_page_says(folder: Path) -> None:
+    """All of them in one test: each needs what those before it have made."""
+    env = environment_of(folder)
     for command, told in steps():
         done = subprocess.run(
             command, shell=True, cwd=folder, env=env, capture_output=True, encoding="utf-8"

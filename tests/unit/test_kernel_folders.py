@@ -1,4 +1,4 @@
-"""Kernel folders: mistakes get the sentences of docs/mistakes.md before or as they are measured."""
+"""Kernel folders: mistakes get the messages of docs/troubleshooting.md, most before any job."""
 
 import re
 import shutil
@@ -26,15 +26,16 @@ from gpushmoo.planning.sweeps import read_sweep, refuse_impossible
 from gpushmoo.workloads.contract import uniform
 from gpushmoo.workloads.loader import find_kernels, load_kernel, misfit, refusal, versions_of
 
-PAGE = (ROOT / "docs/howto.md").read_text()
+PAGE = (ROOT / "docs/kernel-folder.md").read_text()
 # Its own kernel, of which every mistake changes one place.
 SOURCES = {
     "kernel.cl": re.findall(r"```c\n(.*?)```", PAGE, re.S)[0],
     "workload.py": re.findall(r"```python\n(import numpy.*?)```", PAGE, re.S)[0],
 }
 # What is said of each mistake; ``…`` leaves something out.
-ROWS = re.findall(r"^\| (.+?) \| `(.+?)` \| .+? \|$", (ROOT / "docs/mistakes.md").read_text(), re.M)
-SAID = {written: ".+".join(map(re.escape, said.split("…"))) for written, said in ROWS}
+MISTAKES = (ROOT / "docs/troubleshooting.md").read_text().partition("\n## Mistakes")[2]
+ROWS = re.findall(r"^\* Message: `(.+?)`\n\* Cause: (.+)$", MISTAKES, re.M)
+SAID = {written: ".+".join(map(re.escape, said.split("…"))) for said, written in ROWS}
 # Where each mistake is made: in which file, what is there, what was written instead.
 WORKLOAD = {
     "no line `WORKLOAD = ReverseRows()`": ("WORKLOAD = ReverseRows()", ""),

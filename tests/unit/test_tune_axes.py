@@ -301,6 +301,8 @@ OTHER = {**CPU, "kind": "gpu", "name": "Other GPU", "multiprocessors": 64}
         (H200, 16_000, 2**24, 2**24, 2**23, 9000, None),
         (CPU, 1000, 2**31, 2**30, 2**30, 10, "the copy"),
         (CPU, 90, 2**31, 2**31, 2**30, 10, None),
+        # A runtime that reports no clock.
+        ({**CPU, "core_clock_mhz": 0}, 90, 2**22, 2**22, 2**21, 10, None),
         # A sum writes little, and its copy says nothing.
         (CPU, 1000, 2**31, 2**31, 4, 0.01, None),
         (OTHER, 2600, 2**31, 2**31, 2**30, 500, "the copy"),

@@ -6,6 +6,7 @@ level pass the memory; all pass the multiprocessors' own paths.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,7 +50,9 @@ def _limit(
     units = device["multiprocessors"]
     a_clock = units * BACKENDS[device["backend"]].unit_bytes
     paths = _CLOCK * a_clock * device["core_clock_mhz"] * 1e6 / 1e9
-    limits = [(paths, f"the {units} multiprocessors of {name} move {_rate(paths)} at most")]
+    # Some OpenCL runtimes report no clock.
+    said = f"the {units} multiprocessors of {name} move {_rate(paths)} at most"
+    limits = [(paths or math.inf, said)]
     peak = memory_peak(device)
     is_large = moved >= _CACHES * cache > 0
     if peak and is_large:

@@ -45,7 +45,10 @@ def values() -> dict[str, Any]:
 
 def _function(name: str) -> list[str]:
     """The name, and the first sentence of what it does."""
-    return [f"`{name}`", str(getattr(gpushmoo, name).__doc__).splitlines()[0].rstrip(".")]
+    return [
+        f"`{name}`",
+        str(getattr(gpushmoo, name).__doc__).splitlines()[0].rstrip(".").replace("|", "\\|"),
+    ]
 
 
 def _keys(kind: Any, above: str = "") -> Iterator[list[str]]:

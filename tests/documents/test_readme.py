@@ -51,7 +51,7 @@ def newcomer(
     tmp_path_factory: pytest.TempPathFactory,
     opencl_cache: Path,
 ) -> Project:
-    """A fresh copy of the project with its commands; a finished run stands for ``local``."""
+    """A fresh copy of the project with its commands, and a finished run as ``local``."""
     project = copy_finished(tmp_path_factory.mktemp("newcomer") / "gpushmoo")
     warm.programs(project.root / ".venv/bin")
     (project.root / "results/local").symlink_to("tiny")
@@ -131,7 +131,7 @@ def refused_without_gpu(call: str) -> None:
 
 
 def imports(project: Project, text: str) -> None:
-    """Have a workflow of its own take `project` as a module, as the block says."""
+    """Import `project` into another workflow as a module, as the block shows."""
     elsewhere = project.root.parent / "elsewhere"
     (elsewhere / "my-kernels").mkdir(parents=True)
     # A kernel may not be there twice.

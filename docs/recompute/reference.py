@@ -40,7 +40,14 @@ def values() -> dict[str, Any]:
         "commands": _commands(),
         "functions": [_function(name) for name in FUNCTIONS],
         "names": FUNCTIONS,
+        "errors": [_function(name) for name in dir(gpushmoo) if _is_error(name)],
     }
+
+
+def _is_error(name: str) -> bool:
+    """Return whether an exported name is that of an exception."""
+    value = getattr(gpushmoo, name)
+    return isinstance(value, type) and issubclass(value, Exception)
 
 
 def _function(name: str) -> list[str]:

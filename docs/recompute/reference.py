@@ -69,33 +69,24 @@ def _keys(kind: Any, above: str = "") -> Iterator[list[str]]:
 
 
 def _commands() -> list[dict[str, Any]]:
-    """Each command with what no command before it explains, and the other options that it has."""
+    """Return each command with its usage, meaning, example and options."""
     (commands,) = (a for a in command_line()._actions if isinstance(a, _SubParsersAction))
     meanings = {a.dest: a.help for a in commands._choices_actions}
-    told: set[tuple[str, str]] = set()
     found = []
     for name, parser in commands.choices.items():
         arguments = [
             a for a in parser._actions if a.dest not in ("help", "form") and a.help != SUPPRESS
         ]
-        lines = [(_written(a), str(a.help).replace("%%", "%")) for a in arguments]
-        # What a word for a value means is said where it first stands.
-        words = {word.strip("[] …") for word, _ in told}
-        lines = [(w, text) for w, text in lines if w[0] == "-" or w.strip("[] …") not in words]
-        again = [f"`{line[0].split()[0]}`" for line in lines if line in told]
         usage = [name, *(_written(a) for a in arguments if not a.option_strings)]
         found.append(
             {
+                "name": name,
                 "usage": " ".join(usage),
                 "meaning": meanings[name],
-                "rows": [[f"`{line[0]}`", line[1]] for line in lines if line not in told],
-                "again": f"{again[0]} to {again[-1]}" if len(again) > 6 else ", ".join(again),
-                "name": name,
                 "example": str(parser.epilog or "").partition("\n")[2].strip(),
                 "options": [_option(a) for a in arguments],
             }
         )
-        told |= set(lines)
     return found
 
 

@@ -1,4 +1,4 @@
-"""The command ``explore``."""
+"""The command ``explore`` of the command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def add_commands(commands: options.Subparsers) -> None:
 
 
 def _explore(**asked: Any) -> Answer:
-    """Run ``explore``."""
+    """Run the command ``explore``, and return its answer."""
     from .explore import explore
 
     page = explore(**asked)

@@ -1,4 +1,4 @@
-"""The command ``history``."""
+"""The command ``history`` of the command line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add_commands(commands: options.Subparsers) -> None:
 
 
 def _history(**asked: Any) -> Answer:
-    """Run ``history``."""
+    """Run the command ``history``, and return its answer."""
     from .history import history
 
     found = history(**asked)

@@ -1,4 +1,4 @@
-"""The command ``judge``."""
+"""The command ``judge`` of the command line."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def add_commands(commands: options.Subparsers) -> None:
 
 
 def _judge(fail_on_regression: bool = False, **asked: Any) -> Answer:
-    """Run ``judge``."""
+    """Run the command ``judge``, and return its answer."""
     from .judge import judge
 
     found = judge(**asked)

@@ -1,4 +1,4 @@
-"""The command ``watch``."""
+"""The command ``watch`` of the command line."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def add_commands(commands: options.Subparsers) -> None:
 
 
 def _watch(form: str | None, run: str | None = None, once: bool = False) -> Answer:
-    """Run ``watch``."""
+    """Run the command ``watch``, and return its answer."""
     from .view import watch, watched
 
     if form is None:

@@ -18,7 +18,7 @@ def add_commands(commands: options.Subparsers) -> None:
 
 
 def _add_compare(commands: options.Subparsers) -> None:
-    """Add ``compare``."""
+    """Add the command ``compare`` to the parser."""
     parser = add_command(
         commands,
         Command(
@@ -47,7 +47,7 @@ def _compare(
     out: str | None = None,
     **threshold: float,
 ) -> Answer:
-    """Run ``compare``."""
+    """Run the command ``compare``, and return its answer."""
     import pandas as pd
 
     from ...comparing.compare import compare

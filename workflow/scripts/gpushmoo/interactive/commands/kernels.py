@@ -19,7 +19,7 @@ def add_commands(commands: options.Subparsers) -> None:
 
 
 def _add_new(commands: options.Subparsers) -> None:
-    """Add ``new``."""
+    """Add the command ``new`` to the parser."""
     parser = add_command(
         commands,
         Command("new", _new, "write the folder of a new kernel that runs at once", (FOLDER, FILES)),
@@ -36,7 +36,7 @@ def _add_new(commands: options.Subparsers) -> None:
 
 
 def _new(name: str, parent: Path = Path("kernels")) -> Answer:
-    """Run ``new``."""
+    """Run the command ``new``, and return its answer."""
     folder, config = write_kernel(name, parent)
     lines = (
         f"{folder} holds a kernel that runs as it is; every line says what it is for. Next:",
@@ -48,7 +48,7 @@ def _new(name: str, parent: Path = Path("kernels")) -> Answer:
 
 
 def _add_list(commands: options.Subparsers) -> None:
-    """Add ``list``."""
+    """Add the command ``list`` to the parser."""
     parser = add_command(
         commands,
         Command(
@@ -72,7 +72,7 @@ def _add_list(commands: options.Subparsers) -> None:
 
 
 def _list(what: str) -> Answer:
-    """Run ``list``."""
+    """Run the command ``list``, and return its answer."""
     from .. import tables
 
     rows, notes = (tables.found_devices if what == "devices" else tables.found_kernels)()

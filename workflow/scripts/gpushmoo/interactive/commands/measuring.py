@@ -52,7 +52,7 @@ def add_commands(commands: options.Subparsers) -> None:
 
 
 def _add_sweep(commands: options.Subparsers) -> None:
-    """Add ``sweep``."""
+    """Add the command ``sweep`` to the parser."""
     parser = add_command(
         commands,
         Command(
@@ -81,7 +81,7 @@ def _add_sweep(commands: options.Subparsers) -> None:
 def _sweep(
     kernel: str, out: str | None = None, measure: Mapping[str, Any] | None = None, **asked: Any
 ) -> Answer:
-    """Run ``sweep``."""
+    """Run the command ``sweep``, and return its answer."""
     from ..measure import empty_folder, sweep
 
     _leave_warnings_out()
@@ -97,7 +97,7 @@ def _leave_warnings_out() -> None:
 
 
 def _add_tune(commands: options.Subparsers) -> None:
-    """Add ``tune``."""
+    """Add the command ``tune`` to the parser."""
     parser = add_command(
         commands,
         Command(
@@ -185,7 +185,7 @@ def _tune(
     measure: Mapping[str, Any] | None = None,
     **asked: Any,
 ) -> Answer:
-    """Run ``tune``."""
+    """Run the command ``tune``, and return its answer."""
     from ..measure import empty_folder
     from ..tune import tune
     from ..tune_arguments import numpy_values
@@ -300,7 +300,7 @@ def _table(group: DataFrame, alone: bool, unsteady: str) -> str:
 
 
 def _add_ab(commands: options.Subparsers) -> None:
-    """Add ``ab``."""
+    """Add the command ``ab`` to the parser."""
     parser = add_command(
         commands,
         Command(
@@ -368,7 +368,7 @@ def _ab(
     measure: Mapping[str, Any] | None = None,
     **asked: Any,
 ) -> Answer:
-    """Run ``ab``."""
+    """Run the command ``ab``, and return its answer."""
     from ..ab import SAMPLE_COLUMNS, ab, versions_of
     from ..checkouts import Checkouts, ab_checkouts
 

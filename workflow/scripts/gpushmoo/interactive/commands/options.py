@@ -105,7 +105,7 @@ _SEVERAL = "/".join(name.upper() for name, backend in BACKENDS.items() if backen
 
 
 def add_csv(parser: Parser) -> None:
-    """Add ``--csv``."""
+    """Add ``--csv`` to the options of a command."""
     parser.add_argument(
         f"--{CSV}",
         dest="form",
@@ -151,7 +151,7 @@ def add_size(parser: Parser) -> None:
 
 
 def add_out(parser: Parser) -> None:
-    """Add ``--out``."""
+    """Add ``--out`` to the options of a command."""
     parser.add_argument(
         "--out",
         metavar="PATH",
@@ -160,7 +160,7 @@ def add_out(parser: Parser) -> None:
 
 
 def add_axes(parser: Parser, *, required: bool = False) -> None:
-    """Add ``--axes``."""
+    """Add ``--axes`` to the options of a command."""
     parser.add_argument(
         "--axes",
         metavar="NAME=VALUES",
@@ -173,7 +173,7 @@ def add_axes(parser: Parser, *, required: bool = False) -> None:
 
 
 def add_cache(parser: Parser) -> None:
-    """Add ``--cache``."""
+    """Add ``--cache`` to the options of a command."""
     parser.add_argument(
         "--cache",
         metavar="warm,flushed",
@@ -199,7 +199,7 @@ def add_device(parser: Parser) -> None:
 
 
 def add_measure(parser: Parser) -> None:
-    """Add ``--measure``."""
+    """Add ``--measure`` to the options of a command."""
     parser.add_argument(
         "--measure",
         metavar="KEY=VALUE",
@@ -236,7 +236,7 @@ def add_swept(parser: Parser) -> None:
 
 
 def add_repeats(parser: Parser) -> None:
-    """Add ``--repeats`` and ``--budget``."""
+    """Add ``--repeats`` and ``--budget`` to the options of a command."""
     parser.add_argument(
         "--repeats",
         metavar="N",
@@ -252,14 +252,14 @@ def add_repeats(parser: Parser) -> None:
 
 
 def add_before(parser: Parser) -> None:
-    """Add ``--before``."""
+    """Add ``--before`` to the options of a command."""
     parser.add_argument(
         "--before", metavar="RUN", nargs="+", help="several runs before, in the order of time"
     )
 
 
 def add_noise_runs(parser: Parser) -> None:
-    """Add ``--noise-runs``."""
+    """Add ``--noise-runs`` to the options of a command."""
     parser.add_argument(
         "--noise-runs",
         metavar="RUN",
@@ -269,7 +269,7 @@ def add_noise_runs(parser: Parser) -> None:
 
 
 def add_threshold(parser: Parser) -> None:
-    """Add ``--threshold`` and ``--fail-on-regression``."""
+    """Add ``--threshold`` and ``--fail-on-regression`` to the options of a command."""
     parser.add_argument(
         "--threshold",
         metavar="SHARE",
@@ -310,7 +310,7 @@ class AddPairs(argparse.Action):
 
 
 def words(text: str) -> list[str]:
-    """``float,double`` as a list."""
+    """Return the parts of ``float,double`` as a list."""
     return [word for word in text.split(",") if word]
 
 
@@ -403,7 +403,7 @@ def setting(text: str) -> tuple[str, Any]:
 
 
 def named(text: str) -> tuple[str, str]:
-    """``NAME=EXPRESSION`` as a pair."""
+    """Return name and expression of ``NAME=EXPRESSION``."""
     name, equals, value = text.partition("=")
     if not (equals and name.isidentifier()):
         raise argparse.ArgumentTypeError(f"'{text}' must be NAME=EXPRESSION, such as 'y=2 * x'")
@@ -429,7 +429,7 @@ def _at_least(least: int, text: str) -> int:
 
 
 def cores(text: str) -> str:
-    """``all``, or a number."""
+    """Return ``all``, or a number of cores as text."""
     return text if text == "all" else str(count(text))
 
 

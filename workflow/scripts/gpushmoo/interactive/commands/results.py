@@ -22,7 +22,7 @@ def add_commands(commands: options.Subparsers) -> None:
 
 
 def _add_export(commands: options.Subparsers) -> None:
-    """Add ``export``."""
+    """Add the command ``export`` to the parser."""
     parser = add_command(
         commands,
         Command(
@@ -45,7 +45,7 @@ def _add_export(commands: options.Subparsers) -> None:
 
 
 def _export(**asked: Any) -> Answer:
-    """Run ``export``."""
+    """Run the command ``export``, and return its answer."""
     from ...exporting.write import export
 
     done = export(**asked)
@@ -54,7 +54,7 @@ def _export(**asked: Any) -> Answer:
 
 
 def _add_predict(commands: options.Subparsers) -> None:
-    """Add ``predict``."""
+    """Add the command ``predict`` to the parser."""
     parser = add_command(
         commands,
         Command(
@@ -83,7 +83,7 @@ def _add_predict(commands: options.Subparsers) -> None:
 def _predict(
     axes: Mapping[str, Sequence[Any]] | None = None, cache: Sequence[str] = (), **asked: Any
 ) -> Answer:
-    """Run ``predict``."""
+    """Run the command ``predict``, and return its answer."""
     from ..predict import fastest, predict
 
     if cache:

@@ -31,7 +31,7 @@ def add_commands(commands: options.Subparsers) -> None:
 
 
 def _add_run(commands: options.Subparsers) -> None:
-    """Add ``run``."""
+    """Add the command ``run`` to the parser."""
     parser = add_command(
         commands,
         Command(
@@ -86,7 +86,7 @@ def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
 def _run(
     form: str | None, configs: Sequence[str] = (), cores: str = "all", options: Sequence[str] = ()
 ) -> Answer:
-    """Run ``run``."""
+    """Run the command ``run``, and return its answer."""
     snakefile = ROOT / "Snakefile"
     if not snakefile.is_file():
         raise ConfigError(f"A run needs a clone of {library}: its Snakefile, kernels and reports.")

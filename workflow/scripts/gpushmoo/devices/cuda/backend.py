@@ -249,7 +249,7 @@ class CudaDevice(CudaBuffers):
         words.data.memset_async(byte, words.nbytes - but, self.stream)
 
     def wait(self) -> None:
-        """Wait by cudaStreamSynchronize."""
+        """Wait for this stream by cudaStreamSynchronize."""
         self.stream.synchronize()
 
     def _prepare(self, program: CudaProgram, launch: Launch, buffers: Mapping[str, Any]) -> Enqueue:

@@ -16,7 +16,7 @@ from .timing import EventTimer
 
 
 class CudaBatches:
-    """See `base.Batches`."""
+    """Sampling of several launches at once, see `base.Batches`."""
 
     def __init__(self, device: CudaBuffers, timer: EventTimer) -> None:
         """`timer` times on the device's stream."""

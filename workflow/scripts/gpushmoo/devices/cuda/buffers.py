@@ -79,7 +79,7 @@ class CudaLimits:
         self._kernels: dict[tuple[int, bool], Any] = {}
 
     def judges(self, limit: Limit) -> bool:
-        """Return True."""
+        """Return True, because the kernel supports every limit."""
         return True
 
     def queue(self, words: Any, output: Output, within: Tolerance, found: Any) -> None:

@@ -266,12 +266,12 @@ class CudaCounters:
     """The counters that Nsight Compute reads; see `capabilities.Counters`."""
 
     def __init__(self, runtime: Any) -> None:
-        """`runtime` is CuPy's."""
+        """Store `runtime`, which is CuPy's module of the runtime."""
         self._runtime = runtime
 
     @contextmanager
     def recorded(self) -> Iterator[None]:
-        """Between cudaProfilerStart and cudaProfilerStop."""
+        """Record launches between cudaProfilerStart and cudaProfilerStop."""
         self._runtime.profilerStart()
         try:
             yield

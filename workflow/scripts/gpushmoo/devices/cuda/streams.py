@@ -106,7 +106,7 @@ class CudaStreams(Streams):
         self._cupy, self._prepare = cupy, prepare
 
     def open(self) -> CudaStream:
-        """A new stream."""
+        """Return a new stream of the device."""
         return CudaStream(self._cupy, self._translated, self._prepare)
 
     def _pinned_like(self, flat: npt.NDArray[Any]) -> npt.NDArray[Any]:

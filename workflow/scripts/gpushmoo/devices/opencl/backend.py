@@ -249,7 +249,7 @@ class OpenCLDevice(OpenCLBuffers):
         self._cl.enqueue_fill_buffer(self._queue, words, pattern, 0, words.size - but)
 
     def wait(self) -> None:
-        """Wait by clFinish."""
+        """Wait for this queue by clFinish."""
         self._queue.finish()
 
     def _prepare(

@@ -334,7 +334,9 @@ def test_the_function(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert export(own, formats=["header"]).folder == own / "export"
     with pytest.raises(ExportError, match="'nowhere' does not exist"):
         export("nowhere")
-    with pytest.raises(ExportError, match=r"formats: 'yaml' is none; there are header, json"):
+    with pytest.raises(
+        ExportError, match=r"formats: 'yaml' is unknown; use one or more of header, json"
+    ):
         export(dataset, formats=["yaml"])
     with pytest.raises(ExportError, match="formats: the list is empty"):
         export(dataset, formats=[])

@@ -264,7 +264,7 @@ def test_two_files_under_the_guard(tmp_path: Path, capsys: pytest.CaptureFixture
     ("content", "sentence"),
     [
         ("{", "is not JSON"),
-        ("[1]", "no JSON object"),
+        ("[1]", "not contain a JSON object"),
         ({"a": 1}, "is not in a supported format"),
         ({"16": {"BLOCK": 1}, "triton_version": "3.6.0"}, "choices without times"),
         ({"format": "gpushmoo choices"}, "choices without times"),

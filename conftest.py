@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent
 # What PoCL and nvdisasm made of the same bytes in earlier runs of the suite. Sources in temporary
 # folders are others each time: all is removed once it is so much.
 KEPT = ROOT / ".venv" / "test-cache"
-MOST_KEPT_BYTES = 2**28
+MAX_KEPT_BYTES = 2**28
 
 # `make test`: the same draws in every run, and one that fails is told as it is: the search for a
 # smaller one may take minutes. `make fuzz`: twenty times as many by its seed, and made smaller.
@@ -108,7 +108,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Compile before there are workers."""
     if not hasattr(config, "workerinput"):
         compile_modules()
-        if sum(path.lstat().st_size for path in KEPT.rglob("*")) > MOST_KEPT_BYTES:
+        if sum(path.lstat().st_size for path in KEPT.rglob("*")) > MAX_KEPT_BYTES:
             shutil.rmtree(KEPT)
 
 

@@ -41,7 +41,7 @@ from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import tied_best
 from gpushmoo.analysis.statistics import ClassSpread
 from gpushmoo.comparing.compare import DELTA, compare_runs
-from gpushmoo.comparing.false_alarms import FEWEST_BESIDE, Rate
+from gpushmoo.comparing.false_alarms import MIN_BESIDE, Rate
 from gpushmoo.comparing.runs import (
     RunCells,
     RunLevel,
@@ -139,7 +139,7 @@ def judged_pair(
 ) -> dict[str, Any]:
     """What ours and the rivals say of one pair."""
     both, beside = [runs[first], second], len(runs) - len(without)
-    usual = usual_spreads(levels, without) if beside >= FEWEST_BESIDE else None
+    usual = usual_spreads(levels, without) if beside >= MIN_BESIDE else None
     found = compare_runs([runs[first]], [second], (), delta, usual)
     groups, planted = found.groups, found.groups["kernel"] == PLANTED_KERNEL
     slow, slow_whole = (groups[v] == "slower" for v in ("verdict", "whole_verdict"))

@@ -79,9 +79,9 @@ COPIES = ("block_eq_partition", "copy2d_coalesced", "copy2d_document", "global_c
 # Blocks for two on each multiprocessor of an H200.
 FEW_PARTITIONS = 264
 # A quantile of fewer residuals says nothing of a region; a group of fewer cells offers no choice.
-FEWEST, LEAST_CHOICE = 20, 10
+MIN_CELLS, MIN_CHOICE = 20, 10
 # Less is what the driver moves besides.
-LEAST_BYTES = 2**20
+MIN_BYTES = 2**20
 # Launches in a sample, about as in the records.
 IN_A_SAMPLE = 20
 # Quantities by the counters that hold them.
@@ -266,7 +266,7 @@ def coverage(residuals: Mapping[str, pd.Series]) -> dict[str, float]:
     for name, mine in residuals.items():
         others = (r for n, r in residuals.items() if n != name)
         others = [np.abs(r[~r.index.isin(mine.index)].to_numpy()) for r in others]
-        wide = [np.quantile(r, PROMISED) for r in others if len(r) >= FEWEST]
+        wide = [np.quantile(r, PROMISED) for r in others if len(r) >= MIN_CELLS]
         if wide:
             widths.append(float(np.quantile(wide, PROMISED)))
             held_share.append(float((np.abs(mine.to_numpy()) <= widths[-1]).mean()))
@@ -330,7 +330,7 @@ def named_losses(cells: pd.DataFrame, predicted: Floats) -> dict[str, Any]:
     losses = []
     groups = cells.assign(predicted=predicted).groupby(list(GROUP), sort=True, observed=True)
     for _, group in groups:
-        if len(group) >= LEAST_CHOICE:
+        if len(group) >= MIN_CHOICE:
             named = group.loc[group["predicted"].idxmin(), "measured_s"]
             losses.append(float(named / group["measured_s"].min() - 1))
     shares = np.mean(np.array(losses) <= NEAR), np.median(losses), max(losses)
@@ -387,7 +387,7 @@ def predictions(counters: pd.DataFrame, told: Mapping[str, Any], records: list[P
 
 def deviations(predicted: Any, counted: Any) -> Any:
     """Logarithms of counted over predicted; none where next to nothing was counted."""
-    least = LEAST_BYTES if "bytes" in str(counted.name) else 1.0
+    least = MIN_BYTES if "bytes" in str(counted.name) else 1.0
     usable = (counted >= least) & (predicted > 0)
     return np.log(counted / predicted.where(usable)).to_numpy(np.float64)
 

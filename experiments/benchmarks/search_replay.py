@@ -49,7 +49,7 @@ Floats = npt.NDArray[np.float64]
 
 TWO_D = ("copy2d_coalesced", "surf2d_memset", "tex2d_sum")
 OTHERS = ("block_eq_partition", "dot_streamed", "dot_resident")
-FEWEST_CELLS = {**dict.fromkeys(TWO_D, 2000), "block_eq_partition": 100}
+MIN_CELLS = {**dict.fromkeys(TWO_D, 2000), "block_eq_partition": 100}
 # As the record's own sweeps, of two repeats each (config/full.yaml).
 RULE, HALF_WIDTH = (6, 16), 0.01 * 2**0.5
 GRID_X = (4, 8, 16, 32, 64)
@@ -93,7 +93,7 @@ def recorded(folder: Path, tolerance: float) -> Iterator[Recorded]:
             workload = load_kernel(KERNELS / kernel).workload
             ok = cells[cells["status"] == Status.OK]
             for key, rows in ok.groupby(list(GROUP), observed=True):
-                if len(rows) >= FEWEST_CELLS.get(kernel, 200):
+                if len(rows) >= MIN_CELLS.get(kernel, 200):
                     yield group_of(key, rows, workload, tolerance)
 
 

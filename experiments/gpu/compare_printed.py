@@ -58,7 +58,7 @@ OURS = {64: "as published", 1: "as published, one stream"}
 PRINTED = {64: "printed program", 1: "printed program, one stream"}
 ROUNDS = 8
 # A measurement is of so many calls that the processor's caches hold the way's own code.
-LEAST_S, MOST_CALLS = 3e-3, 20
+MIN_S, MAX_CALLS = 3e-3, 20
 MEDIAN_LIMIT, WORST_LIMIT = 0.10, 0.35
 # Seconds of a call, mean of so many calls.
 Timed = Callable[[int], float]
@@ -123,7 +123,7 @@ def program_ways(program: Any, dot: Dot) -> dict[int, Call]:
 def compare(ways: Mapping[str, Timed], rounds: int, rng: np.random.Generator) -> dict[str, Any]:
     """Seconds of each way by round."""
     first = {way: timed(1) for way, timed in ways.items()}
-    calls = {way: max(1, min(MOST_CALLS, int(LEAST_S / s))) for way, s in first.items()}
+    calls = {way: max(1, min(MAX_CALLS, int(MIN_S / s))) for way, s in first.items()}
     times: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(rounds):
         for way in (str(name) for name in rng.permutation(list(ways))):

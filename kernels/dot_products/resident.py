@@ -15,7 +15,7 @@ from .summation import blocked_depth
 from .workloads import DotProduct
 
 # Most blocks of a launch: the buffer of partial sums has room for this number.
-MOST_BLOCKS = 2**16
+MAX_BLOCKS = 2**16
 
 
 class ResidentSum(DotProduct):
@@ -32,7 +32,7 @@ class ResidentSum(DotProduct):
         "unroll": [1, 2, 4, 8],
     }
     sizes = (2**20, 2**24)
-    most: ClassVar = {"threads": 1024, "grid": MOST_BLOCKS, "unroll": 8}
+    most: ClassVar = {"threads": 1024, "grid": MAX_BLOCKS, "unroll": 8}
 
     def inputs(
         self, problem: Problem, dtype: str, rng: np.random.Generator
@@ -41,8 +41,8 @@ class ResidentSum(DotProduct):
         return super().inputs(problem, dtype, rng) | {"done": np.zeros(1, np.uint32)}
 
     def scratch(self, problem: Problem, dtype: str) -> Mapping[str, int]:
-        """Return ``partials``: room for one partial sum of each of at most MOST_BLOCKS blocks."""
-        return {"partials": MOST_BLOCKS * DTYPES[dtype].itemsize}
+        """Return ``partials``: room for one partial sum of each of at most MAX_BLOCKS blocks."""
+        return {"partials": MAX_BLOCKS * DTYPES[dtype].itemsize}
 
     def launch(self, cell: Cell) -> Launch:
         """Launch a grid of blocks that stride over the vectors and leave the result in ``dst``."""

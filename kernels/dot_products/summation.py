@@ -31,10 +31,10 @@ _SEGMENT = 2**24
 _DIGIT = 18
 _COLUMNS = 5
 # The sum of two exponents of `frexp`: −1073 is that of the smallest double, 1024 of the largest.
-_LEAST = -2 * 1073
-_BINS = 2 * 1024 - _LEAST + 1
+_MIN_EXPONENT = -2 * 1073
+_BINS = 2 * 1024 - _MIN_EXPONENT + 1
 # Exact sums are integers in units of 2^−_GRAIN, the last column's weight in the lowest bin.
-_GRAIN = -_LEAST + 2 * 3 * _DIGIT
+_GRAIN = -_MIN_EXPONENT + 2 * 3 * _DIGIT
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _binned(x: Array, y: Array) -> npt.NDArray[np.int64]:
         b = y[start : start + CHUNK].astype(np.float64)
         a_part, a_exponent = np.frexp(np.abs(a))
         b_part, b_exponent = np.frexp(np.abs(b))
-        where = (a_exponent + b_exponent).astype(np.intp) - _LEAST
+        where = (a_exponent + b_exponent).astype(np.intp) - _MIN_EXPONENT
         where += (np.signbit(a) ^ np.signbit(b)) * _BINS
         (a0, a1, a2), (b0, b1, b2) = _digits(a_part), _digits(b_part)
         middle = a0 * b2 + a1 * b1 + a2 * b0
@@ -150,7 +150,7 @@ def _compiled_binned(x: Array, y: Array) -> npt.NDArray[np.int64]:
     """Fill the bins of `_binned` with all cores."""
     from .host_loops import binned
 
-    return binned(x, y, (_COLUMNS, 2 * _BINS), _LEAST)
+    return binned(x, y, (_COLUMNS, 2 * _BINS), _MIN_EXPONENT)
 
 
 def _joined(bins: npt.NDArray[np.int64]) -> int:

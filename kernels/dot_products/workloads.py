@@ -37,9 +37,9 @@ from .host_dot import host_dot, host_dot_depth, one_core_dot, prepare
 # Elements that a thread of a streamed kernel processes at a time.
 LANES = 4
 # A block keeps a sum for each of its threads. A CPU's OpenCL would allow more of them.
-MOST_THREADS = 1024
+MAX_THREADS = 1024
 # Copies and launches of a cell, which the host keeps in memory together, some hundred bytes each.
-MOST_PIECES = 65_536
+MAX_PIECES = 65_536
 
 
 class DotProduct(ReducingWorkload):
@@ -142,11 +142,11 @@ class StreamedDot(DotProduct, HostFedWorkload):
         """Return the pieces of a run; the host's share are the last elements, as in the document.
 
         Raises LaunchConfigError for blocks of too many threads for the kernel, for more pieces than
-        MOST_PIECES, and for parameters that the printed loop does not support.
+        MAX_PIECES, and for parameters that the printed loop does not support.
         """
-        if cell["threads"] > MOST_THREADS:
+        if cell["threads"] > MAX_THREADS:
             raise LaunchConfigError(
-                f"{cell['threads']} threads a block; this kernel takes {MOST_THREADS}."
+                f"{cell['threads']} threads a block; this kernel takes {MAX_THREADS}."
             )
         if cell.variant == PUBLISHED:
             return printed_loop.pipeline(cell, self.operands)
@@ -157,9 +157,9 @@ class StreamedDot(DotProduct, HostFedWorkload):
             prepare(np.dtype(DTYPES[cell.dtype].scalar))
         streams, fewest, chunk = cell["streams"], cell["min_per_stream"], cell["chunk"]
         n_pieces = count_cuts(n_device, streams, fewest, chunk)
-        if n_pieces > MOST_PIECES:
+        if n_pieces > MAX_PIECES:
             raise LaunchConfigError(
-                f"{n_device} elements in {n_pieces} pieces; at most {MOST_PIECES} are queued."
+                f"{n_device} elements in {n_pieces} pieces; at most {MAX_PIECES} are queued."
             )
         pieces = []
         first = 0

@@ -21,7 +21,7 @@ from gpushmoo.workloads.contract import (
 )
 
 # Threads for which a block's tile has room: as many as OpenCL on a CPU allows.
-MOST_THREADS = 64 * 64
+MAX_THREADS = 64 * 64
 
 
 class Stencil5(CopyWorkload):
@@ -51,8 +51,8 @@ class Stencil5(CopyWorkload):
         """
         block = (cell["block_x"], cell["block_y"], 1)
         threads = block[0] * block[1]
-        if cell.variant == "tiled" and threads > MOST_THREADS:
-            raise LaunchConfigError(f"{threads} threads a block; a tile holds {MOST_THREADS}.")
+        if cell.variant == "tiled" and threads > MAX_THREADS:
+            raise LaunchConfigError(f"{threads} threads a block; a tile holds {MAX_THREADS}.")
         height, width = cell.problem.height, cell.problem.width
         grid = (ceil_div(width, block[0]), ceil_div(height, block[1]), 1)
         args = (

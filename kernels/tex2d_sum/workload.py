@@ -42,7 +42,7 @@ PADDING: Mapping[str, Any] = {
     "mirror": "symmetric",
 }
 # Sums that fit in a block's memory: those of the largest shape of the default axes.
-MOST_REDUCED = 64 * 64
+MAX_REDUCED = 64 * 64
 
 
 @dataclass(frozen=True)
@@ -211,9 +211,9 @@ class Tex2dSum(Workload):
         """
         v = Variant.of(cell.variant)
         block = (cell["block_x"], cell["block_y"], 1)
-        if v.sums == "reduced" and block[0] * block[1] > MOST_REDUCED:
+        if v.sums == "reduced" and block[0] * block[1] > MAX_REDUCED:
             raise LaunchConfigError(
-                f"{block[0] * block[1]} threads a block; {cell.variant} takes {MOST_REDUCED}."
+                f"{block[0] * block[1]} threads a block; {cell.variant} takes {MAX_REDUCED}."
             )
         grid = grid_of(v.mapping, cell.problem, block[0], block[1])
         args = (

@@ -13,7 +13,7 @@ import pytest
 from conftest import ROOT
 from gpushmoo.comparing.false_alarms import Rate
 from gpushmoo.core.paths import CHAPTERS
-from gpushmoo.search.planner import WITNESSES
+from gpushmoo.search.planner import RACE_REFERENCE_CELLS
 from jinja2 import UndefinedError
 from recompute import documents, h200, simulated, studies
 from recompute.record import MissingError, Record, read_json, read_record
@@ -54,7 +54,7 @@ def test_the_bound_on_false_alarms_is_of_all_pairs_that_it_stands_beside() -> No
 @pytest.mark.parametrize("page", ["docs/method.md", "config/README.md"])
 def test_pages_say_how_many_cells_a_race_keeps(page: str) -> None:
     text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
-    assert re.findall(r"(\d+) of each decade of time", text) == [str(WITNESSES)]
+    assert re.findall(r"(\d+) of each decade of time", text) == [str(RACE_REFERENCE_CELLS)]
 
 
 def test_a_sentence_that_is_no_longer_so_is_named(record: Record) -> None:

@@ -17,7 +17,7 @@ from gpushmoo.workloads.loader import load_kernel
 
 # An NVIDIA H200's.
 FACTS = DeviceFacts(multiprocessors=132, cache_bytes=60 * 2**20, clock_hz=1.98e9)
-RESIDENT_WARPS, MOST_RESIDENT = 64, 32
+RESIDENT_WARPS, MAX_RESIDENT = 64, 32
 SQUARES = tuple(Problem(n, n) for n in (512, 1024, 2048, 4096, 8192))
 SHAPES = {"block_x": (4, 8, 16, 32, 64), "block_y": (4, 8, 16)}
 PIECES = {"block_x": (128, 512), "unroll": (1, 8), "passes": (1, 4, 16)}
@@ -86,7 +86,7 @@ def rows_of(cells: Iterable[Cell]) -> pd.DataFrame:
     rows = []
     for cell in cells:
         warps = -(-workloads()[cell.kernel].launch(cell).threads // 32)
-        asked = describer().launch(cell, min(MOST_RESIDENT, RESIDENT_WARPS // warps), 20)
+        asked = describer().launch(cell, min(MAX_RESIDENT, RESIDENT_WARPS // warps), 20)
         assert not isinstance(asked, str), asked
         problem = {"height": cell.problem.height, "width": cell.problem.width}
         names = {n: getattr(cell, n) for n in (*GROUP[:3], "cache_state", "timing_mode")}

@@ -37,8 +37,8 @@ from gpushmoo.devices.buffers import (
     Deviation,
     OutOfBoundsWrites,
     Output,
+    ProofBuffers,
     ProofResult,
-    Witnesses,
     guard_word,
 )
 from gpushmoo.devices.capabilities import Reading
@@ -276,9 +276,9 @@ class FakeDevice:
         return each_or_error(Sample.take, samples)
 
     def prove_all(
-        self, proofs: Sequence[PreparedLaunch], witnesses: Witnesses
+        self, proofs: Sequence[PreparedLaunch], proof_buffers: ProofBuffers
     ) -> list[ProofResult | TypedError]:
-        return prove_each(self, proofs, witnesses, self.clock)
+        return prove_each(self, proofs, proof_buffers, self.clock)
 
     def bind_copy(self, source: Any, target: Any) -> FakeCopy:
         return FakeCopy(self, source, target)

@@ -50,7 +50,7 @@ LAUNCH_S = 80e-9
 LIFE_S = 400e-9
 ISSUE_S = 7.7e-9
 SECTOR_S = 4e-9
-RESIDENT_WARPS, MOST_RESIDENT = 64, 32
+RESIDENT_WARPS, MAX_RESIDENT = 64, 32
 # What storing the sums of a texture costs, as a factor.
 WRITTEN = 1.25
 
@@ -135,7 +135,7 @@ def _warps(launch: Launch) -> int:
 def _resident(workload: Workload, launch: Launch) -> int:
     if not workload.images:
         return 4
-    return max(1, min(MOST_RESIDENT, RESIDENT_WARPS // _warps(launch)))
+    return max(1, min(MAX_RESIDENT, RESIDENT_WARPS // _warps(launch)))
 
 
 def _image_seconds(cell: Cell, launch: Launch, workload: Workload, info: DeviceInfo) -> float:

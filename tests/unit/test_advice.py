@@ -8,7 +8,7 @@ import pytest
 from cells import cell
 from gpushmoo.analysis.best import Advice, Cost, advice, best_table, place
 from gpushmoo.analysis.peak import PeakRow
-from gpushmoo.report.findings import MOST, Finding, advice_findings, ranked
+from gpushmoo.report.findings import MAX_FINDINGS, Finding, advice_findings, ranked
 from gpushmoo.report.tables import (
     axes_words,
     closing_lines,
@@ -104,9 +104,9 @@ def test_costs_of_usual_blocks_are_those_of_the_cells() -> None:
     assert [cost.sure for cost in found.defaults.values()] == [True, False, True]
     assert (found.worst, found.typical) == pytest.approx((9.0, 1.1))
     # The usual block that costs most, or what a typical launch costs.
-    assert found.stake == pytest.approx(1.0)
+    assert found.impact == pytest.approx(1.0)
     [few] = advised(group({(8, 8): 1.0, (4, 4): 2.0}))
-    assert (few.defaults, few.stake) == ({}, pytest.approx(0.5))
+    assert (few.defaults, few.impact) == ({}, pytest.approx(0.5))
     flat = group({(64, 1): 1.0, (256, 2): 1.5, (256, 1): 1.2, (16, 1): 4.0})
     flat = flat.rename(columns={"block_y": "unroll"})
     [found] = advised(flat)
@@ -284,7 +284,7 @@ def test_findings_say_what_limits_and_what_the_cache_is_worth() -> None:
     assert any("up to 1.6 times as fast" in s for s in said)
     many = [Finding(str(worth), worth) for worth in (0.1, 0.5, 0.2, 0.4, 0.3, float("inf"))]
     assert [f.sentence for f in ranked(many)] == ["inf", "0.5", "0.4", "0.3", "0.2"]
-    assert len(ranked(many)) == MOST
+    assert len(ranked(many)) == MAX_FINDINGS
 
 
 def test_what_the_intervals_do_not_show_is_no_finding() -> None:

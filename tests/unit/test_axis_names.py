@@ -22,7 +22,7 @@ from gpushmoo.core.schema import TAKEN, axis_fault, cell_schema
 from gpushmoo.planning.config import load_config
 from gpushmoo.storage.dataset import read_cells, read_medians
 from gpushmoo.storage.store import read_shard, write_parquet
-from gpushmoo.storage.wholefile import read_whole
+from gpushmoo.storage.wholefile import read_complete
 from matplotlib import pyplot as plt
 from rendering import KINDS, conclude
 from synthetic import write_shard
@@ -105,7 +105,7 @@ def concluded(shards: Sequence[Path], out: Path) -> dict[str, Any]:
     return {
         "axes": axes_of(cells),
         "best": best.to_pandas().to_dict("records"),
-        **{p.name: read_whole(p).decode() for p in (*out.glob("*.json"), out / "verdict.txt")},
+        **{p.name: read_complete(p).decode() for p in (*out.glob("*.json"), out / "verdict.txt")},
     }
 
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import Annotated
 
 import pyarrow as pa
-from gpushmoo.core.schema import Meaning, Number, Small, Table, Text
+from gpushmoo.core.schema import Float64, Int32, Meaning, String, Table
 
 
 class First(Table):
     """Hold the columns that both share."""
 
-    name: Annotated[Text, Meaning("what it is called")]
+    name: Annotated[String, Meaning("what it is called")]
 
 
 class Second(First):
     """Add one column to the first."""
 
-    took_s: Annotated[Number | None, Meaning("how long it took, as far as that is known", "s")]
-    counts: list[Small]
+    took_s: Annotated[Float64 | None, Meaning("how long it took, as far as that is known", "s")]
+    counts: list[Int32]
 
 
 def test_columns_are_those_of_the_bases_first_and_their_meanings_are_noted() -> None:

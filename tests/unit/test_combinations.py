@@ -24,10 +24,10 @@ from gpushmoo.measuring import process
 from gpushmoo.measuring.events import Candidates, Opened, Working
 from gpushmoo.planning.config import default_config, load_config
 from gpushmoo.planning.plan import plan_shards, run_plan
-from gpushmoo.planning.sweeps import MOST_COMBINATIONS, SweepConfig, size_sentence
+from gpushmoo.planning.sweeps import MAX_COMBINATIONS, SweepConfig, size_sentence
 from gpushmoo.storage.store import read_shard
 from gpushmoo.workloads.call import Call, CallWorkload, called
-from gpushmoo.workloads.combinations import MOST_ROWS, look_through
+from gpushmoo.workloads.combinations import MAX_ROWS, look_through
 from gpushmoo.workloads.loader import values_of
 from jobs import assignment_of, job_of
 
@@ -113,7 +113,7 @@ def test_what_is_kept_of_very_many_is_little() -> None:
     told: list[str] = []
     found = look_through(workload, space, values_of(space), told.append)
     assert (len(found.places), found.invalid) == (120, 72_000 - 120)
-    assert len(found.refused) <= MOST_ROWS
+    assert len(found.refused) <= MAX_ROWS
     assert (len(found.places_of_rows), found.unlisted) == (120, 72_000 - 120)
     assert len(told) >= 3
     assert "of 72,000 combinations" in told[-1]
@@ -188,7 +188,7 @@ def test_a_condition_that_fails_for_very_many_is_refused() -> None:
 
 def test_more_than_can_be_looked_through_is_refused_at_once() -> None:
     axes = {"block_x": [N], **dict.fromkeys("ABC", range(1, 2000))}
-    assert MOST_COMBINATIONS < 1999**3
+    assert MAX_COMBINATIONS < 1999**3
     with pytest.raises(gpushmoo.ConfigError, match=r"too many to look through.*fewer values"):
         tuned(axes=axes)
 
@@ -307,7 +307,7 @@ def test_what_a_process_does_before_the_first_cell_is_said(
         def hear(self, _: float) -> Any:
             return messages.pop(0)
 
-        def lend(self, *_: Any) -> None:
+        def lease(self, *_: Any) -> None:
             pass
 
     terminal = io.StringIO()

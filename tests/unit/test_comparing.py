@@ -44,7 +44,7 @@ from gpushmoo.planning.flow import Flow
 from gpushmoo.planning.refusal import read_section
 from gpushmoo.planning.settings import Settings
 from gpushmoo.report.build import build_comparison, comparison_facts
-from gpushmoo.storage.wholefile import read_json, read_whole
+from gpushmoo.storage.wholefile import read_complete, read_json
 from scipy.stats import norm
 
 CHANGED = {"slower", "faster"}
@@ -349,7 +349,7 @@ def test_what_is_saved_has_the_columns_of_the_schemas_and_guards(tmp_path: Path)
         ("drift", DRIFT_SCHEMA),
     ):
         assert pq.read_schema(tmp_path / f"{name}.parquet").equals(schema)
-    text = read_whole(tmp_path / "summary.md").decode()
+    text = read_complete(tmp_path / "summary.md").decode()
     assert text == found.markdown()
     assert text.startswith("## A: a → B: b\n")
     with pytest.raises(
@@ -359,14 +359,14 @@ def test_what_is_saved_has_the_columns_of_the_schemas_and_guards(tmp_path: Path)
     assert not (tmp_path / "regression.txt").exists()
     compare_runs([first], [machine.run("b")], same).save(tmp_path)
     regression(tmp_path / "groups.parquet", tmp_path / "regression.txt")
-    assert b"No best of 6 groups" in read_whole(tmp_path / "regression.txt")
+    assert b"No best of 6 groups" in read_complete(tmp_path / "regression.txt")
 
 
 def test_the_page_says_what_the_summary_says(tmp_path: Path) -> None:
     found = against(Machine(3), 8, slower={"v0": 0.1})
     build_comparison(found, tmp_path)
-    assert read_whole(tmp_path / "compare.pdf").startswith(b"%PDF")
-    assert "v0" in read_whole(tmp_path / "changes.svg").decode()
+    assert read_complete(tmp_path / "compare.pdf").startswith(b"%PDF")
+    assert "v0" in read_complete(tmp_path / "changes.svg").decode()
     assert read_json(tmp_path / "changes.json")["caption"].startswith("All 6 groups")
     facts = comparison_facts(found)
     assert facts["alarm"]

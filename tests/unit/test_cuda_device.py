@@ -13,7 +13,7 @@ from fake_cupy import FACTS, fake_cupy
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.space import TIMING_MODES, USUAL, Condition, Problem
 from gpushmoo.devices.base import Sample, TimedInterval, bind_library, set_constants
-from gpushmoo.devices.buffers import Deviation, Output, Tolerance, Witnesses
+from gpushmoo.devices.buffers import Deviation, Output, ProofBuffers, Tolerance
 from gpushmoo.devices.cuda import backend, library
 from gpushmoo.workloads.contract import BufferRef, Launch, LibraryCall
 from gpushmoo.workloads.host_fed import FedInTurn, Piece
@@ -83,7 +83,7 @@ def test_launches_are_timed(device: Any, program: Any, mode: str, cache_state: s
 def test_proofs_are_queued_together(device: Any, program: Any) -> None:
     x, y = device.allocate(256), device.allocate(256)
     bound = device.bind(program, LAUNCH, {"x": x})
-    one, other = device.prove_all([bound, bound], Witnesses([Output(x, y)], [x, y], [y]))
+    one, other = device.prove_all([bound, bound], ProofBuffers([Output(x, y)], [x, y], [y]))
     assert one == other
     assert (one.seconds, one.deviations, one.sums) == (6e-3, [Deviation(0)], [0])
 

@@ -9,7 +9,7 @@ import pytest
 from conftest import examples
 from described import FACTS, SQUARES, cells, described, describer, measured, points, rows_of
 from gpushmoo.core.schema import GROUP
-from gpushmoo.model.fit import FEWEST, NEAR_FULL, WELL_KNOWN, DeviceFit, fit_device, training
+from gpushmoo.model.fit import MIN_CHOSEN, NEAR_FULL, WELL_KNOWN, DeviceFit, fit_device, training
 from gpushmoo.model.form import FIRST, LIMITS, Model, joined
 from gpushmoo.model.launches import Launches
 from gpushmoo.model.stage import fit_cells
@@ -204,8 +204,8 @@ def test_of_large_groups_at_most_a_tenth_is_trained_on_and_of_each_a_few() -> No
     chosen = training(table, points(table))
     for _, rows in table.groupby(list(GROUP)).indices.items():
         count = int(chosen[rows].sum())
-        assert count >= FEWEST
-        assert count <= max(FEWEST, 0.1 * len(rows))
+        assert count >= MIN_CHOSEN
+        assert count <= max(MIN_CHOSEN, 0.1 * len(rows))
 
 
 @settings(max_examples=examples(20))
@@ -218,4 +218,4 @@ def test_no_cell_of_persistent_blocks_near_a_full_device_is_trained_on(counts: l
     near = (full > NEAR_FULL[0]) & (full < NEAR_FULL[1])
     chosen = training(mine, points(mine))
     assert not np.any(chosen & near)
-    assert chosen.sum() == min(FEWEST, int((~near).sum()))
+    assert chosen.sum() == min(MIN_CHOSEN, int((~near).sum()))

@@ -21,7 +21,7 @@ from gpushmoo.extras.studies.energy_table import (
 )
 from gpushmoo.extras.studies.figure import energy_figure
 from gpushmoo.extras.studies.page import energy_findings, energy_page
-from gpushmoo.figures.runs import MOST_PANELS
+from gpushmoo.figures.runs import MAX_PANELS
 from matplotlib.figure import Figure
 from test_figures import assert_readable
 
@@ -112,7 +112,7 @@ def test_the_front_is_drawn(kernels: int, written: list[Figure], tmp_path: Path)
     text = svg.read_text(encoding="utf-8")
     for words in ("bandwidth (GB/s)", "energy (GB/J)", "fastest: 64 × 4", "cheapest: 48 × 4"):
         assert words in text
-    assert text.count("fastest: ") == min(kernels, MOST_PANELS)
+    assert text.count("fastest: ") == min(kernels, MAX_PANELS)
     assert_readable(written[0])
     caption = json.loads(svg.with_suffix(".json").read_text(encoding="utf-8"))["caption"]
     assert "over 3 rounds" in caption

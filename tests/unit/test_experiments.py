@@ -148,7 +148,7 @@ def test_the_nearest_tests_come_first() -> None:
     for module, named, nearest in (
         ("extras/judging/judge.py", "def _widening(", "test_judging"),
         ("workloads/user_code.py", "def work_fault(", "test_user_code"),
-        ("model/machine.py", "LEAST_RISE =", "test_machine_facts"),
+        ("model/machine.py", "MIN_RISE =", "test_machine_facts"),
         ("planning/start.py", "def limit_gpus(", "test_start"),
     ):
         path = mutant_tests.LIBRARY / module

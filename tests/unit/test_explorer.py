@@ -30,7 +30,7 @@ from gpushmoo.extras.explorer.explore import (
 from gpushmoo.interactive.shell import main
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.store import open_shard, read_shard, write_parquet
-from gpushmoo.storage.wholefile import read_whole, write_json
+from gpushmoo.storage.wholefile import read_complete, write_json
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def test_the_model_stands_beside_the_cells_that_it_predicts(made: Payload, place
 
 def test_the_same_cells_make_the_same_page_and_a_text_cannot_end_its_script(place: Path) -> None:
     pages = [explore(place / "dataset", out=place / f"{name}.html") for name in ("one", "two")]
-    first, second = (read_whole(page) for page in pages)
+    first, second = (read_complete(page) for page in pages)
     assert first == second
     text = first.decode()
     assert HOSTILE not in text
@@ -208,7 +208,7 @@ def running(place: Path, tmp_path: Path) -> Path:
 
 
 def told_by(page: Path) -> list[dict[str, Any]]:
-    text = read_whole(page).decode()
+    text = read_complete(page).decode()
     (index,) = re.findall(r'<script type="application/json" id="index">(.*?)</script>', text)
     told: list[dict[str, Any]] = json.loads(index)
     return told

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from conftest import USER_CUDA, USER_OPENCL, WORKLOAD_TEMPLATE
 from fakes import make_cells
-from gpushmoo.core.display import MOST_SENTENCE, MOST_TEXT, one_line
+from gpushmoo.core.display import MAX_SENTENCE, MAX_TEXT, one_line
 from gpushmoo.core.errors import KernelFolderError, WorkloadError
 from gpushmoo.core.schema import Status
 from gpushmoo.devices.builds import compile_error
@@ -176,7 +176,7 @@ def test_the_text_of_an_error_is_one_bounded_line(err: Exception, said: str) -> 
         workload_with(launch=fails).launch()
     sentence = str(caught.value)
     assert said in sentence
-    assert len(sentence) < MOST_TEXT + 50
+    assert len(sentence) < MAX_TEXT + 50
     assert sentence.isprintable()
     sentence.encode()
 
@@ -189,15 +189,15 @@ def test_what_a_workload_or_compiler_says_is_one_bounded_line() -> None:
     said = workload_with(fault=lambda self: "wrong\n" * 10**6).fault()
     run = CellRun(make_cells()[0], NoLaunch())
     run.end(Status.WRONG_RESULT, said)
-    assert len(run.message) == MOST_SENTENCE
+    assert len(run.message) == MAX_SENTENCE
     assert run.message.isprintable()
-    assert len(str(WorkloadError("x\n" * 10**6))) == MOST_SENTENCE
+    assert len(str(WorkloadError("x\n" * 10**6))) == MAX_SENTENCE
     assert one_line("a b", 3) == "a b"
     assert one_line("abcdef", 5) == "ab..."
     log = "kernel.cl:1:2: error: " + "x" * 10**7 + "\nlast words"
     err = compile_error("kernel.cl", log)
     assert str(err).startswith("kernel.cl does not compile: kernel.cl:1: error: xxx")
-    assert len(str(err)) < MOST_TEXT + 50
+    assert len(str(err)) < MAX_TEXT + 50
     assert len(err.log) < 1.1e6
     assert err.log.startswith("kernel.cl:1:2")
     assert err.log.endswith("last words")

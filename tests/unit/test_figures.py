@@ -19,7 +19,7 @@ from gpushmoo.figures.stage import draw_figure
 from gpushmoo.model.fit import partition_table
 from gpushmoo.model.form import LIMITS
 from gpushmoo.storage.dataset import matching, read_cells
-from gpushmoo.storage.wholefile import read_whole
+from gpushmoo.storage.wholefile import read_complete
 from gpushmoo.workloads.views import Curve, FigureData, HeatMap, View, WorkingSet
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -271,7 +271,7 @@ def test_a_view_that_fails_says_why_in_its_figures_place(
     words = {"dtypes": ["float"], "controls": [], "named": []}
     svg, terminal = tmp_path / "a.svg", io.StringIO()
     draw_figure(spec | words, files, svg, terminal)
-    read_whole(svg)
+    read_complete(svg)
     note = note_of(svg)
     if fault is None:
         assert (note["title"], terminal.getvalue()) == ("Title", "")

@@ -22,7 +22,7 @@ from gpushmoo.exporting.choices import ExportGroup, groups_of
 from gpushmoo.exporting.vocabulary import INVALIDITY
 from gpushmoo.exporting.write import write_exports
 from gpushmoo.extras.foreign_formats.loaded import triton_table, vllm_tables
-from gpushmoo.extras.foreign_formats.results import cache_text, is_whole, t4_results
+from gpushmoo.extras.foreign_formats.results import cache_text, covers_all_combinations, t4_results
 from gpushmoo.storage.dataset import partitions
 from synthetic import write_shard
 from test_exporting import FAILED, _kernel, close, group, recorded_groups
@@ -76,9 +76,9 @@ def test_a_cache_ends_as_kernel_tuner_looks_for_and_is_whole() -> None:
     }
     full = group({8: close(1.0), 16: Status.TIMEOUT})
     [sparse] = groups_of(full.cells.assign(block_y=[1, 2]))
-    assert not is_whole(sparse)
-    assert is_whole(full)
-    assert not is_whole(group({8: close(1.0), 16: Status.UNPROPOSED}))
+    assert not covers_all_combinations(sparse)
+    assert covers_all_combinations(full)
+    assert not covers_all_combinations(group({8: close(1.0), 16: Status.UNPROPOSED}))
 
 
 def test_kernel_tuner_replays_a_record_and_finds_its_winner(tmp_path: Path) -> None:

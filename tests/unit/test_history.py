@@ -31,7 +31,7 @@ from gpushmoo.planning.refusal import read_section
 from gpushmoo.planning.settings import Settings
 from gpushmoo.storage.dataset import PROVENANCE, runs_in
 from gpushmoo.storage.store import read_table
-from gpushmoo.storage.wholefile import read_whole
+from gpushmoo.storage.wholefile import read_complete
 from histories import made, standing_for
 from matplotlib.figure import Figure
 
@@ -119,12 +119,12 @@ def test_table_summary_and_pictures_are_written(
     out = tmp_path / "out"
     assert main(["history", *runs, "--out", str(out)]) == 0
     printed = capsys.readouterr().out
-    assert read_whole(out / "summary.md").decode().startswith(printed.rstrip("\n"))
-    assert "![made](made.svg)" in read_whole(out / "summary.md").decode()
+    assert read_complete(out / "summary.md").decode().startswith(printed.rstrip("\n"))
+    assert "![made](made.svg)" in read_complete(out / "summary.md").decode()
     rows = read_table(out / "history.parquet", HISTORY_SCHEMA)
     assert rows.num_rows == 24
     assert printed.count("| 8 |") == 3
-    svg = read_whole(out / "made.svg").decode()
+    svg = read_complete(out / "made.svg").decode()
     words = "".join(ElementTree.fromstring(svg).itertext())
     assert words.count("best (GB/s)") == words.count("copy (GB/s)") == 3
 
@@ -151,7 +151,7 @@ def test_what_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     page = history_page(kept)
     assert page["sentences"] == [gone, other]
     assert len(page["rows"]) == 2
-    monkeypatch.setattr("gpushmoo.extras.history.page._MOST_ROWS", 1)
+    monkeypatch.setattr("gpushmoo.extras.history.page._MAX_ROWS", 1)
     page = history_page(kept)
     assert len(page["rows"]) == 1
     assert page["sentences"][2].startswith("1 more")

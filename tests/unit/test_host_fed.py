@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 # Chunks that cut a problem into so many pieces at most, so that an example takes milliseconds.
-MOST_PIECES = 2000
+MAX_PIECES = 2000
 
 
 @st.composite
 def requests(draw: st.DrawFn) -> tuple[int, int, int, int]:
     """Elements, streams, fewest elements of a stream, chunk."""
     n = draw(st.integers(0, 10**6) | st.integers(0, 300))
-    least = max(1, n // MOST_PIECES)
+    least = max(1, n // MAX_PIECES)
     chunk = draw(st.just(0) | st.integers(least, 2 * n + 2) | st.integers(least, least + 8))
     fewest = draw(st.integers(0, 8) | st.integers(0, 2 * n + 2))
     return n, draw(st.integers(1, 64)), fewest, chunk

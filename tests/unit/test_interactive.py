@@ -637,7 +637,7 @@ def test_without_a_device_the_shell_says_what_is_missing(
 def test_what_does_not_fit_is_refused_before_anything_is_compiled(
     device: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measure, "build_apart", pytest.fail)
+    monkeypatch.setattr(measure, "build_in_subprocess", pytest.fail)
     with pytest.raises(ConfigError, match=r"needs .* GiB, but the device has .* smaller size"):
         sweep(folder, sizes=[10**6], progress=False, **device)
 

@@ -11,7 +11,7 @@ MOST = 100_000
 START = f"""
 import os, signal, subprocess, sys
 from gpushmoo.storage import joblog
-joblog.MOST_BYTES = {MOST}
+joblog.MAX_BYTES = {MOST}
 LINE = b"a line that something prints\\n"
 def flood():
     print("the first words", flush=True)

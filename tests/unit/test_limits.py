@@ -11,7 +11,7 @@ from gpushmoo.model.launches import COLUMNS, Launches
 from gpushmoo.model.limits import (
     GAIN,
     LEVERS,
-    MOST,
+    MAX_FACTOR,
     factor_to_gain,
     fastest_cells,
     improved,
@@ -75,7 +75,7 @@ def test_the_factor_is_the_least_that_gains_a_tenth(limit: str) -> None:
     assert max(alone, key=lambda name: alone[name][0]) == limit
     factor = factor_to_gain(model, one, limit)
     assert factor is not None
-    assert 1.0 < factor < MOST
+    assert 1.0 < factor < MAX_FACTOR
     now = model.seconds(one)[0]
     assert improved(model, limit, factor).seconds(one)[0] == pytest.approx(now / GAIN, rel=1e-3)
     assert improved(model, limit, factor - 0.01).seconds(one)[0] > now / GAIN

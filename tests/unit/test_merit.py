@@ -15,7 +15,7 @@ from gpushmoo.analysis.peak import (
     work_peaks,
     write_peak,
 )
-from gpushmoo.core.merit import BANDWIDTH, SEVERAL, TIME, heading_of, interval, merit_of
+from gpushmoo.core.merit import BANDWIDTH, SEVERAL, TIME, heading_of, interval, metric_of
 from gpushmoo.storage.wholefile import read_json
 from gpushmoo.workloads.views import FigureData, Roofline
 
@@ -35,15 +35,15 @@ def worked(work: float, **columns: Any) -> dict[str, Any]:
 def test_bytes_come_before_work_and_both_before_the_time() -> None:
     told = cell(1e-3, **worked(1e9))
     rated, timed = silent(1e-3, **worked(1e9)), silent(1e-3)
-    assert merit_of(told) == merit_of(pd.DataFrame([told, told])) == BANDWIDTH
-    assert merit_of(rated).unit == merit_of(pd.DataFrame([rated])).unit == "GFLOP/s"
-    assert merit_of(timed) == TIME
+    assert metric_of(told) == metric_of(pd.DataFrame([told, told])) == BANDWIDTH
+    assert metric_of(rated).unit == metric_of(pd.DataFrame([rated])).unit == "GFLOP/s"
+    assert metric_of(timed) == TIME
     # All of a frame, or none; a cell that did not end as ok does not count.
-    assert merit_of(pd.DataFrame([told, timed])) == TIME
+    assert metric_of(pd.DataFrame([told, timed])) == TIME
     failed = timed | {"median_s": None}
-    assert merit_of(pd.DataFrame([told, failed])) == BANDWIDTH
+    assert metric_of(pd.DataFrame([told, failed])) == BANDWIDTH
     other = rated | {"work_unit": "elements"}
-    assert merit_of(pd.DataFrame([rated, other])) == TIME
+    assert metric_of(pd.DataFrame([rated, other])) == TIME
     assert interval(rated) == "1000 GFLOP/s (999 to 1001)"
     assert interval(timed) == "1000 µs (999 to 1001)"
     assert interval(timed, "µs") == "1000 (999 to 1001)"

@@ -11,7 +11,7 @@ from gpushmoo.devices.cuda.timing import SPINS_US
 from gpushmoo.measuring.launches import LASTING_S, LONG_S, LONGEST_S, SHORT_S
 from gpushmoo.measuring.overhead import CELLS
 from gpushmoo.measuring.settings import TOGETHER
-from gpushmoo.storage.joblog import MOST_BYTES
+from gpushmoo.storage.joblog import MAX_BYTES
 
 DOCS = ROOT / "docs"
 NUMBER = re.compile(
@@ -25,7 +25,7 @@ CONSTANTS = frozenset(
 # What the code says itself.
 SETTINGS = frozenset(
     {
-        f"{MOST_BYTES / 1e6:.0f} MB",
+        f"{MAX_BYTES / 1e6:.0f} MB",
         f"{SHORT_S * 1e6:.0f} µs",
         f"{LASTING_S * 1e6:.0f} µs",
         f"{LONG_S * 1e3:.0f} ms",

@@ -10,11 +10,11 @@ from cells import cell
 from gpushmoo.analysis.best import best_table
 from gpushmoo.analysis.peak import (
     PeakRow,
+    displayed_share,
     peak_gbs,
     peak_rows,
     read_peak,
     share_of_peak,
-    told_share,
     write_peak,
 )
 from gpushmoo.core.space import USUAL, Condition
@@ -64,8 +64,8 @@ def test_times_add_up_and_what_is_lacking_gives_no_peak() -> None:
     assert peak_gbs(ROWS, "another", USUAL, 8 * MIB, 8 * MIB) is None
     assert peak_gbs([], "GPU", USUAL, 8 * MIB, 8 * MIB) is None
     assert peak_gbs(ROWS, "GPU", USUAL, 0, 0) is None
-    assert told_share([], measured(1.0)) is None
-    assert told_share(ROWS, measured(1.0, read=0, written=0)) is None
+    assert displayed_share([], measured(1.0)) is None
+    assert displayed_share(ROWS, measured(1.0, read=0, written=0)) is None
 
 
 def measured(gbs: float, half: float = 0.0, read: int = 8 * MIB, written: int = 8 * MIB) -> Any:
@@ -86,7 +86,7 @@ def measured(gbs: float, half: float = 0.0, read: int = 8 * MIB, written: int = 
     ],
 )
 def test_shares_of_a_bound(gbs: float, half: float, share: float | None, text: str) -> None:
-    told = told_share(ROWS, measured(gbs, half))
+    told = displayed_share(ROWS, measured(gbs, half))
     assert told is not None
     assert told.share == (None if share is None else pytest.approx(share))
     assert told.text == text

@@ -206,9 +206,9 @@ def test_job_gets_back_its_settings_from_plain_parameters(config: RunConfig) -> 
             config.settings.seed,
             asked["search"]["mode"],
         )
-        assert sampling.search.witnesses
+        assert sampling.search.reference_cells
         alone = {**back, "measure": {**back["measure"], "repeats": 1}}
-        assert not Sampling.of(ShardJob.of_plain(alone)).search.witnesses
+        assert not Sampling.of(ShardJob.of_plain(alone)).search.reference_cells
         kernel, space = config.sweeps[shard.sweep], job.space
         assert tuple(space.sizes) == kernel.sizes
         assert tuple(space.cache_states) == kernel.cache_states

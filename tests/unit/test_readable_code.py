@@ -11,7 +11,7 @@ import pytest
 from gpushmoo.core.paths import CHAPTERS, KERNELS, PACKAGE, ROOT
 
 FOLDERS = (PACKAGE.parent, KERNELS, CHAPTERS)
-FEWEST_WORDS = 5
+MIN_WORDS = 5
 
 
 def packed_arguments(tree: ast.Module) -> Iterator[int]:
@@ -29,7 +29,7 @@ def short_docstrings(tree: ast.Module) -> Iterator[int]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
-            if text is not None and len(text.split("\n\n")[0].split()) < FEWEST_WORDS:
+            if text is not None and len(text.split("\n\n")[0].split()) < MIN_WORDS:
                 yield node.body[0].lineno
 
 

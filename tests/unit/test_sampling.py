@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from gpushmoo.core.median import CONFIDENCE, median_interval
-from gpushmoo.core.run_plan import FEWEST, fully_sampled
+from gpushmoo.core.run_plan import MIN_SAMPLES, fully_sampled
 from gpushmoo.core.space import Condition
 from gpushmoo.measuring.launches import (
     LASTING_S,
@@ -130,7 +130,7 @@ def test_repeats_share_the_samples_of_a_cell(repeats: int) -> None:
     rule = StoppingRule(7, 31, 0.002, 2.0)
     each = rule.shared_among(repeats)
     for mine, all_samples in ((each.min_samples, 7), (each.max_samples, 31)):
-        fewest = 3 if repeats >= 3 and all_samples == 7 else FEWEST
+        fewest = 3 if repeats >= 3 and all_samples == 7 else MIN_SAMPLES
         assert mine >= fewest
         assert repeats * mine >= all_samples > repeats * (mine - 1) or mine == fewest
     assert each.budget_s * repeats == pytest.approx(2.0)
@@ -143,7 +143,7 @@ def test_repeats_share_the_samples_of_a_cell(repeats: int) -> None:
     [
         pytest.param(NOISY, True, 3, id="hopeless: at the minimum"),
         pytest.param(NOISY, False, 12, id="but with few repeats at the maximum"),
-        pytest.param([1.0] * 12, True, FEWEST, id="steady: once that counts"),
+        pytest.param([1.0] * 12, True, MIN_SAMPLES, id="steady: once that counts"),
         # Half of the range is 0.015, times √(5/12) less than 0.01, times √(6/12) more.
         pytest.param([1.0, 1.03, 1.0] + [1.0, 1.03] * 9, True, 6, id="until it is out of reach"),
         pytest.param([1.0, 1.05, 1.0] + [1.0] * 9, True, 3, id="out of reach"),

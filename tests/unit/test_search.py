@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 from gpushmoo.search.guided import (
-    FEWEST_GUIDED,
+    MIN_GUIDED,
     Posterior,
     Process,
     _fill,
@@ -18,7 +18,7 @@ from gpushmoo.search.guided import (
     planner_for,
 )
 from gpushmoo.search.planner import (
-    WITNESSES,
+    RACE_REFERENCE_CELLS,
     Candidate,
     Planner,
     RacePlanner,
@@ -31,7 +31,7 @@ from hypothesis import strategies as st
 from scipy.optimize import check_grad
 from scipy.stats import norm
 
-MOST_ROUNDS = 10_000
+MAX_ROUNDS = 10_000
 
 
 def blocks() -> list[Candidate]:
@@ -102,7 +102,7 @@ def led(
                 trial.asked[ask.place] = trial.asked.get(ask.place, 0) + ask.samples
                 planner.tell(ask.place, [sample_s(ask.place) for _ in range(ask.samples)])
         trial.rounds += 1
-        assert trial.rounds < MOST_ROUNDS, "a search without an end"
+        assert trial.rounds < MAX_ROUNDS, "a search without an end"
     return trial
 
 
@@ -162,7 +162,7 @@ def test_a_search_asks_what_it_may_and_ends(
 
 
 @pytest.mark.parametrize("mode", ["race", "guided"])
-@pytest.mark.parametrize("count", [1, 2, FEWEST_GUIDED, 40])
+@pytest.mark.parametrize("count", [1, 2, MIN_GUIDED, 40])
 def test_of_equal_times_the_first_wins_and_of_faults_none(mode: str, count: int) -> None:
     trial = led(planner_of(mode, line_of(count)), lambda place: 1e-5)
     verdict = trial.planner.verdict()
@@ -198,8 +198,8 @@ def test_a_race_keeps_the_fastest_and_drops_the_rest(seed: int) -> None:
     assert verdict.best == best
     assert RULE[0] <= trial.asked[best] <= RULE[1]
     assert sorted(trial.asked.values())[count // 4] == SearchSettings().fewest
-    # Witnesses of the spread: all 90 below 0.1 ms, and of the decade above as many as there may be.
-    assert abs(sum(n >= RULE[0] for n in trial.asked.values()) - 90 - WITNESSES) <= 2
+    # Reference cells: all 90 below 0.1 ms, and of the decade above as many as there may be.
+    assert abs(sum(n >= RULE[0] for n in trial.asked.values()) - 90 - RACE_REFERENCE_CELLS) <= 2
     assert (verdict.mode, verdict.better_probability) == ("race", None)
 
 
@@ -261,8 +261,8 @@ def test_odd_samples_few_candidates_and_no_mode() -> None:
     verdict = planner.verdict()
     assert (verdict.best, verdict.measured, verdict.samples) == (1, 1, 22)
     assert verdict.ended is SearchEnd.OPEN
-    assert planner_of("guided", line_of(FEWEST_GUIDED - 1)).verdict().mode == "race"
-    assert planner_of("guided", line_of(FEWEST_GUIDED)).verdict().mode == "guided"
+    assert planner_of("guided", line_of(MIN_GUIDED - 1)).verdict().mode == "race"
+    assert planner_of("guided", line_of(MIN_GUIDED)).verdict().mode == "guided"
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ class Valley(FakeDevice):
 def searched(
     device: FakeDevice, mode: SearchMode, repeat: int = 1, repeats: int = 1
 ) -> ShardResult:
-    search = SearchSettings(mode, witnesses=4)
+    search = SearchSettings(mode, reference_cells=4)
     sampling = sampling_of(RULE, search, repeat=repeat, repeats=repeats)
     return measure_by(device, CELLS, sampling).result
 

@@ -10,7 +10,7 @@ import pytest
 from gpushmoo.core.errors import NoDeviceError, UnreadableError
 from gpushmoo.planning import inside_snakemake, start
 from gpushmoo.planning.inside_snakemake import NOTHING_TO_DO, Inside
-from gpushmoo.storage.wholefile import write_whole
+from gpushmoo.storage.wholefile import write_atomic
 from snakemake.settings.types import Quietness
 from snakemake_interface_logger_plugins.common import LogEvent
 
@@ -19,7 +19,7 @@ VERDICT = "gpushmoo: the report is report.pdf."
 
 @pytest.fixture
 def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
-    """What a terminal, and a log file, get of records after `tell_what_matters`."""
+    """What a terminal, and a log file, get of records after `quiet_snakemake_output`."""
 
     def say(
         records: Sequence[dict[str, Any]],
@@ -38,7 +38,7 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[
         )
         monkeypatch.setattr(inside_snakemake, "logger", SimpleNamespace(handlers=[handler]))
         flow: Any = SimpleNamespace(path=lambda *parts: str(tmp_path.joinpath(*parts)))
-        start.tell_what_matters(flow, Inside(workflow), {str(path) for path in asked})
+        start.quiet_snakemake_output(flow, Inside(workflow), {str(path) for path in asked})
         made = [logging.makeLogRecord(record) for record in records]
         said = [record.msg for record in made if handler.filter(record)]
         handler.close()
@@ -54,7 +54,7 @@ def test_a_run_with_nothing_to_do_ends_with_the_last_runs_lines(
     verdict = tmp_path / "summary/verdict.txt"
     assert said([nothing], [verdict]) == [NOTHING_TO_DO]
     verdict.parent.mkdir()
-    write_whole(verdict, f"{VERDICT}\n".encode())
+    write_atomic(verdict, f"{VERDICT}\n".encode())
     assert said([nothing], [verdict]) == [f"{NOTHING_TO_DO}\n{VERDICT}"]
     # Asked for something else, such as one figure.
     assert said([nothing], [tmp_path / "figure.pdf"]) == [NOTHING_TO_DO]

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from gpushmoo.analysis.statistics import (
     CLASS_CELLS,
-    FEWEST,
+    MIN_VARIANCES,
     SHARING_CELLS,
     ChangeEstimate,
     Classes,
     ClassSpread,
     Spreads,
-    UsualVariance,
+    TypicalVariance,
     class_spreads,
     estimate,
     half_widths,
@@ -25,12 +25,12 @@ from gpushmoo.analysis.statistics import (
     run_spreads,
     shifts,
     trigamma_inverse,
-    usual_by_moments,
-    usual_by_quantiles,
+    typical_variance_by_moments,
+    typical_variance_by_quantiles,
     variance_within,
 )
 from gpushmoo.comparing.verdicts import (
-    LEAST_BLOCKS,
+    MIN_BLOCKS,
     Changes,
     ChangeVerdict,
     PairedChange,
@@ -75,7 +75,7 @@ def test_what_cells_share_is_parted_from_their_own() -> None:
 
 def test_each_round_has_its_own_shared_variance_shrunk_towards_the_usual_one() -> None:
     n, rng = SHARING_CELLS, np.random.default_rng(4)
-    drifts = {f"r{i}": 0.001 * (1.0 + 0.1 * i) for i in range(FEWEST)} | {"hot": 0.05}
+    drifts = {f"r{i}": 0.001 * (1.0 + 0.1 * i) for i in range(MIN_VARIANCES)} | {"hot": 0.05}
     shards = [
         replicated(
             [np.tile([drift, -drift], (n, 1)) + rng.normal(0.0, 1e-5, (n, 2))],
@@ -119,22 +119,26 @@ def test_a_usual_variance_does_not_jump_at_a_decade() -> None:
 def test_moments_are_those_of_the_paper_and_of_few_cells_their_mean() -> None:
     """ē and its spread determine d₀ and s₀² by digamma and trigamma alone (section 6.2)."""
     variances = np.geomspace(1e-7, 1e-5, 40)
-    usual = usual_by_moments(variances, 4)
+    usual = typical_variance_by_moments(variances, 4)
     e = np.log(variances) - float(polygamma(0, 2)) + math.log(2)
     beyond_chance = e.var(ddof=1) - float(polygamma(1, 2))
     assert float(polygamma(1, usual.df / 2)) == pytest.approx(beyond_chance)
     s0 = math.log(usual.variance) - float(polygamma(0, usual.df / 2)) + math.log(usual.df / 2)
     assert s0 == pytest.approx(e.mean())
-    assert usual_by_moments(np.full(40, 1e-6), 4).df == math.inf
-    assert usual_by_moments(np.array([1.0, 3.0]), 2) == UsualVariance(2.0, 2)
-    assert usual_by_moments(np.array([1.0, 3.0]), 2, few_df=0.0).df == 0.0
-    assert usual_by_moments(np.zeros(FEWEST), 2) == UsualVariance(0.0, 2)
-    assert usual_by_moments(np.geomspace(1.0, 64.0, FEWEST - 1), 2).df == 2
-    assert usual_by_moments(np.geomspace(1.0, 64.0, FEWEST), 2).df != 2
-    assert usual_by_quantiles(np.array([1.0, 3.0]), 1) == UsualVariance(2.0, 1.0)
-    assert usual_by_quantiles(np.array([1.0]), 1).df == 0.0
-    few = usual_by_quantiles(np.full(CLASS_CELLS - 1, 1.0), 1)
-    assert few == UsualVariance(1.0, 1.0) != usual_by_quantiles(np.full(CLASS_CELLS, 1.0), 1)
+    assert typical_variance_by_moments(np.full(40, 1e-6), 4).df == math.inf
+    assert typical_variance_by_moments(np.array([1.0, 3.0]), 2) == TypicalVariance(2.0, 2)
+    assert typical_variance_by_moments(np.array([1.0, 3.0]), 2, few_df=0.0).df == 0.0
+    assert typical_variance_by_moments(np.zeros(MIN_VARIANCES), 2) == TypicalVariance(0.0, 2)
+    assert typical_variance_by_moments(np.geomspace(1.0, 64.0, MIN_VARIANCES - 1), 2).df == 2
+    assert typical_variance_by_moments(np.geomspace(1.0, 64.0, MIN_VARIANCES), 2).df != 2
+    assert typical_variance_by_quantiles(np.array([1.0, 3.0]), 1) == TypicalVariance(2.0, 1.0)
+    assert typical_variance_by_quantiles(np.array([1.0]), 1).df == 0.0
+    few = typical_variance_by_quantiles(np.full(CLASS_CELLS - 1, 1.0), 1)
+    assert (
+        few
+        == TypicalVariance(1.0, 1.0)
+        != typical_variance_by_quantiles(np.full(CLASS_CELLS, 1.0), 1)
+    )
 
 
 @pytest.mark.parametrize("df", [1.0, 3.0])
@@ -142,7 +146,7 @@ def test_moments_are_those_of_the_paper_and_of_few_cells_their_mean() -> None:
 def test_quantiles_find_a_usual_variance_again(df: float, prior_df: float) -> None:
     """Variances at the quantiles of s₀² F(d, d₀), the model of Smyth's section 3."""
     variances = 4e-6 * fdtri(df, prior_df, (np.arange(2000) + 0.5) / 2000)
-    found = usual_by_quantiles(variances, df)
+    found = typical_variance_by_quantiles(variances, df)
     assert (found.variance, found.df) == (pytest.approx(4e-6, rel=0.01), prior_df)
 
 
@@ -236,7 +240,7 @@ def test_a_single_pair_of_repeats_has_the_interval_of_two_measurements() -> None
     found = replicated([np.array([[0.01, -0.01]])], Classes(["c"]))
     spreads = run_spreads([found])
     assert spreads is not None
-    assert spreads.own.whole.own == UsualVariance(pytest.approx(2e-4), 0.0)
+    assert spreads.own.whole.own == TypicalVariance(pytest.approx(2e-4), 0.0)
     assert (spreads.own.classes, spreads.rounds) == ({}, {})
     own, whole = half_widths(2, found.own, np.zeros(1), spreads.at(found.classes, ["r"]))
     assert own == pytest.approx(12.706 * 0.01, rel=1e-4)
@@ -253,7 +257,7 @@ def test_a_single_pair_of_repeats_has_the_interval_of_two_measurements() -> None
     ],
 )
 def test_what_a_cell_is_known_by(repeats: int, of_class: float, of_samples: float) -> None:
-    spreads = Spreads({}, ClassSpread(UsualVariance(of_class, 1e6), 0.0, 0.0))
+    spreads = Spreads({}, ClassSpread(TypicalVariance(of_class, 1e6), 0.0, 0.0))
     own, _ = half_widths(repeats, np.zeros(1), np.array([of_samples]), spreads.of("c"))
     assert own == pytest.approx(1.96 * 0.01, rel=1e-3)
 
@@ -279,7 +283,7 @@ def test_pairs_have_students_intervals_with_what_is_known_beforehand() -> None:
     low, high = expected.confidence_interval(0.95)
     assert (found.low[0], found.high[0]) == pytest.approx((low, high))
     assert 2 * found.p_beyond(0.0, 1)[0] == pytest.approx(expected.pvalue)
-    usual = Spreads({}, ClassSpread(UsualVariance(0.0, math.inf), 0.01, 3.0))
+    usual = Spreads({}, ClassSpread(TypicalVariance(0.0, math.inf), 0.01, 3.0))
     n, alike = SHARING_CELLS, Classes(["x"] * SHARING_CELLS)
     seen = replicated([np.tile([0.3, -0.3], (n, 1))], alike)
     assert seen.shared == {("x", 0): pytest.approx(0.18)}
@@ -371,7 +375,7 @@ def test_a_paired_change_is_judged_by_students_t() -> None:
     assert found.p_same == pytest.approx(max(above[-margin], below[margin]))
     assert found.p_beyond == pytest.approx(above[margin])
     with pytest.raises(ValueError, match="3 blocks; an interval needs 4"):
-        paired_change(np.zeros(LEAST_BLOCKS - 1), DELTA)
+        paired_change(np.zeros(MIN_BLOCKS - 1), DELTA)
 
 
 @pytest.mark.parametrize(

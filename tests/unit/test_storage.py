@@ -27,19 +27,19 @@ from gpushmoo.storage.joblog import job_log
 from gpushmoo.storage.store import (
     PACKED,
     check_table,
-    is_whole,
+    is_complete_file,
     read_shard,
     read_table,
     unpacked,
     write_parquet,
 )
 from gpushmoo.storage.wholefile import (
+    read_complete,
     read_json,
-    read_whole,
     replaced_folder,
     set_aside,
+    write_atomic,
     write_json,
-    write_whole,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -172,15 +172,15 @@ def test_failing_writes(table: pa.Table, shard: Path, monkeypatch: pytest.Monkey
 
 
 def test_truncated_file_is_refused_at_every_length(shard: Path, tmp_path: Path) -> None:
-    assert is_whole(shard)
-    assert not is_whole(tmp_path / "absent.parquet")
-    assert not is_whole(tmp_path)
+    assert is_complete_file(shard)
+    assert not is_complete_file(tmp_path / "absent.parquet")
+    assert not is_complete_file(tmp_path)
     whole = shard.read_bytes()
     cut = tmp_path / "cut.parquet"
     lengths = {*range(64), *range(64, len(whole), 173), *range(len(whole) - 64, len(whole))}
     for length in lengths:
         cut.write_bytes(whole[:length])
-        assert not is_whole(cut)
+        assert not is_complete_file(cut)
         assert "truncated" in refused(cut)
 
 
@@ -290,7 +290,7 @@ def written(folder: Path, name: str) -> Path:
     if path.suffix == ".json":
         write_json(path, CONTENT)
     else:
-        write_whole(path, WHOLE[path.name])
+        write_atomic(path, WHOLE[path.name])
     return path
 
 
@@ -299,7 +299,7 @@ def test_a_file_holds_what_was_written_and_nothing_else(tmp_path: Path) -> None:
     assert json.loads(path.read_text()) == read_json(path) == CONTENT
     for name, data in WHOLE.items():
         path = written(tmp_path, name)
-        assert path.read_bytes() == read_whole(path) == data
+        assert path.read_bytes() == read_complete(path) == data
 
 
 @pytest.mark.parametrize("name", ["a.json", *WHOLE])
@@ -307,7 +307,7 @@ def test_a_file_that_is_cut_off_is_noticed(tmp_path: Path, name: str) -> None:
     """At any length, but for the newline at its end; of a text only if nothing is left."""
     path = written(tmp_path, name)
     sound = path.read_bytes().rstrip()
-    read = read_json if path.suffix == ".json" else read_whole
+    read = read_json if path.suffix == ".json" else read_complete
     for length in range(len(sound) if path.suffix != ".txt" else 1):
         path.write_bytes(sound[:length])
         with pytest.raises(DamagedFileError, match=r"^'.*' is (empty|truncated)") as caught:
@@ -338,7 +338,7 @@ def test_files_of_earlier_versions_with_a_sum_at_their_end_are_read(tmp_path: Pa
     ):
         data = WHOLE[name] + around.format(digest).encode()
         (tmp_path / name).write_bytes(data)
-        assert read_whole(tmp_path / name) == data
+        assert read_complete(tmp_path / name) == data
 
 
 def test_a_file_is_synced_before_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,7 +356,7 @@ def test_a_file_is_synced_before_its_name(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "fsync", watched_sync)
     monkeypatch.setattr(os, "replace", watched_replace)
     path = tmp_path / "peak.json"
-    write_whole(path, b"data")
+    write_atomic(path, b"data")
     own, *rest = done
     assert own.name.startswith(".peak.json.")
     assert rest == [path, tmp_path]
@@ -381,7 +381,7 @@ def names_below(folder: Path) -> set[str]:
 def test_a_folder_goes_once_all_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "deep/dataset"
     with replaced_folder(out) as fresh:
-        write_whole(fresh / "in/old", TEXT)
+        write_atomic(fresh / "in/old", TEXT)
     assert names_below(tmp_path) == {
         *("deep", "deep/dataset", "deep/dataset/in", "deep/dataset/in/old")
     }
@@ -407,7 +407,7 @@ def test_a_folder_goes_once_all_is_synced(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_folder_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
     out = tmp_path / "dataset"
     with replaced_folder(out) as fresh:
-        write_whole(fresh / "old", TEXT)
+        write_atomic(fresh / "old", TEXT)
 
     def replace() -> None:
         with replaced_folder(out) as fresh:
@@ -444,7 +444,7 @@ def test_a_damaged_file_is_named_set_aside_and_to_be_made_anew(
     tmp_path: Path, ended: Callable[[Path, Path], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, aside = (tmp_path / part / "peak.json" for part in ("summary", "quarantine/summary"))
-    write_whole(path, b"")
+    write_atomic(path, b"")
     assert ended(tmp_path / "logs/best.log", path) == (
         f"'{path}' is empty (damaged, or changed by another program). Set aside as '{aside}'; "
         "start the run again to create it again."
@@ -469,9 +469,9 @@ def test_a_runs_files_are_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     run, record = Path("results/run"), tmp_path / "record" / "a.parquet"
     bad = run / "cells" / "copy" / "float" / "a.parquet"
-    write_whole(record, b"recorded")
+    write_atomic(record, b"recorded")
     for number in range(3):
-        write_whole(bad, str(number).encode())
+        write_atomic(bad, str(number).encode())
         [moved] = set_aside([bad, record, run / "../../record/a.parquet"], run)
         assert moved.is_relative_to(run / "quarantine")
         assert moved.read_text() == str(number)

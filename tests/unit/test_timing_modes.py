@@ -25,7 +25,7 @@ from gpushmoo.planning.flow import Flow
 from gpushmoo.planning.plan import run_plan
 from gpushmoo.report.findings import kind_findings, of_first_kind
 from gpushmoo.report.tables import Namer, first_page
-from gpushmoo.storage.dataset import of_one_kind
+from gpushmoo.storage.dataset import of_one_mode
 from synthetic import write_shard
 from test_advice import group
 
@@ -258,7 +258,7 @@ def test_each_kind_has_its_launch_and_what_loses_in_another_is_a_finding() -> No
         ("k, batched", ["32 × 8"]),
         ("k, isolated", ["16 × 16"]),
     ]
-    usual = of_one_kind(cells)
+    usual = of_one_mode(cells)
     one = advice(usual, best_table(usual).to_pandas())
     assert [k["name"] for k in first_page(one, usual, False)["kernels"]] == ["k"]
     names = Namer(cells)

@@ -5,7 +5,7 @@ from gpushmoo.core.space import Problem
 from gpushmoo.workloads.views import (
     BLOCK_SHAPE,
     CACHES,
-    FEWEST_SIZES,
+    MIN_SIZES,
     ONE_PARAMETER,
     Curve,
     HeatMap,
@@ -56,4 +56,4 @@ def test_a_curve_over_sizes_needs_enough_of_them() -> None:
         sizes = tuple(Problem(2**i, 2**i) for i in range(4, 4 + count))
         return WorkingSet().shown(Swept("opencl", ("float",), ("v",), sizes, ("warm",)))
 
-    assert [shown(count) for count in (1, FEWEST_SIZES - 1, FEWEST_SIZES)] == [False, False, True]
+    assert [shown(count) for count in (1, MIN_SIZES - 1, MIN_SIZES)] == [False, False, True]

@@ -42,9 +42,9 @@ DEFAULT = yaml.safe_load((ROOT / "config/config.yaml").read_text())
 FOLDERS = find_kernels([ROOT / "kernels"])
 # cuBLAS is CUDA's.
 KERNELS = sorted(set(FOLDERS) - {"dot_cublas"})
-MOST_CELLS = 40
+MAX_CELLS = 40
 # Each launch of such a cell fills twice what the last cache holds.
-MOST_FLUSHED = 2
+MAX_FLUSHED = 2
 SIZES = [1, 2, 3, 31, 32, 33, 64, 100, [1, 7], [7, 1], [48, 70], [33, 1000]]
 LENGTHS = [0, 1, 2, 63, 64, 1000, 4096, 4097]
 # Few enough that no launch takes a busy CPU longer than a cell may take.
@@ -144,8 +144,8 @@ def test_any_configuration_runs_or_is_refused(opencl_cache: Path, config: dict[s
         each = math.prod(map(len, (*grids, s.sizes, s.variants, s.dtypes)))
         cells += each * len(s.cache_states)
         flushed += each * ("flushed" in s.cache_states)
-    assume(cells <= MOST_CELLS)
-    assume(flushed <= MOST_FLUSHED)
+    assume(cells <= MAX_CELLS)
+    assume(flushed <= MAX_FLUSHED)
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         flow = run_all(config, opencl_cache)
         assert Path(flow.path("report.pdf")).stat().st_size > 0

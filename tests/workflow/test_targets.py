@@ -11,7 +11,7 @@ from gpushmoo.comparing.history import read_history
 from gpushmoo.exporting.formats import FORMAT
 from gpushmoo.registry import extras
 from gpushmoo.storage.store import read_shard, write_parquet
-from gpushmoo.storage.wholefile import read_json, read_whole
+from gpushmoo.storage.wholefile import read_complete, read_json
 from projects import Outcome, Project
 
 pytest_plugins = ["workflow_fixtures"]
@@ -50,7 +50,7 @@ def test_a_slower_run_is_written_down_and_stopped_by_the_guard(bare: Project) ->
     assert outcome.status != 0
     assert "got significantly slower" in outcome.text
     out = bare.root / "results/held/compare"
-    assert b"got slower by more than 1.00 %" in read_whole(out / "summary.md")
+    assert b"got slower by more than 1.00 %" in read_complete(out / "summary.md")
     # What is in results/held is no plan of a run, and nothing was measured.
     assert not (bare.root / "results/held/plan.json").exists()
     outcome = compared("after")
@@ -93,7 +93,7 @@ def test_a_run_is_shown_beside_earlier_ones(bare: Project) -> None:
     titles = [part["facts"]["title"] for part in facts["extras"]]
     assert titles == [f"History of 4 runs: one to last, {at}"]
     for product in (name for extra in extras().values() for name in extra.products):
-        page = read_whole(results / product).decode()
+        page = read_complete(results / product).decode()
         index = json.loads(page.split('id="index">')[1].split("</script>")[0])
         assert [run["run"] for run in index[0]["history"]["runs"]] == runs.tolist()
     # All of it is there: nothing is made again.

@@ -4,7 +4,7 @@ try:
     from gpushmoo.planning.digest import code_of, code_of_extras, extra_code
     from gpushmoo.planning.inside_snakemake import Inside
     from gpushmoo.planning.plan import figure_labels, figure_note
-    from gpushmoo.planning.start import limit_gpus, load_flow, start_run, tell_what_matters
+    from gpushmoo.planning.start import limit_gpus, load_flow, start_run, quiet_snakemake_output
     from gpushmoo.registry import extra_rules
 
     inside = Inside(workflow)
@@ -24,7 +24,7 @@ except KeyboardInterrupt:
 
 
 # Scripts of a chapter's rules import the chapter, wherever its folder lies.
-lend_imports(c.folder.path.parent.resolve() for c in flow.config.chapters.values())
+expose_imports(c.folder.path.parent.resolve() for c in flow.config.chapters.values())
 # What compiles for a device or opens it; all else needs no CuPy.
 device_environment = str(ROOT / (flow.backend.environment if flow.backend else "environment.yml"))
 # All other jobs, which take a minute at most: on a cluster they run on the host that submits.
@@ -35,7 +35,7 @@ scripts = ROOT / "workflow/scripts/stages"
 figure_caption = str(ROOT / "workflow/report/figure.rst")
 remaking = Remaking(flow)
 limit_gpus(flow, inside)
-tell_what_matters(flow, inside, remaking.asked)
+quiet_snakemake_output(flow, inside, remaking.asked)
 
 
 wildcard_constraints:

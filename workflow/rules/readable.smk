@@ -17,9 +17,9 @@ sys.path.insert(0, str(scripts))
 for name in [name for name in sys.modules if name.split(".")[0] == "gpushmoo"]:
     del sys.modules[name]
 
-from gpushmoo.core.paths import DEFAULTS, IMPORTED, ROOT, lend_imports
+from gpushmoo.core.paths import DEFAULTS, IMPORTED, ROOT, expose_imports
 
-lend_imports(IMPORTED)
+expose_imports(IMPORTED)
 
 from gpushmoo.core.readable import UnreadableError, read_mapping, refuse_braces
 

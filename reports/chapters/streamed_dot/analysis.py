@@ -163,7 +163,7 @@ def plot_series(cells: pd.DataFrame, unit: str, square: bool = False) -> pd.Data
 
 ADDED, OVERLAPPED = "added", "overlapped"
 # Lengths, powers of two, that a law is fitted to and judged on together.
-LEAST_LENGTHS = 8
+MIN_LENGTHS = 8
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ def laws(cells: pd.DataFrame) -> list[Law]:
         n = part["width"].astype(int)
         asked = zip(n, part["streams"].astype(int), strict=True)
         k = [count_cuts(length, s, PRINTED["min_per_stream"], 0) for length, s in asked]
-        if n.nunique() >= LEAST_LENGTHS and len(set(k)) > 1:
+        if n.nunique() >= MIN_LENGTHS and len(set(k)) > 1:
             itemsize = part["dtype"].map(lambda dtype: DTYPES[dtype].itemsize).astype(int)
             nbytes = (2 if kernel == STREAMED else 1) * n * itemsize
             known = part.assign(k=k, nbytes=nbytes, fitted=n.rank(method="dense") % 2 == 1)

@@ -33,7 +33,7 @@ PLOTS = {
     "dot_square": ("running_time_square", "throughput_square"),
 }
 # What one figure has room for.
-MOST_TIMELINES = 3
+MAX_TIMELINES = 3
 HERE = Path(__file__).resolve().parent
 # The code that the studies run on the device. It imports no other code of the chapter, so a change
 # of a figure or a page measures nothing again.
@@ -153,8 +153,8 @@ def _timelines(
     """Specification and cell of each timeline of a swept kernel. Raises ChapterError."""
     key = "chapters.streamed_dot.timeline"
     specs = {n: spec for n, spec in specs.items() if spec is not None and spec["kernel"] in kernels}
-    if len(specs) > MOST_TIMELINES:
-        raise ChapterError(f"{key}: {len(specs)} cells; a figure has room for {MOST_TIMELINES}")
+    if len(specs) > MAX_TIMELINES:
+        raise ChapterError(f"{key}: {len(specs)} cells; a figure has room for {MAX_TIMELINES}")
     for name, spec in specs.items():
         _check_timeline(f"{key}.{name}", spec, kernels[spec["kernel"]])
     return {name: (spec, cell_of(spec)) for name, spec in specs.items()}

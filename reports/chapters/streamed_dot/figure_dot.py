@@ -37,7 +37,7 @@ REFERENCE_COLOUR = "#555555"
 OUR_LINE = "#000000"
 REFERENCE_DASHES = {PCIE: "-", DEVICE_TO_HOST: (0, (1, 1.5))}
 HOST_TO_DEVICE_DASHES = (0, (7, 3))
-MOST_TICKS = 12
+MAX_TICKS = 12
 FEW_DECADES = 1e3
 
 
@@ -130,7 +130,7 @@ def _short(reference: str) -> str:
 def _axes(ax: Axes, lengths: list[int], plot: str) -> None:
     ax.set_xscale("log", base=2)
     first, last = int(np.floor(np.log2(min(lengths)))), int(np.ceil(np.log2(max(lengths))))
-    step = -(-(last - first + 1) // MOST_TICKS)
+    step = -(-(last - first + 1) // MAX_TICKS)
     ticks = [2**e for e in range(first, last + 1) if (last - e) % step == 0]
     ax.set_xlim(2 ** (first - 0.5), 2 ** (last + 0.5))
     ax.set_xticks(ticks, [length(t) for t in ticks])

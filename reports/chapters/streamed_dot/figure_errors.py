@@ -45,7 +45,7 @@ HOPELESS = "no digit is right"
 HOPELESS_COLOUR = "#ebebeb"
 # Part of a panel's height above an error of 1.
 HOPELESS_SHARE = 0.1
-MOST_TICKS = {"x": 9, "y": 7}
+MAX_TICKS = {"x": 9, "y": 7}
 
 
 def errors(table: pd.DataFrame, svg: Path) -> None:
@@ -97,7 +97,7 @@ def _y_axis(ax: Axes, dtype: str, low: float) -> None:
     ax.set_yscale("log")
     decades = round(-np.log10(low))
     ax.set_ylim(low, 10 ** (decades * HOPELESS_SHARE / (1 - HOPELESS_SHARE)))
-    step = ceil_div(decades, MOST_TICKS["y"])
+    step = ceil_div(decades, MAX_TICKS["y"])
     ax.set_yticks([10.0**-e for e in range(0, decades + 1, step)])
     ax.minorticks_off()
     ax.set_ylabel(f"relative error, {dtype}")
@@ -149,7 +149,7 @@ def _x_axis(ax: Axes, x: str, rows: pd.DataFrame) -> None:
     first, last = int(np.floor(logs.min())), int(np.ceil(logs.max() - 0.1))
     margin = 0.04 * (last - first) + 0.2
     ax.set_xlim(base ** (first - margin), base ** (last + margin))
-    step = ceil_div(last - first + 1, MOST_TICKS["x"])
+    step = ceil_div(last - first + 1, MAX_TICKS["x"])
     ticks = [e for e in range(first, last + 1) if e % step == 0]
     ax.set_xticks([float(base) ** e for e in ticks], [power(base, e) for e in ticks])
     ax.minorticks_off()

@@ -48,9 +48,9 @@ ENDED = (0, (4, 2))
 THINNEST = 1.5e-3
 NEARLY_ALL = 0.95
 # With more streams than this, only every n-th is labeled.
-MOST_TICKS, TICK_STEP = 8, 8
+MAX_TICKS, TICK_STEP = 8, 8
 # Inches of a panel without rows and of a row, and of a panel at most.
-PANEL_HEIGHT, ROW_HEIGHT, MOST_HEIGHT = 0.45, 0.17, 2.1
+PANEL_HEIGHT, ROW_HEIGHT, MAX_HEIGHT = 0.45, 0.17, 2.1
 
 
 def timeline(rows: pd.DataFrame, svg: Path) -> None:
@@ -60,7 +60,7 @@ def timeline(rows: pd.DataFrame, svg: Path) -> None:
     """
     traces = traces_of(rows)
     apply_style()
-    heights = [min(PANEL_HEIGHT + ROW_HEIGHT * _streams(t), MOST_HEIGHT) for t in traces.values()]
+    heights = [min(PANEL_HEIGHT + ROW_HEIGHT * _streams(t), MAX_HEIGHT) for t in traces.values()]
     figure, axes = plt.subplots(
         len(traces),
         figsize=(PAGE_WIDTH, 0.75 + sum(heights)),
@@ -99,11 +99,11 @@ def _trace_panel(ax: Axes, trace: Trace, thinnest_s: float) -> None:
         for s in trace.spans
         if s.begin_s > s.ready_s
     ]
-    width = WAITING_WIDTH if streams <= MOST_TICKS else WAITING_WIDTH / 2
+    width = WAITING_WIDTH if streams <= MAX_TICKS else WAITING_WIDTH / 2
     ax.add_collection(LineCollection(waits, colors=WAITING, linewidths=width, zorder=1))
     ax.axvline(1e3 * trace.total_s, color="black", lw=0.8, ls=ENDED)
     ax.set_ylim(streams - 0.4, -0.6)
-    ax.set_yticks(range(0, streams, 1 if streams <= MOST_TICKS else TICK_STEP))
+    ax.set_yticks(range(0, streams, 1 if streams <= MAX_TICKS else TICK_STEP))
 
 
 def _bars(

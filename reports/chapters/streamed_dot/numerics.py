@@ -20,7 +20,7 @@ from dot_products.summation import Reference
 from dot_products.workloads import LANES, DotProduct
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import DeviceError, DeviceLostError
-from gpushmoo.core.schema import Flag, Meaning, Number, Table, Text, Whole
+from gpushmoo.core.schema import Bool, Float64, Int64, Meaning, String, Table
 from gpushmoo.core.space import Cell, Problem, Version
 from gpushmoo.devices.base import Device
 from gpushmoo.measuring.buffers import FedSpace, ReducedSpace
@@ -41,30 +41,30 @@ Row = dict[str, Any]
 class Errors(Table):
     """One sum, computed in one way."""
 
-    kernel: Text
-    variant: Text
-    mode: Annotated[Text, Meaning("name of a way of computing")]
-    dtype: Text
-    params: Annotated[Text, Meaning("launch parameters of the way, as a text")]
-    n: Annotated[Whole, Meaning("elements of one array")]
+    kernel: String
+    variant: String
+    mode: Annotated[String, Meaning("name of a way of computing")]
+    dtype: String
+    params: Annotated[String, Meaning("launch parameters of the way, as a text")]
+    n: Annotated[Int64, Meaning("elements of one array")]
     condition: Annotated[
-        Number, Meaning("condition number of the sum; NaN where all products are zero")
+        Float64, Meaning("condition number of the sum; NaN where all products are zero")
     ]
-    value: Annotated[Number | None, Meaning("what the way gave; null where it gave none")]
-    exact: Annotated[Number, Meaning("the double that is nearest to the exact sum")]
+    value: Annotated[Float64 | None, Meaning("what the way gave; null where it gave none")]
+    exact: Annotated[Float64, Meaning("the double that is nearest to the exact sum")]
     relative_error: Annotated[
-        Number | None, Meaning("distance of the value from the exact sum, over the exact sum")
+        Float64 | None, Meaning("distance of the value from the exact sum, over the exact sum")
     ]
     bound: Annotated[
-        Number | None, Meaning("how far rounding explains it to be off, over the exact sum")
+        Float64 | None, Meaning("how far rounding explains it to be off, over the exact sum")
     ]
-    depth: Annotated[Whole | None, Meaning("roundings on the longest way through the sum")]
-    agrees: Annotated[Flag | None, Meaning("whether the error is within the bound")]
+    depth: Annotated[Int64 | None, Meaning("roundings on the longest way through the sum")]
+    agrees: Annotated[Bool | None, Meaning("whether the error is within the bound")]
     message: Annotated[
-        Text | None, Meaning("why there is no value, or none that rounding explains")
+        String | None, Meaning("why there is no value, or none that rounding explains")
     ]
-    backend: Text
-    device_name: Text
+    backend: String
+    device_name: String
 
 
 ERRORS_SCHEMA = Errors.schema()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from gpushmoo.core.keys import MOST_VALUE, Section, Text, Unique, Value
+from gpushmoo.core.keys import MAX_VALUE, Section, Text, Unique, Value
 from pydantic import Field
 
-Length = Annotated[int, Field(ge=64, le=MOST_VALUE)]
+Length = Annotated[int, Field(ge=64, le=MAX_VALUE)]
 Lengths = Annotated[tuple[Length, ...], Unique]
 
 
@@ -20,7 +20,7 @@ class Timeline(Section):
     """The element type of both arrays: float or double."""
     variant: str
     """The variant of the kernel, such as pinned-pooled."""
-    size: Annotated[int, Field(ge=1, le=MOST_VALUE)]
+    size: Annotated[int, Field(ge=1, le=MAX_VALUE)]
     """The number of elements of each array."""
     axes: dict[str, Value]
     """One value of each of its launch parameters."""
@@ -30,7 +30,7 @@ class Errors(Section):
     """Data on which every way of computing a dot product is compared with the exact one."""
 
     sizes: Annotated[
-        tuple[Annotated[int, Field(ge=1, le=MOST_VALUE)], ...], Field(min_length=1), Unique
+        tuple[Annotated[int, Field(ge=1, le=MAX_VALUE)], ...], Field(min_length=1), Unique
     ]
     """Numbers of elements of vectors whose values are uniform from 0 to 1."""
     conditions: Annotated[tuple[Annotated[float, Field(ge=2, le=1e25)], ...], Unique]

@@ -22,7 +22,7 @@ from dot_products.host_ways import THREADED, WAYS, dot_by
 from dot_products.workloads import PUBLISHED, DotProduct
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import LaunchConfigError, OutOfDeviceMemoryError
-from gpushmoo.core.schema import Meaning, Number, Small, Table, Text, Whole
+from gpushmoo.core.schema import Float64, Int32, Int64, Meaning, String, Table
 from gpushmoo.core.space import Cell, Problem, Version
 from gpushmoo.devices.base import Device, streams_of
 from gpushmoo.devices.streams import Stream
@@ -42,18 +42,18 @@ class TimedWay(Table):
     """A way of one dot product, timed in one round."""
 
     comparison: Annotated[
-        Text, Meaning("what the round compares: length, share, parameter, between or copy")
+        String, Meaning("what the round compares: length, share, parameter, between or copy")
     ]
-    operation: Annotated[Text, Meaning("x·y, x·x, or the direction of a copy")]
-    dtype: Text
-    n: Whole
+    operation: Annotated[String, Meaning("x·y, x·x, or the direction of a copy")]
+    dtype: String
+    n: Int64
     way: Annotated[
-        Text, Meaning("name of a way of computing; where lengths are compared, the length")
+        String, Meaning("name of a way of computing; where lengths are compared, the length")
     ]
-    round: Annotated[Small, Meaning("in which round, from zero; ways are compared within one")]
-    seconds: Annotated[Number, Meaning("mean of a call by the host's clock", "s")]
-    backend: Text
-    device_name: Text
+    round: Annotated[Int32, Meaning("in which round, from zero; ways are compared within one")]
+    seconds: Annotated[Float64, Meaning("mean of a call by the host's clock", "s")]
+    backend: String
+    device_name: String
 
 
 RIVALS_SCHEMA = TimedWay.schema()
@@ -103,13 +103,13 @@ BASES = {"as published": PUBLISHED, "pooled": POOLED}
 EIGHTHS = (8, 9, 10, 12, 14, 15, 16)
 
 # Short calls are repeated for so long, but not too often.
-LEAST_S, MOST_CALLS = 2e-4, 20
+MIN_S, MAX_CALLS = 2e-4, 20
 # Arrays up to BRIEF are computed by one thread anyway.
 BRIEF = 2**12
 # Threads rest when the process uses less than a quarter of one core for a step, which is longer
 # than the system takes to count it: SHORT_STEP_S, or STEP_S where that is not counted at once.
 # OpenBLAS's threads look for work for 2^26 cycles after a call.
-STEP_S, SHORT_STEP_S, MOST_S = 0.01, 0.002, 0.5
+STEP_S, SHORT_STEP_S, MAX_S = 0.01, 0.002, 0.5
 
 
 @dataclass(frozen=True)
@@ -344,7 +344,7 @@ def _used_s(seconds: float) -> float:
 def at_rest() -> None:
     """Wait until no thread of this process computes, half a second at most."""
     step = step_s()
-    for _ in range(int(MOST_S / step)):
+    for _ in range(int(MAX_S / step)):
         if _used_s(step) < step / 4:
             return
 
@@ -365,7 +365,7 @@ def in_rounds(
     calls = {}
     for label, way in ways.items():
         way.run()
-        calls[label] = max(1, min(MOST_CALLS, int(LEAST_S / max(way.seconds(1, clock), 1e-9))))
+        calls[label] = max(1, min(MAX_CALLS, int(MIN_S / max(way.seconds(1, clock), 1e-9))))
     found = []
     before = any(way.threaded for way in ways.values())
     for number in range(rounds):

@@ -19,7 +19,7 @@ from typing import Annotated
 
 import pandas as pd
 import pyarrow as pa
-from gpushmoo.core.schema import Flag, Meaning, Number, Small, Table, Text, Whole
+from gpushmoo.core.schema import Bool, Float64, Int32, Int64, Meaning, String, Table
 from gpushmoo.core.space import Cell
 from gpushmoo.devices.base import DeviceInfo
 from gpushmoo.storage.store import read_table
@@ -155,31 +155,31 @@ def _length(merged: Sequence[Interval]) -> float:
 class TracedSpan(Table):
     """A copy of a piece, or the kernel on it."""
 
-    case: Annotated[Text, Meaning("name of the traced case")]
-    cell_key: Text
-    kernel: Text
-    dtype: Text
-    variant: Text
-    n: Whole
-    device_name: Text
-    backend: Text
+    case: Annotated[String, Meaning("name of the traced case")]
+    cell_key: String
+    kernel: String
+    dtype: String
+    variant: String
+    n: Int64
+    device_name: String
+    backend: String
     one_engine: Annotated[
-        Flag, Meaning("whether begins of copies are derived, since one engine makes them all")
+        Bool, Meaning("whether begins of copies are derived, since one engine makes them all")
     ]
     total_s: Annotated[
-        Number, Meaning("from the first copy to the number, by the host's clock", "s")
+        Float64, Meaning("from the first copy to the number, by the host's clock", "s")
     ]
-    untraced_s: Annotated[Number, Meaning("the median of as many runs without marks", "s")]
-    stream: Annotated[Small, Meaning("which stream, from zero")]
-    piece: Annotated[Small, Meaning("which piece of the arrays, from zero")]
-    what: Annotated[Text, Meaning("copy or kernel")]
-    array: Annotated[Text | None, Meaning("which array is copied; null for a kernel")]
-    nbytes: Annotated[Whole, Meaning("what was copied; zero for a kernel", "bytes")]
-    ready_s: Annotated[Number, Meaning("queued, and all before it in its stream done", "s")]
+    untraced_s: Annotated[Float64, Meaning("the median of as many runs without marks", "s")]
+    stream: Annotated[Int32, Meaning("which stream, from zero")]
+    piece: Annotated[Int32, Meaning("which piece of the arrays, from zero")]
+    what: Annotated[String, Meaning("copy or kernel")]
+    array: Annotated[String | None, Meaning("which array is copied; null for a kernel")]
+    nbytes: Annotated[Int64, Meaning("what was copied; zero for a kernel", "bytes")]
+    ready_s: Annotated[Float64, Meaning("queued, and all before it in its stream done", "s")]
     begin_s: Annotated[
-        Number, Meaning("it begins; later than ready where it waits for the engine", "s")
+        Float64, Meaning("it begins; later than ready where it waits for the engine", "s")
     ]
-    end_s: Annotated[Number, Meaning("it ends", "s")]
+    end_s: Annotated[Float64, Meaning("it ends", "s")]
 
 
 TIMELINE_SCHEMA = TracedSpan.schema()

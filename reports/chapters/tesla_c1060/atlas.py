@@ -14,7 +14,7 @@ from typing import Any
 
 import typst
 from gpushmoo.core.paths import KERNELS, ROOT
-from gpushmoo.storage.wholefile import read_json, write_json, write_whole
+from gpushmoo.storage.wholefile import read_json, write_atomic, write_json
 
 from .figures import charts, charts_copied, memory
 from .figures.drawing import LOOKS, Drawing, partition_colour
@@ -82,7 +82,7 @@ def build_atlas(device_file: Path, pdf: Path) -> None:
         facts = atlas_facts(machine, figures, slips)
         write_json(root / "atlas.json", facts)
         shutil.copy(HERE / "atlas.typ", root)
-        write_whole(pdf, typst.compile(str(root / "atlas.typ"), ignore_system_fonts=True))
+        write_atomic(pdf, typst.compile(str(root / "atlas.typ"), ignore_system_fonts=True))
 
 
 def atlas_facts(

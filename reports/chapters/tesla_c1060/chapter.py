@@ -81,7 +81,7 @@ ON_PAGE = ("tables", "search", "tiles", "measured")
 # Measured cells of this kernel can be compared with simulated ones.
 COMPARED_KERNEL = "block_eq_partition"
 # Numbers of blocks of one simulated device.
-MOST_SIMULATED = 65_536
+MAX_SIMULATED = 65_536
 # What the PDF of figures prints and is laid out by.
 PRINTED = (
     KERNELS / "block_eq_partition" / "kernel.cu",
@@ -142,8 +142,8 @@ def _check_blocks(key: str, axis: Any) -> None:
     except ConfigError as err:
         raise ChapterError(str(err).removesuffix(".")) from err
     n = most_values(axis, TYPICAL)
-    if n > MOST_SIMULATED:
-        raise ChapterError(f"{key}: {n} values; at most {MOST_SIMULATED} are simulated")
+    if n > MAX_SIMULATED:
+        raise ChapterError(f"{key}: {n} values; at most {MAX_SIMULATED} are simulated")
 
 
 def check_levels(machine: Machine, file: Path, levels: Iterable[str]) -> None:

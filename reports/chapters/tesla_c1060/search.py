@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pyarrow as pa
-from gpushmoo.core.schema import Meaning, Number, Table, Text, Whole
+from gpushmoo.core.schema import Float64, Int64, Meaning, String, Table
 from gpushmoo.storage.store import write_parquet
 
 from .memory import banks_of
@@ -56,48 +56,52 @@ EVEN = 32
 class SearchedMachine(Table):
     """A combination of hypotheses, and what it gives on arrays of one size."""
 
-    device: Text
-    width: Whole
+    device: String
+    width: Int64
     latency_cycles: Annotated[
-        Whole, Meaning("from a command to its data", "cycles of the core clock")
+        Int64, Meaning("from a command to its data", "cycles of the core clock")
     ]
-    issue: Annotated[Text, Meaning("what is issued and waits as a whole: half-warp or warp")]
+    issue: Annotated[String, Meaning("what is issued and waits as a whole: half-warp or warp")]
     port: Annotated[
-        Text,
+        String,
         Meaning("multiprocessors that share a port to the memory, and what it passes in a cycle"),
     ]
-    memory: Annotated[Text, Meaning("what is simulated of the memory")]
-    memory_clock: Annotated[Text, Meaning("clock of the memory")]
+    memory: Annotated[String, Meaning("what is simulated of the memory")]
+    memory_clock: Annotated[String, Meaning("clock of the memory")]
     held_blocks: Annotated[
-        Whole, Meaning("blocks of block_eq_partition that a multiprocessor holds at once")
+        Int64, Meaning("blocks of block_eq_partition that a multiprocessor holds at once")
     ]
-    one_block_gbs: Annotated[Number, Meaning("one block of float", "GB/s")]
+    one_block_gbs: Annotated[Float64, Meaning("one block of float", "GB/s")]
     twice_error: Annotated[
-        Number, Meaning("most that double over float is off 2, as a share, up to 8 blocks")
+        Float64, Meaning("most that double over float is off 2, as a share, up to 8 blocks")
     ]
     doubling_error: Annotated[
-        Number, Meaning("most that a doubling of the blocks is off 2, as a share, up to 8")
+        Float64, Meaning("most that a doubling of the blocks is off 2, as a share, up to 8")
     ]
     float_change: Annotated[
-        Number, Meaning("relative change of float's bandwidth from 16 to 32 blocks")
+        Float64, Meaning("relative change of float's bandwidth from 16 to 32 blocks")
     ]
     double_change: Annotated[
-        Number, Meaning("relative change of double's bandwidth from 16 to 32 blocks")
+        Float64, Meaning("relative change of double's bandwidth from 16 to 32 blocks")
     ]
     thirty_gain: Annotated[
-        Number, Meaning("least gain of 30 blocks over 16 and 32, both types, as a share")
+        Float64, Meaning("least gain of 30 blocks over 16 and 32, both types, as a share")
     ]
-    coalesced_gain: Annotated[Number, Meaning("double over float in the coalesced copy, minus one")]
-    float3_one: Annotated[Number, Meaning("float3 over float in the coalesced copy, by one access")]
-    float3_three: Annotated[Number, Meaning("the same by the three commands of compiled code")]
+    coalesced_gain: Annotated[
+        Float64, Meaning("double over float in the coalesced copy, minus one")
+    ]
+    float3_one: Annotated[
+        Float64, Meaning("float3 over float in the coalesced copy, by one access")
+    ]
+    float3_three: Annotated[Float64, Meaning("the same by the three commands of compiled code")]
     lonely_share: Annotated[
-        Number, Meaning("double on 32 blocks: time in which under half the units work", "0 to 1")
+        Float64, Meaning("double on 32 blocks: time in which under half the units work", "0 to 1")
     ]
     bus_busy_share: Annotated[
-        Number, Meaning("double on 16 blocks: time in which the bus is busy", "0 to 1")
+        Float64, Meaning("double on 16 blocks: time in which the bus is busy", "0 to 1")
     ]
     even_change: Annotated[
-        Number, Meaning("double's change from 16 to 32 blocks on 32 multiprocessors")
+        Float64, Meaning("double's change from 16 to 32 blocks on 32 multiprocessors")
     ]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 from gpushmoo.analysis.best import tied_best
-from gpushmoo.analysis.peak import PeakRow, told_share
+from gpushmoo.analysis.peak import PeakRow, displayed_share
 from gpushmoo.core.display import percent, significant
 from gpushmoo.core.merit import BANDWIDTH, interval
 from gpushmoo.core.schema import Status
@@ -202,7 +202,7 @@ def _image_row(where: str, cells: pd.DataFrame, peak: Sequence[PeakRow]) -> Json
     tied = tied_best(cells)
     best = tied.iloc[0].to_dict()
     shapes = [(int(x), int(y)) for x, y in zip(tied["block_x"], tied["block_y"], strict=True)]
-    share = told_share(peak, best)
+    share = displayed_share(peak, best)
     side = "store" if best["bytes_written"] else "load"
     of_peak = ""
     if share is not None and share.share is None:

@@ -17,7 +17,7 @@ from gpushmoo.storage.dataset import read_cells
 from gpushmoo.workloads.loader import KernelFolder, load_kernel
 from projects import Project
 from streamed_dot import ERRORS, RIVALS, STUDIES, TIMELINE, cell_of
-from streamed_dot.chapter import CHAPTER, HERE, MOST_TIMELINES, STUDYING, StreamedPlan
+from streamed_dot.chapter import CHAPTER, HERE, MAX_TIMELINES, STUDYING, StreamedPlan
 from streamed_dot.timeline import COPY, KERNEL, read_timeline
 from workflow_fixtures import new_project
 
@@ -210,8 +210,8 @@ def test_timelines_are_of_the_cells_that_are_asked_for_and_swept() -> None:
     assert (bounds["least"]["chunk"], bounds["most"]["host_percent"]) == (0, 99)
     only = {STREAMED: FOLDERS[STREAMED]}
     assert list(planned({"mine": SPEC, "squares": {"kernel": "dot_square"}}, only)) == ["mine"]
-    most_of = {f"t{i}": with_axes(streams=1 + i) for i in range(MOST_TIMELINES)}
-    assert len(planned({**most_of, "x": None})) == MOST_TIMELINES
+    most_of = {f"t{i}": with_axes(streams=1 + i) for i in range(MAX_TIMELINES)}
+    assert len(planned({**most_of, "x": None})) == MAX_TIMELINES
     with pytest.raises(ChapterError, match=r"timeline: 4 cells; a figure has room for 3$"):
         planned({**most_of, "x": SPEC})
 

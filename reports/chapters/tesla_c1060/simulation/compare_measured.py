@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.paths import ROOT
-from gpushmoo.storage.dataset import of_one_kind, read_medians
+from gpushmoo.storage.dataset import of_one_mode, read_medians
 from gpushmoo.storage.store import write_parquet
 
 from .machine import Level, Machine, Tiling, load_machine, residency
@@ -76,7 +76,7 @@ def points(machine: Machine, cells: pd.DataFrame) -> list[Point]:
     if cells.empty:
         return []
     cells = cells[cells["width"] == cells["width"].max()]
-    cells = of_one_kind(cells)
+    cells = of_one_mode(cells)
     # On more data than the cache holds the states agree; where there is a choice, the flushed one.
     cells = cells.sort_values("cache_state").drop_duplicates(["dtype", "num_partition"])
     found = []

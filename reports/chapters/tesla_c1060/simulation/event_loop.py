@@ -44,7 +44,7 @@ from .dram_controller import (
     look,
     partition_number,
 )
-from .machine import MOST_LANES
+from .machine import MAX_LANES
 
 Ints = npt.NDArray[np.int64]
 
@@ -166,13 +166,13 @@ def execute(
 ) -> Counts:
     """Run to the end; tiles and the end of the last block of each SM, and `bars`, are filled in.
 
-    Without `memory` there is one bus. Raises ValueError for an SM of over MOST_LANES half-warps.
+    Without `memory` there is one bus. Raises ValueError for an SM of over MAX_LANES half-warps.
     """
     if memory and not program.writes:
         raise ValueError("partitions are simulated with writes only")
     n_lanes = program.slots * program.half_warps
-    if n_lanes > MOST_LANES:
-        raise ValueError(f"an SM holds {n_lanes} half-warps; at most {MOST_LANES} are simulated")
+    if n_lanes > MAX_LANES:
+        raise ValueError(f"an SM holds {n_lanes} half-warps; at most {MAX_LANES} are simulated")
     sms, lanes = _before_begin(program, n_lanes)
     if memory is None:
         _run_on_bus(program, sms, lanes, _agenda(program, 0), bars)

@@ -403,7 +403,7 @@ class Tiling:
 
 
 # Half-warps of one SM at most: bits of a word of the compiled simulation.
-MOST_LANES = 64
+MAX_LANES = 64
 
 
 @dataclass(frozen=True)
@@ -428,10 +428,10 @@ def residency(machine: Machine, tiling: Tiling) -> SMResidency:
             f"max_threads_per_sm must be at least the {tiling.threads} threads of a block, not "
             f"{machine.max_threads_per_sm}."
         )
-    if blocks * half_warps > MOST_LANES:
+    if blocks * half_warps > MAX_LANES:
         raise MachineError(
-            f"max_threads_per_sm must be at most {MOST_LANES} half-warps "
-            f"({MOST_LANES * width} threads), not {machine.max_threads_per_sm}."
+            f"max_threads_per_sm must be at most {MAX_LANES} half-warps "
+            f"({MAX_LANES * width} threads), not {machine.max_threads_per_sm}."
         )
     return SMResidency(blocks, half_warps)
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from gpushmoo.core.dtypes import DTYPES
-from gpushmoo.core.schema import Meaning, Number, Table, Text, Whole
+from gpushmoo.core.schema import Float64, Int64, Meaning, String, Table
 from gpushmoo.storage.store import write_parquet
 
 from . import dram_controller as c
@@ -304,67 +304,68 @@ COMPILED_COMMANDS = {"float3": 3}
 class Simulated(Table):
     """A simulated launch; what a level of detail does not know is null."""
 
-    device: Annotated[Text, Meaning("name of the simulated device")]
-    variant: Annotated[Text, Meaning("which simulated machine, of several that differ a little")]
-    level: Annotated[Text, Meaning("level of detail: bus, partitions or banks")]
-    kernel: Text
-    dtype: Text
+    device: Annotated[String, Meaning("name of the simulated device")]
+    variant: Annotated[String, Meaning("which simulated machine, of several that differ a little")]
+    level: Annotated[String, Meaning("level of detail: bus, partitions or banks")]
+    kernel: String
+    dtype: String
     commands: Annotated[
-        Whole, Meaning("loads, and as many stores, by which a thread moves one element")
+        Int64, Meaning("loads, and as many stores, by which a thread moves one element")
     ]
-    height: Whole
-    width: Whole
-    num_partition: Annotated[Whole, Meaning("blocks that share out all tiles")]
-    tiles: Annotated[Whole, Meaning("tiles of the array")]
-    row_bytes: Annotated[Whole, Meaning("a row of a tile", "bytes")]
-    pad_bytes: Annotated[Whole, Meaning("padding after each row of the array", "bytes")]
-    critical_path_tiles: Annotated[Whole, Meaning("tiles that the busiest multiprocessor copies")]
+    height: Int64
+    width: Int64
+    num_partition: Annotated[Int64, Meaning("blocks that share out all tiles")]
+    tiles: Annotated[Int64, Meaning("tiles of the array")]
+    row_bytes: Annotated[Int64, Meaning("a row of a tile", "bytes")]
+    pad_bytes: Annotated[Int64, Meaning("padding after each row of the array", "bytes")]
+    critical_path_tiles: Annotated[Int64, Meaning("tiles that the busiest multiprocessor copies")]
     makespan_cycles: Annotated[
-        Number, Meaning("until the last write has crossed the bus", "cycles of the core clock")
+        Float64, Meaning("until the last write has crossed the bus", "cycles of the core clock")
     ]
     bus_busy_share: Annotated[
-        Number, Meaning("share of that time in which the bus is busy", "0 to 1")
+        Float64, Meaning("share of that time in which the bus is busy", "0 to 1")
     ]
     lonely_share: Annotated[
-        Number, Meaning("share in which fewer than half of the units have work left", "0 to 1")
+        Float64, Meaning("share in which fewer than half of the units have work left", "0 to 1")
     ]
     row_hit_share: Annotated[
-        Number | None, Meaning("requests that found their row of memory open", "0 to 1")
+        Float64 | None, Meaning("requests that found their row of memory open", "0 to 1")
     ]
     mean_wait_cycles: Annotated[
-        Number | None, Meaning("a request's mean time at its partition", "cycles of the core clock")
+        Float64 | None,
+        Meaning("a request's mean time at its partition", "cycles of the core clock"),
     ]
-    longest_queue: Annotated[Whole | None, Meaning("requests that waited at one partition at most")]
+    longest_queue: Annotated[Int64 | None, Meaning("requests that waited at one partition at most")]
     busiest_partition: Annotated[
-        Number | None, Meaning("requests of the busiest partition over the mean of all")
+        Float64 | None, Meaning("requests of the busiest partition over the mean of all")
     ]
-    bandwidth_gbs: Annotated[Number, Meaning("bytes read and written over the makespan", "GB/s")]
+    bandwidth_gbs: Annotated[Float64, Meaning("bytes read and written over the makespan", "GB/s")]
 
 
 class Profile(Table):
     """What a partition did in a stretch of time."""
 
-    dtype: Text
-    commands: Whole
-    partition: Annotated[Whole, Meaning("which partition of memory, from zero")]
-    from_cycle: Annotated[Number, Meaning("the stretch begins", "cycles of the core clock")]
-    to_cycle: Annotated[Number, Meaning("the stretch ends", "cycles of the core clock")]
-    bursts: Annotated[Whole, Meaning("bursts that the partition's memory moved")]
-    requests: Annotated[Whole, Meaning("requests that came to the partition")]
-    row_openings: Annotated[Whole, Meaning("rows that its banks opened")]
-    waiting: Annotated[Number, Meaning("requests that waited there in the mean")]
+    dtype: String
+    commands: Int64
+    partition: Annotated[Int64, Meaning("which partition of memory, from zero")]
+    from_cycle: Annotated[Float64, Meaning("the stretch begins", "cycles of the core clock")]
+    to_cycle: Annotated[Float64, Meaning("the stretch ends", "cycles of the core clock")]
+    bursts: Annotated[Int64, Meaning("bursts that the partition's memory moved")]
+    requests: Annotated[Int64, Meaning("requests that came to the partition")]
+    row_openings: Annotated[Int64, Meaning("rows that its banks opened")]
+    waiting: Annotated[Float64, Meaning("requests that waited there in the mean")]
 
 
 class SameMachine(Table):
     """Measured and simulated bandwidth of one point."""
 
-    device: Text
-    level: Text
-    dtype: Text
-    num_partition: Whole
-    measured_gbs: Number
-    simulated_gbs: Annotated[Number, Meaning("bandwidth that the simulation says", "GB/s")]
-    error: Annotated[Number, Meaning("simulated over measured bandwidth, minus one")]
+    device: String
+    level: String
+    dtype: String
+    num_partition: Int64
+    measured_gbs: Float64
+    simulated_gbs: Annotated[Float64, Meaning("bandwidth that the simulation says", "GB/s")]
+    error: Annotated[Float64, Meaning("simulated over measured bandwidth, minus one")]
 
 
 SIMULATION_SCHEMA, PROFILE_SCHEMA = Simulated.schema(), Profile.schema()

@@ -12,7 +12,7 @@ from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tesla_c1060.simulation import dram_controller as c
-from tesla_c1060.simulation.event_loop import MOST_LANES, SMProgram
+from tesla_c1060.simulation.event_loop import MAX_LANES, SMProgram
 from tesla_c1060.simulation.machine import (
     Banks,
     Level,
@@ -143,14 +143,14 @@ def test_as_many_bars_are_kept_as_asked_for_and_blocks_simulated_as_there_are_bi
     assert len(whole.bars) == 300
     assert simulate_fast(C1060, load, 2, writes=True, trace_limit=17).bars == whole.bars[:17]
     assert simulate_fast(C1060, load, 2, writes=True).bars == ()
-    wide = replace(C1060, max_threads_per_sm=16 * (MOST_LANES + 1))
-    said = f"holds {MOST_LANES + 1} half-warps; at most {MOST_LANES}"
+    wide = replace(C1060, max_threads_per_sm=16 * (MAX_LANES + 1))
+    said = f"holds {MAX_LANES + 1} half-warps; at most {MAX_LANES}"
     with pytest.raises(ValueError, match=said):
-        simulate_fast(wide, TileCopy(4, MOST_LANES + 1, 64), 1, writes=True)
+        simulate_fast(wide, TileCopy(4, MAX_LANES + 1, 64), 1, writes=True)
     with pytest.raises(ValueError, match="num_partition must be at least 1"):
         simulate_fast(C1060, TileCopy(4, 2, 64), 0, writes=True)
-    full = replace(C1060, max_threads_per_sm=16 * MOST_LANES)
-    expect_the_same(full, TileCopy(9, MOST_LANES, 64), 3, True, None)
+    full = replace(C1060, max_threads_per_sm=16 * MAX_LANES)
+    expect_the_same(full, TileCopy(9, MAX_LANES, 64), 3, True, None)
 
 
 DEVICES = Path(__file__).parents[1] / "devices"

@@ -40,9 +40,9 @@ from ..core.space import (
     TYPICAL,
     Cell,
     Problem,
-    asks_the_device,
     expand_axis,
     first_repeat_of,
+    needs_device,
     space_of,
 )
 from ..storage.dataset import PARTITION, PROVENANCE, finished_dataset, with_axes_noted
@@ -287,7 +287,7 @@ def _refuse_mixture(models: Mapping[str, Sequence[Path]]) -> None:
 
 
 # Longest text of a value in a message, in characters.
-_MOST_SHOWN = 60
+_MAX_SHOWN = 60
 
 
 def fault_of(
@@ -311,7 +311,7 @@ def fault_of(
                 return "does not belong to this run"
             if metadata["params"] != job.plain:
                 key, *values = _difference("", metadata["params"], job.plain)
-                measured, asked = (one_line(repr(value), _MOST_SHOWN) for value in values)
+                measured, asked = (one_line(repr(value), _MAX_SHOWN) for value in values)
                 return f"was measured with {key} = {measured}, but the run requires {asked}"
         return _fault_of_cells(table, metadata)
     except (KeyError, TypeError, ValueError, AttributeError) as err:
@@ -341,7 +341,7 @@ def _fault_of_cells(table: pa.Table, metadata: Mapping[str, Any]) -> str | None:
     params = metadata["params"]
     resolved: Mapping[str, list[int]] = metadata.get("resolved_axes", {})
     values = {
-        axis: resolved[axis] if asks_the_device(spec) else expand_axis(spec, TYPICAL)
+        axis: resolved[axis] if needs_device(spec) else expand_axis(spec, TYPICAL)
         for axis, spec in params["axes"].items()
     }
     # All repeats of a shard share these parameters.

@@ -21,7 +21,7 @@ from ..core.space import BLOCK_AXES, CACHE_STATES
 from ..storage.dataset import as_frame, matching, partitions, read_cells, with_axes_noted
 from ..storage.store import read_table, write_parquet
 from .fastest import INSIDE, OUTSIDE, axes_of, params_texts
-from .peak import PeakRow, PeakShare, read_peak, share_of_peak, told_share
+from .peak import PeakRow, PeakShare, displayed_share, read_peak, share_of_peak
 
 # Columns of a data set that the best sets are made from, besides the axes.
 _COLUMNS = frozenset(BEST_COLUMNS) | {
@@ -338,7 +338,7 @@ class Advice:
         return self.tied == self.candidates > 1
 
     @property
-    def stake(self) -> float:
+    def impact(self) -> float:
         """Loss without this advice: of the worst common block, otherwise of a typical launch."""
         if self.undecided:
             return 0.0
@@ -358,7 +358,7 @@ def in_page_order(advice: Sequence[Advice]) -> list[Advice]:
 
     Within each of these two parts, every kernel appears once before any kernel appears twice.
     """
-    ranked = sorted(advice, key=lambda a: -a.stake)
+    ranked = sorted(advice, key=lambda a: -a.impact)
     ordered = []
     for exceeds in (True, False):
         part = [a for a in ranked if a.exceeds_cache == exceeds]
@@ -444,7 +444,7 @@ def _advice(
         place=place(cell["working_set_over_cache"]),
         tied=int(top["tied"]),
         candidates=int(top["candidates"]),
-        of_peak=None if pd.isna(top["share_of_peak"]) else told_share(peak, cell),
+        of_peak=None if pd.isna(top["share_of_peak"]) else displayed_share(peak, cell),
         boundary=", ".join(
             part
             for part in str(top["boundary"]).split(", ")

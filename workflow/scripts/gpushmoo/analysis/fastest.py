@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..core.merit import Speeds, merit_of
+from ..core.merit import Speeds, metric_of
 from ..core.schema import DERIVED, Status, is_axis
 from ..core.space import in_order
-from ..storage.dataset import of_one_kind
+from ..storage.dataset import of_one_mode
 
 # In units of the last cache level. A working set up to INSIDE counts as in the cache, from OUTSIDE
 # on as in memory. Between them, a cache may contain a part of it.
@@ -20,8 +20,8 @@ INSIDE, OUTSIDE = 1.0, 4.0
 # Column of the result of `bytes_touched`.
 BYTES_TOUCHED = f"{DERIVED}bytes_touched"
 # A series needs this number of sizes, and must fall by this share, to show the end of a cache.
-FEWEST_SIZES = 4
-LEAST_FALL = 0.1
+MIN_SIZES = 4
+MIN_FALL = 0.1
 # A step is reported if the lower end of its interval is at least this share.
 WORTH_TELLING = 0.02
 
@@ -90,7 +90,7 @@ def fall_interval(sizes: Sequence[int], bandwidths: Sequence[float]) -> tuple[in
     A bandwidth is low if it is below the midpoint between the maximum of the series and its value
     at the largest size. If a series crosses the midpoint several times, the interval is from before
     the first fall to after the last. The result is None if there are too few sizes, or if the
-    bandwidth does not fall by more than LEAST_FALL of its maximum.
+    bandwidth does not fall by more than MIN_FALL of its maximum.
 
     Parameters
     ----------
@@ -99,11 +99,11 @@ def fall_interval(sizes: Sequence[int], bandwidths: Sequence[float]) -> tuple[in
     bandwidths
         Bandwidth at each size, in any unit.
     """
-    if len(sizes) < FEWEST_SIZES:
+    if len(sizes) < MIN_SIZES:
         return None
     values = np.asarray(bandwidths, dtype=np.float64)
     top, last = float(values.max()), float(values[-1])
-    if last >= (1.0 - LEAST_FALL) * top:
+    if last >= (1.0 - MIN_FALL) * top:
         return None
     fallen = values < (top + last) / 2
     peak = int(values.argmax())
@@ -114,7 +114,7 @@ def fall_interval(sizes: Sequence[int], bandwidths: Sequence[float]) -> tuple[in
 
 def cache_ends(cells: pd.DataFrame) -> list[CacheEnd]:
     """Return the end of the cache in each type's warm series of fastest cells, if it shows one."""
-    warm = of_one_kind(cells[(cells["cache_state"] == "warm") & (bytes_touched(cells) > 0)])
+    warm = of_one_mode(cells[(cells["cache_state"] == "warm") & (bytes_touched(cells) > 0)])
     series = fastest(warm, ["dtype", BYTES_TOUCHED])
     ends = []
     for dtype, rows in series.groupby("dtype", sort=True):
@@ -146,7 +146,7 @@ class Step:
 
 def ratio(above: Mapping[str, Any], below: Mapping[str, Any]) -> Ratio:
     """Return the bandwidth, or rate of work, of cell `above` divided by that of cell `below`."""
-    merit = merit_of(below)
+    merit = metric_of(below)
     return _quotient(merit.of(above), merit.of(below))
 
 

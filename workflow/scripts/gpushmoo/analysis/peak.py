@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from ..core.display import percent
-from ..core.merit import Merit
+from ..core.merit import Metric
 from ..core.schema import DERIVED
 from ..core.space import Condition
 from ..storage.dataset import read_cells
@@ -159,12 +159,12 @@ def cell_peak_gbs(rows: Sequence[PeakRow], cell: Mapping[str, Any]) -> float | N
 
 
 def share_of_peak(rows: Sequence[PeakRow], cell: Mapping[str, Any]) -> float | None:
-    """Return bandwidth divided by measured peak, the plain quotient; reports show `told_share`."""
+    """Return bandwidth divided by measured peak; reports show `displayed_share` instead."""
     peak = cell_peak_gbs(rows, cell)
     return None if peak is None else float(cell["bandwidth_gbs"]) / peak
 
 
-def told_share(rows: Sequence[PeakRow], cell: Mapping[str, Any]) -> PeakShare | None:
+def displayed_share(rows: Sequence[PeakRow], cell: Mapping[str, Any]) -> PeakShare | None:
     """Return the share of the peak to show for a verified row; None without a measured peak.
 
     The measured peak has an interval, too. The cell is significantly faster if the lower end of its
@@ -186,7 +186,7 @@ def work_peaks(cells: pd.DataFrame) -> list[WorkPeak]:
     for row in told.to_dict("records"):
         device_name, dtype, unit = (str(row[n]) for n in ("device_name", "dtype", "work_unit"))
         key = (device_name, dtype, unit)
-        rates = Merit("rate", unit).of(row)
+        rates = Metric("rate", unit).of(row)
         if key not in found or rates.value > found[key].rate:
             params = params_text(row, axes_of(told[told["kernel"] == row["kernel"]]))
             found[key] = WorkPeak(

@@ -21,7 +21,7 @@ from ..core.errors import FailedSweepError, StrictError
 from ..core.schema import FAULTS, Status
 from ..core.space import TIMING_MODES, RelativeSize, known_problems, size_of
 from ..storage.dataset import PROVENANCE, unreadable
-from ..storage.wholefile import write_whole
+from ..storage.wholefile import write_atomic
 
 Floats = npt.NDArray[np.float64]
 
@@ -142,7 +142,7 @@ def write_verdict(
         if failed:
             raise FailedSweepError(" ".join(failed))
     line = sentence or f"All {len(cells)} cells ended as they may."
-    write_whole(out, "\n".join([*closing, line, ""]).encode())
+    write_atomic(out, "\n".join([*closing, line, ""]).encode())
 
 
 # Throttle reason by which NVML marks an idle device, whose clock is not that of the cells.

@@ -31,21 +31,21 @@ Places = npt.NDArray[np.int64]
 # Fewest cells that a shared drift is estimated from. With fewer, it counts as each cell's own.
 SHARING_CELLS = 8
 # Fewest variances whose spread beyond chance is estimated: by moments, by quantiles.
-FEWEST, CLASS_CELLS = 8, 30
+MIN_VARIANCES, CLASS_CELLS = 8, 30
 FEW_ROUNDS = 3
 # Below this share of the median variance, the resolution of the clock dominates, and the logarithm
 # would be an outlier.
-_LEAST_SHARE = 1e-5
+_MIN_SHARE = 1e-5
 # Candidate degrees of freedom of a typical variance. The last means practically infinite.
 _PRIOR_DF = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 20.0, 50.0, 1e6)
-_MOST_DF = 1e6
+_MAX_DF = 1e6
 _TINY = 1e-300
 # Number of differences that are in memory at a time.
-_MOST_DIFFERENCES = 2_000_000
+_MAX_DIFFERENCES = 2_000_000
 
 
 @dataclass(frozen=True)
-class UsualVariance:
+class TypicalVariance:
     """Typical variance of a class, and its weight in degrees of freedom (may be infinite).
 
     The estimate of a cell's own variance is distributed as ``variance`` times F(own degrees,
@@ -63,7 +63,7 @@ class ClassSpread:
     `shared_df` has the degrees of freedom of the latter; 0 if it was not estimated.
     """
 
-    own: UsualVariance
+    own: TypicalVariance
     shared: float
     shared_df: float
 
@@ -210,9 +210,9 @@ def _places(names: Sequence[Hashable]) -> dict[Hashable, list[int]]:
     return places
 
 
-def usual_by_moments(
-    variances: Floats, df: float, few_df: float | None = None, fewest: int = FEWEST
-) -> UsualVariance:
+def typical_variance_by_moments(
+    variances: Floats, df: float, few_df: float | None = None, fewest: int = MIN_VARIANCES
+) -> TypicalVariance:
     """Estimate the typical variance by the moments of the logarithms (Smyth 2004, section 6.2).
 
     If there are fewer than `fewest` variances, or most are zero, the result is their mean.
@@ -230,19 +230,19 @@ def usual_by_moments(
     """
     middle = float(np.median(variances))
     if len(variances) < fewest or not middle > 0.0:
-        return UsualVariance(float(variances.mean()), df if few_df is None else few_df)
-    z = np.log(np.maximum(variances, _LEAST_SHARE * middle))
+        return TypicalVariance(float(variances.mean()), df if few_df is None else few_df)
+    z = np.log(np.maximum(variances, _MIN_SHARE * middle))
     e = z - scipy.special.digamma(df / 2) + math.log(df / 2)
     mean = float(e.mean())
     beyond_chance = float(e.var(ddof=1)) - float(scipy.special.polygamma(1, df / 2))
     if beyond_chance <= 0.0:
-        return UsualVariance(math.exp(mean), math.inf)
+        return TypicalVariance(math.exp(mean), math.inf)
     half_df = trigamma_inverse(beyond_chance)
     variance = math.exp(mean + float(scipy.special.digamma(half_df)) - math.log(half_df))
-    return UsualVariance(variance, 2.0 * half_df)
+    return TypicalVariance(variance, 2.0 * half_df)
 
 
-def usual_by_quantiles(variances: Floats, df: float) -> UsualVariance:
+def typical_variance_by_quantiles(variances: Floats, df: float) -> TypicalVariance:
     """Estimate the typical variance from the median and the 95th percentile of `variances`.
 
     Repeats within a run follow each other so closely that the resolution of the clock makes many
@@ -252,12 +252,12 @@ def usual_by_quantiles(variances: Floats, df: float) -> UsualVariance:
     middle, high = np.quantile(variances, [0.5, 0.95])
     if len(variances) < CLASS_CELLS or not middle > 0.0:
         few_df = min(_PRIOR_DF) if len(variances) > 1 else 0.0
-        return UsualVariance(float(variances.mean()), few_df)
+        return TypicalVariance(float(variances.mean()), few_df)
     ratios = {
         d: scipy.special.fdtri(df, d, 0.95) / scipy.special.fdtri(df, d, 0.5) for d in _PRIOR_DF
     }
     prior_df = min(_PRIOR_DF, key=lambda d: abs(math.log(ratios[d] * middle / high)))
-    return UsualVariance(float(middle / scipy.special.fdtri(df, prior_df, 0.5)), prior_df)
+    return TypicalVariance(float(middle / scipy.special.fdtri(df, prior_df, 0.5)), prior_df)
 
 
 def trigamma_inverse(value: float) -> float:
@@ -291,8 +291,8 @@ class RunSpreads:
     """
 
     own: Spreads
-    rounds: Mapping[Hashable, UsualVariance]
-    other: UsualVariance
+    rounds: Mapping[Hashable, TypicalVariance]
+    other: TypicalVariance
 
     def at(self, cells: Classes, rounds: Sequence[Hashable]) -> Priors:
         """Return the priors of cells that were sampled in these rounds."""
@@ -314,34 +314,34 @@ def run_spreads(shards: Sequence[Replicated]) -> RunSpreads | None:
     each = [name for shard in shards for name in shard.classes.each()]
     df = min(shard.df for shard in shards)
     classes = {
-        name: ClassSpread(usual_by_quantiles(own[where], df), 0.0, 0.0)
+        name: ClassSpread(typical_variance_by_quantiles(own[where], df), 0.0, 0.0)
         for name, where in _places(each).items()
         if len(where) >= CLASS_CELLS and isinstance(name, tuple)
     }
-    whole = ClassSpread(usual_by_quantiles(own, df), 0.0, 0.0)
+    whole = ClassSpread(typical_variance_by_quantiles(own, df), 0.0, 0.0)
     rounds = [(name, value, s.df) for s in shards for name, value in s.shared.items()]
     return RunSpreads(Spreads(classes, whole), *_moderated_rounds(rounds))
 
 
 def _moderated_rounds(
     rounds: Sequence[tuple[Hashable, float, float]],
-) -> tuple[dict[Hashable, UsualVariance], UsualVariance]:
+) -> tuple[dict[Hashable, TypicalVariance], TypicalVariance]:
     """Return each round's shrunk variance, and the typical one; `rounds` are (name, value, df)."""
     if not rounds:
-        return {}, UsualVariance(0.0, 0.0)
+        return {}, TypicalVariance(0.0, 0.0)
     variances, dfs = (np.array([r[i] for r in rounds], np.float64) for i in (1, 2))
     df = float(dfs.min())
     n = len(rounds)
     # One unsteady round among few must not widen all intervals. Three rounds suffice to see that
     # they differ beyond chance. The mean of two counts like one other round, and a single one does
     # not count.
-    usual = usual_by_moments(variances, df, df * (n - 1) / n, FEW_ROUNDS)
+    usual = typical_variance_by_moments(variances, df, df * (n - 1) / n, FEW_ROUNDS)
     prior, prior_df = np.full(len(rounds), usual.variance), np.full(len(rounds), usual.df)
     shrunk = [
         moderated(prior[i : i + 1], prior_df[i : i + 1], variances[i : i + 1], dfs[i])
         for i in range(len(rounds))
     ]
-    found = [UsualVariance(float(variance[0]), float(df[0])) for variance, df in shrunk]
+    found = [TypicalVariance(float(variance[0]), float(df[0])) for variance, df in shrunk]
     return {r[0]: one for r, one in zip(rounds, found, strict=True)}, usual
 
 
@@ -349,18 +349,18 @@ def class_spreads(found: Replicated, few_df: float | None = None) -> Spreads:
     """Return the spreads between runs, each class from its own cells.
 
     The drift has a variance per class. A class that was not seen gets the largest of these.
-    `few_df` is that of `usual_by_moments`.
+    `few_df` is that of `typical_variance_by_moments`.
     """
     classes = {
         name: ClassSpread(
-            usual_by_moments(found.own[where], found.df, few_df),
+            typical_variance_by_moments(found.own[where], found.df, few_df),
             found.shared.get(name, 0.0),
             found.df if name in found.shared else 0.0,
         )
         for name, where in _places(found.classes.each()).items()
         if isinstance(name, tuple)
     }
-    whole = usual_by_moments(found.own, found.df, few_df)
+    whole = typical_variance_by_moments(found.own, found.df, few_df)
     shared = max(found.shared.values(), default=0.0)
     return Spreads(classes, ClassSpread(whole, shared, found.df if found.shared else 0.0))
 
@@ -392,7 +392,7 @@ def summed(own: Floats, own_df: Floats, shared: Floats, shared_df: Floats) -> Fl
     with np.errstate(divide="ignore", invalid="ignore"):
         parts = own**2 / own_df + np.where(shared_df > 0.0, shared**2 / shared_df, 0.0)
         df = np.where(parts > 0.0, (own + shared) ** 2 / parts, own_df)
-    return np.minimum(df, _MOST_DF)
+    return np.minimum(df, _MAX_DF)
 
 
 def t_quantile(df: Floats) -> Floats:
@@ -541,7 +541,7 @@ def shifts(first: Floats, n_first: Places, second: Floats, n_second: Places) -> 
         if not a or not b:
             continue
         places = np.flatnonzero((n_first == a) & (n_second == b))
-        step = max(1, _MOST_DIFFERENCES // (a * b))
+        step = max(1, _MAX_DIFFERENCES // (a * b))
         for start in range(0, len(places), step):
             some = places[start : start + step]
             x = first[begins[0][some][:, None] + np.arange(a)]

@@ -22,18 +22,18 @@ from ..core.names import several
 from ..core.schema import (
     GROUP,
     PARAMS,
-    Flag,
+    Bool,
+    Float64,
     Group,
+    Int32,
+    Int64,
     Meaning,
-    Number,
-    Small,
     Status,
+    String,
     Table,
-    Text,
-    Whole,
 )
 from ..storage.store import read_table, write_parquet
-from ..storage.wholefile import write_whole
+from ..storage.wholefile import write_atomic
 from .runs import (
     BEST,
     CELL,
@@ -64,91 +64,95 @@ Side = Sequence[RunCells]
 class ChangedCell(Group):
     """A cell in A, before, and B, after. Changes are of times: 0.02 is two percent slower."""
 
-    cell_key: Text
-    params: Annotated[Text, Meaning("launch parameters, as one text")]
-    a_s: Annotated[Number, Meaning("median of a launch in A; with several runs, in the first", "s")]
-    b_s: Annotated[Number, Meaning("median of a launch in B; with several runs, in the first", "s")]
-    change: Annotated[Number | None, Meaning("time in B over time in A, minus one")]
+    cell_key: String
+    params: Annotated[String, Meaning("launch parameters, as one text")]
+    a_s: Annotated[
+        Float64, Meaning("median of a launch in A; with several runs, in the first", "s")
+    ]
+    b_s: Annotated[
+        Float64, Meaning("median of a launch in B; with several runs, in the first", "s")
+    ]
+    change: Annotated[Float64 | None, Meaning("time in B over time in A, minus one")]
     change_low: Annotated[
-        Number | None, Meaning("lower end of its 95 % interval; null if nothing determines it")
+        Float64 | None, Meaning("lower end of its 95 % interval; null if nothing determines it")
     ]
     change_high: Annotated[
-        Number | None, Meaning("upper end of its 95 % interval; null if nothing determines it")
+        Float64 | None, Meaning("upper end of its 95 % interval; null if nothing determines it")
     ]
     change_vs_memcpy: Annotated[
-        Number | None, Meaning("the change of the time in multiples of the memcpy baseline")
+        Float64 | None, Meaning("the change of the time in multiples of the memcpy baseline")
     ]
-    change_vs_memcpy_low: Annotated[Number | None, Meaning("lower end of its 95 % interval")]
-    change_vs_memcpy_high: Annotated[Number | None, Meaning("upper end of its 95 % interval")]
+    change_vs_memcpy_low: Annotated[Float64 | None, Meaning("lower end of its 95 % interval")]
+    change_vs_memcpy_high: Annotated[Float64 | None, Meaning("upper end of its 95 % interval")]
     p_value: Annotated[
-        Number, Meaning("of no change, the larger of both tests; for this row alone", "0 to 1")
+        Float64, Meaning("of no change, the larger of both tests; for this row alone", "0 to 1")
     ]
     verdict: Annotated[
-        Text, Meaning("slower, faster, same or undecided, corrected for the number of rows")
+        String, Meaning("slower, faster, same or undecided, corrected for the number of rows")
     ]
 
 
 class ChangedGroup(Group):
     """The best of a group in A and in B, and all its cells together."""
 
-    best_a: Annotated[Text, Meaning("launch parameters of A's fastest cell")]
-    best_b: Annotated[Text, Meaning("launch parameters of B's fastest cell")]
+    best_a: Annotated[String, Meaning("launch parameters of A's fastest cell")]
+    best_b: Annotated[String, Meaning("launch parameters of B's fastest cell")]
     a_gbs: Annotated[
-        Number | None, Meaning("bandwidth of A's best; with several runs, in the first", "GB/s")
+        Float64 | None, Meaning("bandwidth of A's best; with several runs, in the first", "GB/s")
     ]
     b_gbs: Annotated[
-        Number | None, Meaning("bandwidth of B's best; with several runs, in the first", "GB/s")
+        Float64 | None, Meaning("bandwidth of B's best; with several runs, in the first", "GB/s")
     ]
-    a_s: Annotated[Number, Meaning("median of A's best; with several runs, in the first", "s")]
-    b_s: Annotated[Number, Meaning("median of B's best; with several runs, in the first", "s")]
-    change: Number | None
-    change_low: Number | None
-    change_high: Number | None
-    change_vs_memcpy: Number | None
-    change_vs_memcpy_low: Number | None
-    change_vs_memcpy_high: Number | None
-    p_value: Number
-    verdict: Text
+    a_s: Annotated[Float64, Meaning("median of A's best; with several runs, in the first", "s")]
+    b_s: Annotated[Float64, Meaning("median of B's best; with several runs, in the first", "s")]
+    change: Float64 | None
+    change_low: Float64 | None
+    change_high: Float64 | None
+    change_vs_memcpy: Float64 | None
+    change_vs_memcpy_low: Float64 | None
+    change_vs_memcpy_high: Float64 | None
+    p_value: Float64
+    verdict: String
     alarm: Annotated[
-        Flag, Meaning("whether the best got slower by more than delta, significant at 95 %")
+        Bool, Meaning("whether the best got slower by more than delta, significant at 95 %")
     ]
-    winner_held: Annotated[Flag, Meaning("whether A's fastest cell is tied with the fastest in B")]
+    winner_held: Annotated[Bool, Meaning("whether A's fastest cell is tied with the fastest in B")]
     whole: Annotated[
-        Number | None,
+        Float64 | None,
         Meaning("change of the mean log time of all cells that both have, as a share"),
     ]
-    whole_low: Annotated[Number | None, Meaning("lower end of its 95 % interval")]
-    whole_high: Annotated[Number | None, Meaning("upper end of its 95 % interval")]
+    whole_low: Annotated[Float64 | None, Meaning("lower end of its 95 % interval")]
+    whole_high: Annotated[Float64 | None, Meaning("upper end of its 95 % interval")]
     whole_verdict: Annotated[
-        Text, Meaning("slower, faster, same or undecided, of all these cells together")
+        String, Meaning("slower, faster, same or undecided, of all these cells together")
     ]
     unlike: Annotated[
-        Number,
+        Float64,
         Meaning("change that a different number of launches in a sample may cause; 0 if equal"),
     ]
-    tied_a: Annotated[Small, Meaning("cells that are statistically tied with A's fastest")]
-    tied_b: Annotated[Small, Meaning("cells that are statistically tied with B's fastest")]
-    tied_both: Annotated[Small, Meaning("cells that are both")]
-    only_a: Annotated[Small, Meaning("cells that are verified in A and not in B")]
-    only_b: Annotated[Small, Meaning("cells that are verified in B and not in A")]
-    slower: Annotated[Small, Meaning("cells of the group that are slower")]
-    faster: Annotated[Small, Meaning("cells of the group that are faster")]
-    same: Annotated[Small, Meaning("cells of the group that are same")]
-    undecided: Annotated[Small, Meaning("cells of the group with an undecided verdict")]
+    tied_a: Annotated[Int32, Meaning("cells that are statistically tied with A's fastest")]
+    tied_b: Annotated[Int32, Meaning("cells that are statistically tied with B's fastest")]
+    tied_both: Annotated[Int32, Meaning("cells that are both")]
+    only_a: Annotated[Int32, Meaning("cells that are verified in A and not in B")]
+    only_b: Annotated[Int32, Meaning("cells that are verified in B and not in A")]
+    slower: Annotated[Int32, Meaning("cells of the group that are slower")]
+    faster: Annotated[Int32, Meaning("cells of the group that are faster")]
+    same: Annotated[Int32, Meaning("cells of the group that are same")]
+    undecided: Annotated[Int32, Meaning("cells of the group with an undecided verdict")]
 
 
 class Drift(Table):
     """The change of the memcpy baseline."""
 
-    kernel: Text
-    dtype: Text
-    height: Whole
-    width: Whole
-    cache_state: Text
-    device_name: Text
-    change: Number | None
-    change_low: Number | None
-    change_high: Number | None
+    kernel: String
+    dtype: String
+    height: Int64
+    width: Int64
+    cache_state: String
+    device_name: String
+    change: Float64 | None
+    change_low: Float64 | None
+    change_high: Float64 | None
 
 
 CHANGED_CELLS_SCHEMA, CHANGED_GROUPS_SCHEMA = ChangedCell.schema(), ChangedGroup.schema()
@@ -165,9 +169,9 @@ HEADS = (
     "all its cells",
 )
 # Rows of each table in the text. The saved tables have the rest.
-MOST_ROWS = 20
+MAX_ROWS = 20
 VERDICTS = tuple(verdict.value for verdict in ChangeVerdict)
-_MOST_CELLS, _MOST_GROUPS = 5, 3
+_MAX_CELLS, _MAX_GROUPS = 5, 3
 _METHOD = (
     "Changes are of the time of a launch, with 95 % intervals. {copy}: the change in multiples of "
     "the memcpy baseline of the same rounds. {same}: both intervals are within ±{delta}. "
@@ -241,7 +245,7 @@ class Comparison:
         ):
             found = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
             write_parquet(found, out / f"{name}.parquet", {})
-        write_whole(out / "summary.md", self.markdown().encode())
+        write_atomic(out / "summary.md", self.markdown().encode())
         return out
 
     @property
@@ -287,8 +291,8 @@ class Comparison:
         named = changed_groups(self.groups)
         if named.empty:
             return ""
-        rows = changed_rows(named.head(MOST_ROWS), "**")
-        left = len(named) - MOST_ROWS
+        rows = changed_rows(named.head(MAX_ROWS), "**")
+        left = len(named) - MAX_ROWS
         return markdown_table(HEADS, rows) + (f"\n\n{left} more changed." if left > 0 else "")
 
     def remarks(self) -> list[str]:
@@ -299,7 +303,7 @@ class Comparison:
         unlike = self.groups[self.groups["unlike"] > 0.0]
         if unlike.empty:
             return []
-        ranked = unlike.sort_values("unlike", ascending=False).head(_MOST_GROUPS)
+        ranked = unlike.sort_values("unlike", ascending=False).head(_MAX_GROUPS)
         named = "; ".join(
             f"{group_words(row)}: {percent(row['unlike'], sign=False)}"
             for row in ranked.to_dict("records")
@@ -338,7 +342,7 @@ class Comparison:
             if lost.empty:
                 continue
             how = ", ".join(f"{n} {status}" for status, n in lost["status"].value_counts().items())
-            swept = lost[lost["status"] != "not swept"].head(_MOST_CELLS).to_dict("records")
+            swept = lost[lost["status"] != "not swept"].head(_MAX_CELLS).to_dict("records")
             named = "; ".join(
                 f"{row['kernel']} {row['dtype']} {row[PARAMS]} ({row['status']})".replace("  ", " ")
                 for row in swept
@@ -585,13 +589,13 @@ def regression(groups: Path, out: Path) -> None:
     table = read_table(groups, CHANGED_GROUPS_SCHEMA).to_pandas()
     slow = changed_groups(table[table["alarm"]]).to_dict("records")
     if slow:
-        named = "; ".join(f"{group_words(row)}: {change(row)}" for row in slow[:_MOST_GROUPS])
-        more = f"; and {len(slow) - _MOST_GROUPS} more" if len(slow) > _MOST_GROUPS else ""
+        named = "; ".join(f"{group_words(row)}: {change(row)}" for row in slow[:_MAX_GROUPS])
+        more = f"; and {len(slow) - _MAX_GROUPS} more" if len(slow) > _MAX_GROUPS else ""
         raise RegressionError(
             f"{len(slow)} of {len(table)} groups' bests got significantly slower: {named}{more}. "
             f"'{groups.with_name('summary.md')}' has the table."
         )
-    write_whole(out, f"No best of {len(table)} groups got significantly slower.\n".encode())
+    write_atomic(out, f"No best of {len(table)} groups got significantly slower.\n".encode())
 
 
 def changed_groups(groups: pd.DataFrame) -> pd.DataFrame:

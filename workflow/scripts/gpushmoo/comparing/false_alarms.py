@@ -15,7 +15,7 @@ from .compare import DELTA, Comparison, compare_runs, percent
 from .runs import Place, RunCells, levels_of, read_run, usual_spreads
 
 # Other runs from which a pair's run-to-run spread is estimated. With fewer, its repeats are used.
-FEWEST_BESIDE = 2
+MIN_BESIDE = 2
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def false_alarms_of(runs: Sequence[RunCells], delta: float = DELTA) -> FalseAlar
     places = list(combinations(range(len(runs)), 2))
     pairs = []
     for i, j in places:
-        usual = usual_spreads(levels, (i, j)) if len(runs) - 2 >= FEWEST_BESIDE else None
+        usual = usual_spreads(levels, (i, j)) if len(runs) - 2 >= MIN_BESIDE else None
         found = compare_runs([runs[i]], [runs[j]], (), delta, usual)
         pairs.append((runs[i].name, runs[j].name, found))
     apart = [n for n, (i, j) in enumerate(places) if i % 2 == 0 and j == i + 1]

@@ -12,12 +12,12 @@ import pandas as pd
 import pyarrow as pa
 
 from ..analysis.fastest import params_texts
-from ..core.display import kind_words, number_of, significant
+from ..core.display import mode_words, number_of, significant
 from ..core.errors import CompareError
-from ..core.schema import GROUP, PARAMS, Group, Meaning, Number, Small, Text, Time
+from ..core.schema import GROUP, PARAMS, Float64, Group, Int32, Meaning, String, Timestamp
 from ..storage.store import read_metadata, read_table, write_parquet
-from ..storage.wholefile import write_whole
-from .compare import MOST_ROWS, group_words, markdown_table, percent
+from ..storage.wholefile import write_atomic
+from .compare import MAX_ROWS, group_words, markdown_table, percent
 from .runs import LOG_COPY, Place, RunCells, bests, read_run, refuse_unlike
 
 CHANGE_HEADS = ["group", "runs", "best: first → last", "change", "change of memcpy"]
@@ -39,27 +39,27 @@ BESTS = {BEST: "GB/s", LAUNCHES: "launches/s"}
 class HistoryRow(Group):
     """A group's best in a run that has the group."""
 
-    number: Annotated[Small, Meaning("number of the run in the history, by time, from 1")]
+    number: Annotated[Int32, Meaning("number of the run in the history, by time, from 1")]
     run: Annotated[
-        Text,
+        String,
         Meaning("name of the run, with the part of its path that distinguishes it from others"),
     ]
-    measured_at: Time
-    device_uuid: Text
-    params: Annotated[Text, Meaning("launch parameters, as one text")]
-    bandwidth_gbs: Number | None
-    bandwidth_low_gbs: Number | None
-    bandwidth_high_gbs: Number | None
-    launch_rate: Annotated[Number, Meaning("1 over the median", "1/s")]
+    measured_at: Timestamp
+    device_uuid: String
+    params: Annotated[String, Meaning("launch parameters, as one text")]
+    bandwidth_gbs: Float64 | None
+    bandwidth_low_gbs: Float64 | None
+    bandwidth_high_gbs: Float64 | None
+    launch_rate: Annotated[Float64, Meaning("1 over the median", "1/s")]
     launch_rate_low: Annotated[
-        Number, Meaning("lower end of its prediction interval for another run", "1/s")
+        Float64, Meaning("lower end of its prediction interval for another run", "1/s")
     ]
     launch_rate_high: Annotated[
-        Number, Meaning("upper end of its prediction interval for another run", "1/s")
+        Float64, Meaning("upper end of its prediction interval for another run", "1/s")
     ]
-    memcpy_gbs: Number | None
-    vs_memcpy: Number | None
-    candidates: Small
+    memcpy_gbs: Float64 | None
+    vs_memcpy: Float64 | None
+    candidates: Int32
 
 
 HISTORY_SCHEMA = HistoryRow.schema()
@@ -119,7 +119,7 @@ class History:
         return [
             [
                 group_words(one.group)
-                + (f", {kind_words(one.group['timing_mode'])}" if several else ""),
+                + (f", {mode_words(one.group['timing_mode'])}" if several else ""),
                 str(one.runs),
                 f"{significant(one.first, 4)} → {significant(one.last, 4)} {one.unit}",
                 percent(one.change),
@@ -134,12 +134,12 @@ class History:
             parts = [f"**{self.why}**", _listed(self.left_out)]
         else:
             rows = self.change_rows()
-            left = len(rows) - MOST_ROWS
+            left = len(rows) - MAX_ROWS
             more = f"\n\n{number_of(left, 'more group')}." if left > 0 else ""
             parts = [
                 f"## {self.title}",
                 _listed(self.left_out),
-                markdown_table(CHANGE_HEADS, rows[:MOST_ROWS]) + more,
+                markdown_table(CHANGE_HEADS, rows[:MAX_ROWS]) + more,
                 METHOD,
                 "\n".join(f"![{name.rpartition('.')[0]}]({name})" for name in pictures),
             ]
@@ -150,7 +150,7 @@ class History:
         out = Path(folder).expanduser()
         found = pa.Table.from_pandas(self.rows, schema=HISTORY_SCHEMA, preserve_index=False)
         write_parquet(found, out / HISTORY_FILE, {"left_out": self.left_out, "why": self.why})
-        write_whole(out / "summary.md", self.markdown(pictures).encode())
+        write_atomic(out / "summary.md", self.markdown(pictures).encode())
         return out
 
 

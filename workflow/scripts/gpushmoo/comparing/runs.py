@@ -31,7 +31,7 @@ from ..analysis.statistics import (
     Places,
     Replicated,
     Spreads,
-    UsualVariance,
+    TypicalVariance,
     class_spreads,
     estimate,
     moderated,
@@ -66,7 +66,7 @@ WITHIN = f"{DERIVED}within"
 # Share of a sample's overhead in the time of a launch: 1 / launches per sample; 0 if subtracted.
 HELD = f"{DERIVED}held"
 # The longest overhead of a sample that was observed: 2 to 4 µs, by kernel.
-MOST_OVERHEAD_S = 5e-6
+MAX_OVERHEAD_S = 5e-6
 PLACE = ["kernel", "dtype", "height", "width", "cache_state", "device_name"]
 CELL = "cell"
 BEST = "best"
@@ -75,7 +75,7 @@ COPY = "copy"
 # Suffix of a level whose times are relative to the copy's.
 OVER_COPY = "_vs_memcpy"
 # Most differences of one kind that are listed.
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ def differences(
 
 
 def _named(values: set[str]) -> str:
-    shown = sorted(values)[:_MOST_NAMED]
+    shown = sorted(values)[:_MAX_NAMED]
     return ", ".join(shown) + (f" and {len(values) - len(shown)} more" if values > {*shown} else "")
 
 
@@ -433,7 +433,7 @@ def _explained(first: pd.DataFrame, second: pd.DataFrame) -> Floats:
     """Return the largest change of log times that different shares of an overhead can cause."""
     more = np.abs(first[HELD].to_numpy(np.float64) - second[HELD].to_numpy(np.float64))
     middle = (first[LOG_S].to_numpy(np.float64) + second[LOG_S].to_numpy(np.float64)) / 2.0
-    explained: Floats = np.where(more > 0.0, MOST_OVERHEAD_S * more / np.exp(middle), 0.0)
+    explained: Floats = np.where(more > 0.0, MAX_OVERHEAD_S * more / np.exp(middle), 0.0)
     return explained
 
 
@@ -589,4 +589,4 @@ def _class(text: str) -> Class:
 
 def _class_spread(value: Mapping[str, Any]) -> ClassSpread:
     df = math.inf if value["own_df"] is None else float(value["own_df"])
-    return ClassSpread(UsualVariance(value["own"], df), value["shared"], value["shared_df"])
+    return ClassSpread(TypicalVariance(value["own"], df), value["shared"], value["shared_df"])

@@ -30,7 +30,7 @@ Booleans = npt.NDArray[np.bool_]
 # False discovery rate of the named changes; half of it for changes in one direction.
 FALSE_SHARE = 1.0 - CONFIDENCE
 # Fewest blocks that yield an interval.
-LEAST_BLOCKS = 4
+MIN_BLOCKS = 4
 
 
 class ChangeVerdict(StrEnum):
@@ -184,10 +184,10 @@ def paired_change(changes: Floats, delta: float) -> PairedChange:
     Raises
     ------
     ValueError
-        With fewer than LEAST_BLOCKS blocks.
+        With fewer than MIN_BLOCKS blocks.
     """
-    if len(changes) < LEAST_BLOCKS:
-        raise ValueError(f"{len(changes)} blocks; an interval needs {LEAST_BLOCKS}")
+    if len(changes) < MIN_BLOCKS:
+        raise ValueError(f"{len(changes)} blocks; an interval needs {MIN_BLOCKS}")
     error = changes.std(ddof=1) / np.sqrt(len(changes))
     of = ChangeEstimate(*(np.array([v]) for v in (changes.mean(), error, len(changes) - 1.0)))
     margin = math.log1p(delta)

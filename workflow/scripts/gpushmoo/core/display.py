@@ -74,7 +74,7 @@ def length(n: int) -> str:
     return power(2, n.bit_length() - 1) if n.bit_count() == 1 and n > 0 else str(n)
 
 
-def kind_words(kind: str) -> str:
+def mode_words(kind: str) -> str:
     """Return a timing mode as it appears in sentences."""
     return {"stream": "in a stream", "graph": "in a graph"}.get(kind, kind.replace("_", " "))
 
@@ -97,7 +97,7 @@ def size_bytes(value: float) -> str:
 
 
 # Most characters of a user's text in a sentence, and of a whole sentence.
-MOST_TEXT, MOST_SENTENCE = 300, 1000
+MAX_TEXT, MAX_SENTENCE = 300, 1000
 
 
 def joined(words: Iterable[str]) -> str:
@@ -106,7 +106,7 @@ def joined(words: Iterable[str]) -> str:
     return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
 
 
-def one_line(text: str, most: int = MOST_TEXT) -> str:
+def one_line(text: str, most: int = MAX_TEXT) -> str:
     """Return at most `most` characters of `text`, without line breaks and control characters."""
     # Look only at the start of a text of megabytes: 4 characters of it may become one.
     words = " ".join(text[: 4 * most].split())

@@ -53,7 +53,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from .display import MOST_SENTENCE, one_line
+from .display import MAX_SENTENCE, one_line
 
 __all__ = [
     "AggregateError",
@@ -160,7 +160,7 @@ class TypedError(Exception):
     """An error whose type determines a cell's status; its text is cut to one sentence."""
 
     def __str__(self) -> str:
-        return one_line(super().__str__(), MOST_SENTENCE)
+        return one_line(super().__str__(), MAX_SENTENCE)
 
 
 class WorkloadError(TypedError, ValueError):

@@ -33,7 +33,7 @@ TWICE = "twice"
 PATTERN = "pattern"
 ONE_OF = "one_of"
 RENAMED = "renamed"
-MOST_VALUE = 2**28
+MAX_VALUE = 2**28
 
 
 class Section(BaseModel):
@@ -145,7 +145,7 @@ Texts = tuple[Text, ...]
 
 # Axes
 
-Value = Annotated[int, Field(ge=0, le=MOST_VALUE)]
+Value = Annotated[int, Field(ge=0, le=MAX_VALUE)]
 
 
 class Range(Section):
@@ -155,7 +155,7 @@ class Range(Section):
 
     from_: int = Field(alias="from", ge=0)
     """First value."""
-    to: int = Field(ge=1, le=MOST_VALUE)
+    to: int = Field(ge=1, le=MAX_VALUE)
     """Last value at most."""
     step: int = Field(default=1, ge=1)
     """Distance of the values."""
@@ -191,7 +191,7 @@ Axis = Annotated[
 # Sizes
 
 # The least size depends on the kernel.
-Elements = Annotated[int, Field(le=MOST_VALUE)]
+Elements = Annotated[int, Field(le=MAX_VALUE)]
 Sides = Annotated[tuple[Elements, ...], Field(min_length=2, max_length=2)]
 Extent = Annotated[
     Annotated[Elements, Tag("<number>")] | Annotated[Sides, Tag("<list>")],

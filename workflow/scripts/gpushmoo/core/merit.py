@@ -27,7 +27,7 @@ class Speeds(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Merit:
+class Metric:
     """Figure of merit: its name in a sentence, its unit, and whether higher is better."""
 
     name: str
@@ -54,12 +54,12 @@ class Merit:
         return f"{self.unit}, read + written" if self == BANDWIDTH else f"{self.unit} ({self.name})"
 
 
-BANDWIDTH, TIME = Merit("bandwidth", "GB/s"), Merit("time", "µs", larger=False)
+BANDWIDTH, TIME = Metric("bandwidth", "GB/s"), Metric("time", "µs", larger=False)
 # Heading of figures with several units.
 SEVERAL = "speed"
 
 
-def merit_of(cells: Rows) -> Merit:
+def metric_of(cells: Rows) -> Metric:
     """Return the figure of merit that applies to all verified ones of `cells`."""
     if isinstance(cells, pd.DataFrame):
         cells = cells[cells["median_s"].notna()]
@@ -69,7 +69,7 @@ def merit_of(cells: Rows) -> Merit:
     units = set(unit) if isinstance(unit, pd.Series) else {unit}
     if work is None or len(units) > 1 or not np.all(pd.notna(work)):
         return TIME
-    return Merit("rate", f"G{units.pop()}/s")
+    return Metric("rate", f"G{units.pop()}/s")
 
 
 def share_of_best(cells: pd.DataFrame) -> pd.Series:
@@ -79,24 +79,24 @@ def share_of_best(cells: pd.DataFrame) -> pd.Series:
 
 def heading_of(rows: Iterable[Mapping[str, Any]]) -> str:
     """Return the unit of all rows as the head of a column; SEVERAL if the units differ."""
-    units = {merit_of(row).unit for row in rows} or {BANDWIDTH.unit}
+    units = {metric_of(row).unit for row in rows} or {BANDWIDTH.unit}
     return units.pop() if len(units) == 1 else SEVERAL
 
 
 def speed_text(cell: Mapping[str, Any], heading: str = "") -> str:
     """Return the figure of a row, with its unit if that differs from the column's `heading`."""
-    merit = merit_of(cell)
+    merit = metric_of(cell)
     value = merit.of(cell).value
     return significant(value) if merit.unit == heading else merit.text(value)
 
 
 def interval(cell: Mapping[str, Any], heading: str = "") -> str:
     """Format the speed with its 95 % interval."""
-    _, low, high = merit_of(cell).of(cell)
+    _, low, high = metric_of(cell).of(cell)
     return f"{speed_text(cell, heading)} ({significant(low)} to {significant(high)})"
 
 
 def half_width(cell: Mapping[str, Any]) -> float:
     """Return half of the interval as a share of the figure."""
-    value, low, high = merit_of(cell).of(cell)
+    value, low, high = metric_of(cell).of(cell)
     return float((high - low) / 2 / value)

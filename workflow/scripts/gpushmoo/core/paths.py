@@ -38,7 +38,7 @@ def cache_folder(results: Path) -> Path:
     return results / ".cache"
 
 
-def lend_imports(folders: Iterable[Path]) -> None:
+def expose_imports(folders: Iterable[Path]) -> None:
     """Let this process, and processes that it starts, import from `folders` as well."""
     for folder in map(str, folders):
         if folder not in sys.path:

@@ -110,10 +110,10 @@ def plain(values: Any) -> Any:
 
 # Fewest samples of a cell in one repeat for its interval to count: fewer have no 95 % interval.
 # With four, a cell that was fast four times in a row by chance stopped there and won.
-FEWEST = 6
+MIN_SAMPLES = 6
 # With at least this number of repeats, the repeats themselves show the spread of a cell's times,
-# and FEWEST_OF_MANY samples in each suffice.
-TELLING_REPEATS, FEWEST_OF_MANY = 3, 3
+# and MIN_SAMPLES_OF_MANY samples in each suffice.
+TELLING_REPEATS, MIN_SAMPLES_OF_MANY = 3, 3
 # If the threads of a measuring process waited for a core for a larger share of their time, its
 # cells are ranked by processor time instead of elapsed time.
 LACKING = 0.1
@@ -121,13 +121,13 @@ LACKING = 0.1
 
 def least_samples(min_samples: int, repeats: int) -> int:
     """Return the fewest samples of a cell in each of `repeats`, `min_samples` in all."""
-    fewest = FEWEST_OF_MANY if repeats >= TELLING_REPEATS else FEWEST
+    fewest = MIN_SAMPLES_OF_MANY if repeats >= TELLING_REPEATS else MIN_SAMPLES
     return max(fewest, math.ceil(min_samples / repeats))
 
 
 def fully_sampled(table: pa.Table, measure: Mapping[str, Any]) -> pa.ChunkedArray:
     """Return a mask of cells that are ``ok`` and were not cut short by a search for being slow."""
-    least = min(FEWEST, least_samples(measure["min_samples"], measure["repeats"]))
+    least = min(MIN_SAMPLES, least_samples(measure["min_samples"], measure["repeats"]))
     ok = pc.equal(table.column("status"), Status.OK)
     taken = pc.fill_null(pc.list_value_length(table.column("samples_s")), 0)
     return pc.and_(ok, pc.greater_equal(taken, least))

@@ -3,7 +3,7 @@
 Each column is an annotation with its name, type, meaning and unit:
 
     class Cells(Table):
-        median_s: Annotated[Number | None, Meaning("the geometric mean of the medians", "s")]
+        median_s: Annotated[Float64 | None, Meaning("the geometric mean of the medians", "s")]
 
 A column without a meaning means the same as in another table. `docs/data.md` is made of it.
 """
@@ -54,12 +54,12 @@ FAULTS = frozenset(Status) - LIMITS - {Status.OK, Status.UNPROPOSED}
 UNLISTED = "unlisted"
 
 # Types of columns, each with its type in Arrow.
-Text = Annotated[str, pa.string()]
-Whole = Annotated[int, pa.int64()]
-Small = Annotated[int, pa.int32()]
-Number = Annotated[float, pa.float64()]
-Flag = Annotated[bool, pa.bool_()]
-Time = Annotated[datetime, pa.timestamp("ms", tz="UTC")]
+String = Annotated[str, pa.string()]
+Int64 = Annotated[int, pa.int64()]
+Int32 = Annotated[int, pa.int32()]
+Float64 = Annotated[float, pa.float64()]
+Bool = Annotated[bool, pa.bool_()]
+Timestamp = Annotated[datetime, pa.timestamp("ms", tz="UTC")]
 
 
 class Table:
@@ -102,18 +102,18 @@ def _arrow_type(hint: Any) -> tuple[pa.DataType, bool]:
 class Group(Table):
     """What cells compete in. Devices of one name share a sweep; rows say which measured them."""
 
-    kernel: Annotated[Text, Meaning("name of the kernel's folder")]
-    dtype: Annotated[Text, Meaning("element type")]
-    variant: Annotated[Text, Meaning("variant of the kernel")]
-    height: Annotated[Whole, Meaning("rows of the problem", "elements")]
-    width: Annotated[Whole, Meaning("columns of the problem", "elements")]
+    kernel: Annotated[String, Meaning("name of the kernel's folder")]
+    dtype: Annotated[String, Meaning("element type")]
+    variant: Annotated[String, Meaning("variant of the kernel")]
+    height: Annotated[Int64, Meaning("rows of the problem", "elements")]
+    width: Annotated[Int64, Meaning("columns of the problem", "elements")]
     cache_state: Annotated[
-        Text, Meaning("state of the last cache before a sample: warm or flushed")
+        String, Meaning("state of the last cache before a sample: warm or flushed")
     ]
     timing_mode: Annotated[
-        Text, Meaning("timing mode of launches: batched, isolated, stream or graph")
+        String, Meaning("timing mode of launches: batched, isolated, stream or graph")
     ]
-    device_name: Annotated[Text, Meaning("name of the device's model")]
+    device_name: Annotated[String, Meaning("name of the device's model")]
 
 
 class Cells(Table):
@@ -125,59 +125,60 @@ class Cells(Table):
     both are the interval of its samples.
     """
 
-    cell_key: Annotated[Text, Meaning("hash of the cell's identity; the same in every sweep")]
-    kernel: Text
-    dtype: Text
-    variant: Text
-    height: Whole
-    width: Whole
+    cell_key: Annotated[String, Meaning("hash of the cell's identity; the same in every sweep")]
+    kernel: String
+    dtype: String
+    variant: String
+    height: Int64
+    width: Int64
     status: Annotated[
-        Text, Meaning("how the cell ended; only ok cells were verified and have times")
+        String, Meaning("how the cell ended; only ok cells were verified and have times")
     ]
-    message: Annotated[Text | None, Meaning("reason if the status is not ok, otherwise null")]
+    message: Annotated[String | None, Meaning("reason if the status is not ok, otherwise null")]
     bandwidth_gbs: Annotated[
-        Number | None, Meaning("bytes read and written over the median; null without bytes", "GB/s")
+        Float64 | None,
+        Meaning("bytes read and written over the median; null without bytes", "GB/s"),
     ]
     bandwidth_low_gbs: Annotated[
-        Number | None, Meaning("lower end of its prediction interval for another run", "GB/s")
+        Float64 | None, Meaning("lower end of its prediction interval for another run", "GB/s")
     ]
     bandwidth_high_gbs: Annotated[
-        Number | None, Meaning("upper end of its prediction interval for another run", "GB/s")
+        Float64 | None, Meaning("upper end of its prediction interval for another run", "GB/s")
     ]
     median_s: Annotated[
-        Number | None, Meaning("time of a launch: the geometric mean of the repeats' medians", "s")
+        Float64 | None, Meaning("time of a launch: the geometric mean of the repeats' medians", "s")
     ]
     median_low_s: Annotated[
-        Number | None, Meaning("lower end of the interval for another run's median", "s")
+        Float64 | None, Meaning("lower end of the interval for another run's median", "s")
     ]
     median_high_s: Annotated[
-        Number | None, Meaning("upper end of the interval for another run's median", "s")
+        Float64 | None, Meaning("upper end of the interval for another run's median", "s")
     ]
     coverage: Annotated[
-        Number | None,
+        Float64 | None,
         Meaning("confidence of the interval; smaller with very few samples", "0 to 1"),
     ]
     own_low_s: Annotated[
-        Number | None, Meaning("as median_low_s, without the drift that a group shares", "s")
+        Float64 | None, Meaning("as median_low_s, without the drift that a group shares", "s")
     ]
     own_high_s: Annotated[
-        Number | None, Meaning("as median_high_s, without it; these two decide ties", "s")
+        Float64 | None, Meaning("as median_high_s, without it; these two decide ties", "s")
     ]
     within_half_width: Annotated[
-        Number | None, Meaning("half of the samples' own interval over the median", "0 to 1")
+        Float64 | None, Meaning("half of the samples' own interval over the median", "0 to 1")
     ]
     between_spread: Annotated[
-        Number | None, Meaning("relative standard deviation of the repeats' medians", "0 to 1")
+        Float64 | None, Meaning("relative standard deviation of the repeats' medians", "0 to 1")
     ]
-    repeat_medians_s: Annotated[list[Number], Meaning("median of each repeat", "s")]
-    repeat_samples: Annotated[list[Small], Meaning("number of samples in each repeat")]
-    repeat_memcpy_gbs: Annotated[list[Number], Meaning("memcpy baseline of each repeat", "GB/s")]
+    repeat_medians_s: Annotated[list[Float64], Meaning("median of each repeat", "s")]
+    repeat_samples: Annotated[list[Int32], Meaning("number of samples in each repeat")]
+    repeat_memcpy_gbs: Annotated[list[Float64], Meaning("memcpy baseline of each repeat", "GB/s")]
     samples_s: Annotated[
-        list[Number],
+        list[Float64],
         Meaning("every sample in the order of sampling: the mean of its launches", "s"),
     ]
     events_s: Annotated[
-        list[Number] | None,
+        list[Float64] | None,
         Meaning(
             "the same by the device's clock, if samples_s are processor times because the "
             "process lacked its cores; null otherwise",
@@ -185,110 +186,112 @@ class Cells(Table):
         ),
     ]
     sampled_at_s: Annotated[
-        list[Number], Meaning("when each sample began, from the start of its job on", "s")
+        list[Float64], Meaning("when each sample began, from the start of its job on", "s")
     ]
     processor_s: Annotated[
-        list[Number] | None,
+        list[Float64] | None,
         Meaning(
             "on a CPU: processor time of all threads for a launch of each sample, without "
             "waits for a core; null on other devices",
             "s",
         ),
     ]
-    launches_per_sample: Annotated[Small | None, Meaning("launches in one sample")]
+    launches_per_sample: Annotated[Int32 | None, Meaning("launches in one sample")]
     overhead_s: Annotated[
-        Number | None,
+        Float64 | None,
         Meaning(
             "overhead of a sample, which samples_s exclude. Null if they include it: for flushed, "
             "isolated and renewed launches, and for launches of 2 ms and more",
             "s",
         ),
     ]
-    overhead_error_s: Annotated[Number | None, Meaning("standard error of overhead_s", "s")]
+    overhead_error_s: Annotated[Float64 | None, Meaning("standard error of overhead_s", "s")]
     bytes_read: Annotated[
-        Whole, Meaning("bytes that a launch must read, each counted once", "bytes")
+        Int64, Meaning("bytes that a launch must read, each counted once", "bytes")
     ]
     bytes_written: Annotated[
-        Whole, Meaning("bytes that a launch must write, each counted once", "bytes")
+        Int64, Meaning("bytes that a launch must write, each counted once", "bytes")
     ]
     work: Annotated[
-        Number | None,
+        Float64 | None,
         Meaning("work of a launch; null if the workload does not define it", "work_unit"),
     ]
-    work_unit: Annotated[Text | None, Meaning("unit of the work: FLOP or another")]
+    work_unit: Annotated[String | None, Meaning("unit of the work: FLOP or another")]
     working_set_over_cache: Annotated[
-        Number | None, Meaning("bytes read and written over the device's last cache")
+        Float64 | None, Meaning("bytes read and written over the device's last cache")
     ]
-    cache_state: Text
-    timing_mode: Text
+    cache_state: String
+    timing_mode: String
     memcpy_gbs: Annotated[
-        Number | None,
+        Float64 | None,
         Meaning("the memcpy baseline of the same buffers, in the same rounds", "GB/s"),
     ]
-    vs_memcpy: Annotated[Number | None, Meaning("bandwidth in multiples of memcpy_gbs")]
-    threads_per_block: Annotated[Small, Meaning("threads of a block")]
-    blocks: Annotated[Whole, Meaning("blocks of the launch")]
-    tiles: Annotated[Whole, Meaning("equal pieces of work in the grid")]
-    multiprocessors: Annotated[Small, Meaning("multiprocessors or compute units of the device")]
+    vs_memcpy: Annotated[Float64 | None, Meaning("bandwidth in multiples of memcpy_gbs")]
+    threads_per_block: Annotated[Int32, Meaning("threads of a block")]
+    blocks: Annotated[Int64, Meaning("blocks of the launch")]
+    tiles: Annotated[Int64, Meaning("equal pieces of work in the grid")]
+    multiprocessors: Annotated[Int32, Meaning("multiprocessors or compute units of the device")]
     resident_blocks: Annotated[
-        Small | None, Meaning("blocks that fit on a multiprocessor at once; null if unknown")
+        Int32 | None, Meaning("blocks that fit on a multiprocessor at once; null if unknown")
     ]
-    registers: Annotated[Small | None, Meaning("registers of a thread; null if unknown")]
+    registers: Annotated[Int32 | None, Meaning("registers of a thread; null if unknown")]
     verified_words: Annotated[
-        Whole | None, Meaning("words of the output that were compared", "words of four bytes")
+        Int64 | None, Meaning("words of the output that were compared", "words of four bytes")
     ]
     wrong_words: Annotated[
-        Whole | None,
+        Int64 | None,
         Meaning("compared words that were wrong", "words of four bytes"),
     ]
     worst_error: Annotated[
-        Number | None, Meaning("largest error of an element over its limit; null if exact")
+        Float64 | None, Meaning("largest error of an element over its limit; null if exact")
     ]
-    device_uuid: Annotated[Text, Meaning("UUID of the device that measured (in the first repeat)")]
-    device_name: Text
-    backend: Annotated[Text, Meaning("name of the backend of the device")]
+    device_uuid: Annotated[
+        String, Meaning("UUID of the device that measured (in the first repeat)")
+    ]
+    device_name: String
+    backend: Annotated[String, Meaning("name of the backend of the device")]
     measured_at: Annotated[
-        Time, Meaning("time at which the job that measured the cell wrote it", "UTC")
+        Timestamp, Meaning("time at which the job that measured the cell wrote it", "UTC")
     ]
 
 
 class BestCell(Table):
     """Columns of a best cell besides its group and its launch parameters."""
 
-    threads_per_block: Small
-    bandwidth_gbs: Number | None
-    bandwidth_low_gbs: Number | None
-    bandwidth_high_gbs: Number | None
-    median_s: Number
-    median_low_s: Number
-    median_high_s: Number
-    work: Number | None
-    work_unit: Text | None
+    threads_per_block: Int32
+    bandwidth_gbs: Float64 | None
+    bandwidth_low_gbs: Float64 | None
+    bandwidth_high_gbs: Float64 | None
+    median_s: Float64
+    median_low_s: Float64
+    median_high_s: Float64
+    work: Float64 | None
+    work_unit: String | None
     share_of_peak: Annotated[
-        Number | None,
+        Float64 | None,
         Meaning(
             "bandwidth over the measured peak, above 1 if the cell is faster; null without a "
             "measured peak",
         ),
     ]
-    vs_memcpy: Number | None
+    vs_memcpy: Float64 | None
     slower_than_best: Annotated[
-        Number, Meaning("median over that of the group's fastest, minus one", "0 to 1")
+        Float64, Meaning("median over that of the group's fastest, minus one", "0 to 1")
     ]
-    is_fastest: Annotated[Flag, Meaning("whether the cell has the group's smallest median")]
+    is_fastest: Annotated[Bool, Meaning("whether the cell has the group's smallest median")]
     tied: Annotated[
-        Small, Meaning("cells of the group that are statistically tied with its fastest")
+        Int32, Meaning("cells of the group that are statistically tied with its fastest")
     ]
-    candidates: Annotated[Small, Meaning("cells of the group that ended as ok")]
+    candidates: Annotated[Int32, Meaning("cells of the group that ended as ok")]
     boundary: Annotated[
-        Text, Meaning("axes on which the fastest cell has the outermost value: block_x up, ...")
+        String, Meaning("axes on which the fastest cell has the outermost value: block_x up, ...")
     ]
-    cell_key: Text
+    cell_key: String
 
 
 # What `threads_per_block` holds at most. No device is near it, but a configuration may ask for
 # more, and the shard's other cells shall not be lost for that.
-MOST_THREADS = 2**31 - 1
+MAX_THREADS = 2**31 - 1
 # Lists with an entry for each repeat.
 REPEAT_COLUMNS = ("repeat_medians_s", "repeat_samples", "repeat_memcpy_gbs")
 
@@ -356,65 +359,65 @@ def best_schema(axes: Iterable[str]) -> pa.Schema:
 class StudiedCell(Table):
     """A cell of a study."""
 
-    cell_key: Text
-    kernel: Text
-    dtype: Text
-    variant: Text
-    height: Whole
-    width: Whole
-    cache_state: Text
-    params: Annotated[Text, Meaning("launch parameters, name=value, between blanks")]
+    cell_key: String
+    kernel: String
+    dtype: String
+    variant: String
+    height: Int64
+    width: Int64
+    cache_state: String
+    params: Annotated[String, Meaning("launch parameters, name=value, between blanks")]
 
 
 class Energy(StudiedCell):
     """Cells whose energy was measured; lists have an entry for each round."""
 
-    role: Annotated[Text, Meaning("why the cell was chosen")]
-    message: Annotated[Text | None, Meaning("why the cell has no figures; null where it has")]
-    bytes_read: Whole
-    bytes_written: Whole
-    rounds: Annotated[Small, Meaning("rounds in each of which the cell had one window")]
-    launches_per_sample: Small | None
-    power_w: Annotated[Number | None, Meaning("mean power of the board in the windows", "W")]
+    role: Annotated[String, Meaning("why the cell was chosen")]
+    message: Annotated[String | None, Meaning("why the cell has no figures; null where it has")]
+    bytes_read: Int64
+    bytes_written: Int64
+    rounds: Annotated[Int32, Meaning("rounds in each of which the cell had one window")]
+    launches_per_sample: Int32 | None
+    power_w: Annotated[Float64 | None, Meaning("mean power of the board in the windows", "W")]
     idle_w: Annotated[
-        Number | None, Meaning("power of the idle device, the mean of before and after", "W")
+        Float64 | None, Meaning("power of the idle device, the mean of before and after", "W")
     ]
     gbs: Annotated[
-        Number | None, Meaning("bandwidth in the windows, by the device's own times", "GB/s")
+        Float64 | None, Meaning("bandwidth in the windows, by the device's own times", "GB/s")
     ]
     busy_share: Annotated[
-        Number | None,
+        Float64 | None,
         Meaning("share of the windows that is known to be spent in launches", "0 to 1"),
     ]
     joules_per_gb: Annotated[
-        Number | None, Meaning("energy of a gigabyte read or written, with idle power", "J/GB")
+        Float64 | None, Meaning("energy of a gigabyte read or written, with idle power", "J/GB")
     ]
     joules_per_gb_low: Annotated[
-        Number | None, Meaning("lower end of its 95 % interval, by t over the rounds", "J/GB")
+        Float64 | None, Meaning("lower end of its 95 % interval, by t over the rounds", "J/GB")
     ]
-    joules_per_gb_high: Annotated[Number | None, Meaning("upper end of it", "J/GB")]
+    joules_per_gb_high: Annotated[Float64 | None, Meaning("upper end of it", "J/GB")]
     net_joules_per_gb: Annotated[
-        Number | None, Meaning("the same with the idle power subtracted", "J/GB")
+        Float64 | None, Meaning("the same with the idle power subtracted", "J/GB")
     ]
     net_joules_per_gb_low: Annotated[
-        Number | None, Meaning("lower end of its 95 % interval, by t over rounds", "J/GB")
+        Float64 | None, Meaning("lower end of its 95 % interval, by t over rounds", "J/GB")
     ]
-    net_joules_per_gb_high: Annotated[Number | None, Meaning("upper end of it", "J/GB")]
+    net_joules_per_gb_high: Annotated[Float64 | None, Meaning("upper end of it", "J/GB")]
     window_s: Annotated[
-        list[Number], Meaning("length of each window, from step to step of the counter", "s")
+        list[Float64], Meaning("length of each window, from step to step of the counter", "s")
     ]
-    window_j: Annotated[list[Number], Meaning("energy that the counter shows for it", "J")]
-    window_gbs: Annotated[list[Number], Meaning("bandwidth in it", "GB/s")]
+    window_j: Annotated[list[Float64], Meaning("energy that the counter shows for it", "J")]
+    window_gbs: Annotated[list[Float64], Meaning("bandwidth in it", "GB/s")]
     sm_clock_mhz_low: Annotated[
-        Small | None, Meaning("lowest clock of the cores that was read in a window", "MHz")
+        Int32 | None, Meaning("lowest clock of the cores that was read in a window", "MHz")
     ]
-    sm_clock_mhz_high: Annotated[Small | None, Meaning("highest one", "MHz")]
+    sm_clock_mhz_high: Annotated[Int32 | None, Meaning("highest one", "MHz")]
     temperature_c: Annotated[
-        Small | None, Meaning("highest temperature that was read in a window", "°C")
+        Int32 | None, Meaning("highest temperature that was read in a window", "°C")
     ]
-    throttled: Annotated[Flag, Meaning("whether the device protected itself in a window")]
-    device_uuid: Text
-    device_name: Text
+    throttled: Annotated[Bool, Meaning("whether the device protected itself in a window")]
+    device_uuid: String
+    device_name: String
 
 
 ENERGY_SCHEMA = Energy.schema()

@@ -77,7 +77,7 @@ class RelativeSize:
 
 Size = Problem | RelativeSize
 # The largest factor, as in the schema of the configuration.
-MOST_OF_CACHE = 65536
+MAX_OF_CACHE = 65536
 
 
 def known_problems(sizes: Iterable[Size]) -> list[Problem]:
@@ -261,7 +261,7 @@ def expand_axis(spec: Any, residency: Residency) -> list[int]:
     return sorted(set(itertools.chain.from_iterable(_parts(spec, residency))))
 
 
-def asks_the_device(spec: Any) -> bool:
+def needs_device(spec: Any) -> bool:
     """Return whether the values of an axis specification depend on the device's occupancy."""
     parts = spec if isinstance(spec, list) else [spec]
     return any(isinstance(part, Mapping) and "to_resident" in part for part in parts)

@@ -34,10 +34,10 @@ from .buffers import (
     Image,
     OutOfBoundsWrites,
     Output,
+    ProofBuffers,
     ProofResult,
     Strays,
     Tolerance,
-    Witnesses,
     WordPairs,
     deviation,
 )
@@ -162,7 +162,7 @@ class Batches(Protocol):
         """Seconds per launch or error of each, in this order. Raises DeviceLostError."""
 
     def prove(
-        self, proofs: Sequence[PreparedLaunch], witnesses: Witnesses
+        self, proofs: Sequence[PreparedLaunch], proof_buffers: ProofBuffers
     ) -> Sequence[ProofResult | TypedError]:
         """The result or error of each proof, run on poisoned output. Raises DeviceLostError."""
 
@@ -379,12 +379,12 @@ class Device(ABC):
         return self.batches.sample(samples)
 
     def prove_all(
-        self, proofs: Sequence[PreparedLaunch], witnesses: Witnesses
+        self, proofs: Sequence[PreparedLaunch], proof_buffers: ProofBuffers
     ) -> Sequence[ProofResult | TypedError]:
         """The result or error of each proof, run on poisoned output. Raises DeviceLostError."""
         if self.batches is None:
-            return prove_each(self, proofs, witnesses)
-        return self.batches.prove(proofs, witnesses)
+            return prove_each(self, proofs, proof_buffers)
+        return self.batches.prove(proofs, proof_buffers)
 
     def close(self) -> None:
         """Wait for the last command. Memory is freed when the process ends."""
@@ -460,19 +460,19 @@ def each_or_error(act: Callable[[T], R], items: Iterable[T]) -> list[R | TypedEr
 def prove_each(
     device: Device,
     proofs: Sequence[PreparedLaunch],
-    witnesses: Witnesses,
+    proof_buffers: ProofBuffers,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[ProofResult | TypedError]:
     """`Device.prove_all` one by one, for a device without `Batches`."""
 
     def prove(proof: PreparedLaunch) -> ProofResult:
-        for output in witnesses.outputs:
-            device.prepare(output, witnesses.poison)
+        for output in proof_buffers.outputs:
+            device.prepare(output, proof_buffers.poison)
         before = clock()
         proof.run()
         seconds = clock() - before
-        deviations = [device.compare(output) for output in witnesses.outputs]
-        strays, sums = device.strays(witnesses.guarded), device.checksums(witnesses.inputs)
+        deviations = [device.compare(output) for output in proof_buffers.outputs]
+        strays, sums = device.strays(proof_buffers.guarded), device.checksums(proof_buffers.inputs)
         return ProofResult(seconds, deviations, strays, sums)
 
     return each_or_error(prove, proofs)

@@ -355,7 +355,7 @@ class Deviation:
 
 
 @dataclass(frozen=True)
-class Witnesses:
+class ProofBuffers:
     """What a run must leave: `outputs`, poisoned by a byte, zones around `guarded`, `inputs`."""
 
     outputs: Sequence[Output]
@@ -366,7 +366,7 @@ class Witnesses:
 
 @dataclass(frozen=True)
 class ProofResult:
-    """The result of a run on poisoned output: its seconds and the state of its witnesses.
+    """The result of a run on poisoned output: its seconds and the state of its proof_buffers.
 
     `deviations` belong to the outputs, `strays` to the guarded buffers, `sums` to the inputs (see
     `Device.strays`, of which only a part of the far words is read, and `checksums`).

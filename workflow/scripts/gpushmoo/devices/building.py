@@ -235,7 +235,7 @@ _SAID = "gpushmoo: "
 _COUNTED = "\0"
 
 
-def build_apart(
+def build_in_subprocess(
     job: BuildJob, cache: Path, out: Path, log_file: Path, news: News, label: str
 ) -> None:
     """`build_kernel` in another process, whose compilers print into `log_file`.

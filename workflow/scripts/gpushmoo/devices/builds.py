@@ -199,7 +199,7 @@ _ERROR_LINE = re.compile(
 )
 
 # Characters to keep of a compiler's message, half of them from its end.
-_MOST_LOG = 10**6
+_MAX_LOG = 10**6
 
 
 # Output of compilers if the machine is at fault: its disk, or its memory.
@@ -239,10 +239,10 @@ def blaming_the_host(cache: Path) -> Iterator[None]:
 
 def shortened(log: str) -> str:
     """A compiler's message without the middle of one that is too long to keep."""
-    if len(log) <= _MOST_LOG:
+    if len(log) <= _MAX_LOG:
         return log
-    left_out = f"\n[{len(log) - _MOST_LOG} characters are left out here]\n"
-    return log[: _MOST_LOG // 2] + left_out + log[-_MOST_LOG // 2 :]
+    left_out = f"\n[{len(log) - _MAX_LOG} characters are left out here]\n"
+    return log[: _MAX_LOG // 2] + left_out + log[-_MAX_LOG // 2 :]
 
 
 def compile_error(source: str, log: str, cache: Path | None = None) -> DeviceError:

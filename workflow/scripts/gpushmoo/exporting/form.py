@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ..storage.wholefile import write_whole
+from ..storage.wholefile import write_atomic
 from .choices import Choice, ExportGroup
 
 
@@ -55,4 +55,4 @@ class Format:
 
 def write_object(path: Path, content: Mapping[str, Any]) -> None:
     """Write an object on one line with its keys in order; it may contain all cells."""
-    write_whole(path, (json.dumps(content, allow_nan=False) + "\n").encode())
+    write_atomic(path, (json.dumps(content, allow_nan=False) + "\n").encode())

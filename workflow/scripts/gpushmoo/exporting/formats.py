@@ -96,7 +96,7 @@ C_HEADER, CPP_HEADER = "launches.h", "launches.hpp"
 NAMESPACE = "gpushmoo"
 # Number of problems that a comment lists. It counts the others.
 _NAMED = 4
-_LEAST_INT, _MOST_INT = -(2**31) + 1, 2**31 - 1
+_MIN_INT, _MAX_INT = -(2**31) + 1, 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def _guarded(what: object, suffix: str, about: Sequence[str], lines: Sequence[st
 
 def _is_int(value: int) -> bool:
     """Return whether an int can represent the value on every C compiler."""
-    return _LEAST_INT <= value <= _MOST_INT
+    return _MIN_INT <= value <= _MAX_INT
 
 
 def _literal(value: int) -> str:

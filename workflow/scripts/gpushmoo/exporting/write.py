@@ -20,7 +20,7 @@ from ..core.names import several
 from ..registry import extras
 from ..storage.dataset import SAMPLES, partitions, place_of_products, read_cells
 from ..storage.room import output
-from ..storage.wholefile import replaced_folder, write_json, write_whole
+from ..storage.wholefile import replaced_folder, write_atomic, write_json
 from .choices import Choice, ExportGroup, choices, groups_of
 from .form import Chosen, Format
 from .formats import C_HEADER, CPP_HEADER, c_header, choices_json, cpp_header, entries
@@ -40,8 +40,8 @@ class _Header(Format):
     def finish(self, chosen: Chosen) -> None:
         about = _about(self.run, t4_metadata(chosen.provenance))
         lines = entries(chosen.choices)
-        write_whole(self.folder / C_HEADER, c_header(lines, about).encode())
-        write_whole(self.folder / CPP_HEADER, cpp_header(lines, about).encode())
+        write_atomic(self.folder / C_HEADER, c_header(lines, about).encode())
+        write_atomic(self.folder / CPP_HEADER, cpp_header(lines, about).encode())
 
 
 class _Json(Format):

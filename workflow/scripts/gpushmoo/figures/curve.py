@@ -22,9 +22,9 @@ from ..analysis.fastest import (
     cache_ends,
     fastest,
 )
-from ..analysis.peak import PeakRow, cell_peak_gbs, told_share
+from ..analysis.peak import PeakRow, cell_peak_gbs, displayed_share
 from ..core.display import gbs, joined, percent, significant, size_bytes
-from ..core.merit import Merit, merit_of, speed_text
+from ..core.merit import Metric, metric_of, speed_text
 from ..core.schema import DERIVED, Status
 from ..workloads.views import Curve, FigureData, Roofline, WorkingSet
 from .style import (
@@ -42,7 +42,7 @@ from .style import (
 )
 
 # Panels side by side, and the height of a row of them in inches.
-_MOST_COLUMNS, _HEIGHT = 3, 2.8
+_MAX_COLUMNS, _HEIGHT = 3, 2.8
 _PEAK: dict[str, Any] = {"color": "#555555", "lw": 0.8, "ls": (0, (5, 3))}
 _MODEL: dict[str, Any] = {"lw": 1.1, "ls": (0, (1, 1.2))}
 TRAINED, PREDICTED = (f"{DERIVED}{name}" for name in ("trained", "predicted_gbs"))
@@ -67,12 +67,12 @@ def draw_curve(view: Curve, data: FigureData, svg: Path) -> None:
             cells,
             col="variant",
             col_order=variants,
-            col_wrap=min(_MOST_COLUMNS, len(variants)),
+            col_wrap=min(_MAX_COLUMNS, len(variants)),
             hue="dtype",
             hue_order=dtypes,
             palette=DTYPE_COLOURS,
         )
-    merit = merit_of(cells)
+    merit = metric_of(cells)
     grid.map_dataframe(_series, x=x, merit=merit, predicted=predicted)
     grid.set_titles("{col_name}", size=8)
     grid.set_axis_labels(f"{x} ({view.unit})", merit.label)
@@ -90,7 +90,7 @@ def draw_curve(view: Curve, data: FigureData, svg: Path) -> None:
             ax.set_xscale("log", base=2)
             ax.xaxis.set_major_formatter("{x:.0f}")
     grid.figure.set_layout_engine("constrained")
-    grid.figure.set_size_inches(PAGE_WIDTH, _HEIGHT * -(-len(variants) // _MOST_COLUMNS))
+    grid.figure.set_size_inches(PAGE_WIDTH, _HEIGHT * -(-len(variants) // _MAX_COLUMNS))
     grid.figure.legend(handles=handles, loc="outside lower center", ncols=7, fontsize=7.5)
     title = f"{subject(cells, data.named)}: {merit.name} over {x}"
     save(grid.figure, svg, title, _curve_caption(cells, predicted, x, dtypes, data.peak))
@@ -106,7 +106,7 @@ def _predicted(cells: pd.DataFrame, model: pd.DataFrame | None) -> pd.DataFrame:
 
 
 def _series(
-    data: pd.DataFrame, *, x: str, merit: Merit, predicted: pd.DataFrame, color: str, label: str
+    data: pd.DataFrame, *, x: str, merit: Metric, predicted: pd.DataFrame, color: str, label: str
 ) -> None:
     """Draw medians with intervals of one variant and of the type `label`, and the model's line."""
     ok = data[data["status"] == Status.OK].sort_values(x)
@@ -147,7 +147,7 @@ def _curve_caption(
         if part.empty:
             continue
         best = part.loc[part["median_s"].idxmin()]
-        share = told_share(peak, best)
+        share = displayed_share(peak, best)
         of = "" if share is None else f", {share.words}"
         peaks.append(f"{int(best[x])} ({dtype}: {speed_text(best)}{of})")
     if not peaks:
@@ -181,7 +181,7 @@ def draw_roofline(view: Roofline, data: FigureData, svg: Path) -> None:
         save_words(svg, title, "No cells tell both their bytes and their work in one unit.")
         return
     unit = str(ok["work_unit"].iloc[0])
-    merit = Merit("rate", f"G{unit}/s")
+    merit = Metric("rate", f"G{unit}/s")
     best = fastest(ok, ["dtype", "variant"])
     dtypes = [d for d in DTYPE_COLOURS if d in set(ok["dtype"])]
     roofs = {d: _roof(data, best[best["dtype"] == d]) for d in dtypes}
@@ -221,7 +221,7 @@ def _roof(data: FigureData, best: pd.DataFrame) -> tuple[float | None, float | N
 
 
 def _roofline_caption(
-    best: pd.DataFrame, roofs: dict[str, Any], merit: Merit, unit: str, data: FigureData
+    best: pd.DataFrame, roofs: dict[str, Any], merit: Metric, unit: str, data: FigureData
 ) -> str:
     """Write the finding: the share of the roof that the fastest reach, and missing roofs."""
     several = best["variant"].nunique() > 1
@@ -233,7 +233,7 @@ def _roofline_caption(
         name = f"{cell['dtype']}, {cell['variant']}" if several else cell["dtype"]
         words = f"{name}: {merit.text(rate)} at {significant(place)} {unit} a byte"
         by_work = top is not None and (slope is None or slope * place > top)
-        share = None if by_work else told_share(data.peak, cell)
+        share = None if by_work else displayed_share(data.peak, cell)
         if by_work:
             words += f", {percent(rate / top)} of the measured peak of work"
         elif share is not None:
@@ -251,7 +251,7 @@ def _roofline_caption(
 
 # Lengths of dashes and gaps in widths of the line. A solid line has no gap.
 DASHES = {"warm": (1, 0), "flushed": (4, 2)}
-MOST_TICKS = 8
+MAX_TICKS = 8
 
 
 def draw_working_set(view: WorkingSet, data: FigureData, svg: Path) -> None:
@@ -338,7 +338,7 @@ def _size_axis(ax: Axes, sizes: list[int]) -> None:
     ax.set_xscale("log", base=2)
     low, high = (min(sizes), max(sizes)) if sizes else (2**20, 2**30)
     first, last = int(np.floor(np.log2(low))), int(np.ceil(np.log2(high)))
-    step = -(-max(1, last - first) // (MOST_TICKS - 1))
+    step = -(-max(1, last - first) // (MAX_TICKS - 1))
     # Ticks are multiples of the step, so that they agree between all figures of a run.
     ticks = [2.0**e for e in range(first, last + 1) if e % step == 0]
     ax.set_xlim(low / 2**0.5, high * 2**0.5)
@@ -369,7 +369,7 @@ def _working_set_caption(
     # Without the size of the cache, or with sizes near it only, there is one place.
     for place, rows in (places or {"at most": own}).items():
         top = rows.loc[rows["bandwidth_gbs"].idxmax()]
-        told = told_share(peak, top)
+        told = displayed_share(peak, top)
         of = "" if told is None else f", {told.words},"
         clauses.append(f"{gbs(top['bandwidth_gbs'])}{of} {place} ({top['dtype']})")
     text = f"{_capital(state_words(states[0], word))}: {joined(clauses)}."

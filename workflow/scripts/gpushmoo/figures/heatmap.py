@@ -19,7 +19,7 @@ from matplotlib.ticker import PercentFormatter
 from ..analysis.best import DEFAULT_BLOCKS, cost_of, tied_best
 from ..analysis.fastest import axes_of
 from ..core.display import joined, percent, percent_range
-from ..core.merit import merit_of, share_of_best, speed_text
+from ..core.merit import metric_of, share_of_best, speed_text
 from ..core.schema import FAULTS, LIMITS, Status
 from ..core.space import BLOCK_AXES
 from ..model.form import LIMITS as MODEL_LIMITS
@@ -32,14 +32,14 @@ _MAP = "viridis"
 _SCALE = Normalize(0.5, 1.0)
 # Panels side by side, and the height of a row in inches, which leaves room for the caption. With
 # the maps of limits, rows are lower, so that two figures fit on a page.
-_MOST_COLUMNS = 4
-_ROW_HEIGHT, _LOW_ROW_HEIGHT, _MOST_HEIGHT = 2.2, 1.7, 7.6
+_MAX_COLUMNS = 4
+_ROW_HEIGHT, _LOW_ROW_HEIGHT, _MAX_HEIGHT = 2.2, 1.7, 7.6
 # An axis with more values than this labels only some of them.
 _MANY_TICKS = 6
 # With more tied cells than this, an outline replaces the dots.
 _MANY_TIED = 40
 # Entries of the legend side by side.
-_MOST_HANDLES = 5
+_MAX_HANDLES = 5
 # A launch counts as close to the best if its time is within this share.
 CLOSE = 0.05
 # From this number of points on, a caption also has the share in percent.
@@ -63,7 +63,7 @@ def draw(view: HeatMap, data: FigureData, svg: Path) -> None:
     limits = _limits_of(panels, data.device)
     figure = plt.figure()
     draw_panels(figure, panels, view, limits)
-    what = f"{merit_of(data.cells).name} over {over_words(view)}"
+    what = f"{metric_of(data.cells).name} over {over_words(view)}"
     title = f"{subject(data.cells, data.named)}: {what}"
     save(figure, svg, title, _caption(panels, view, limits))
 
@@ -123,13 +123,13 @@ def draw_panels(
         Cells with the column ``limit``. If given, a second map per panel shows them.
     """
     every = pd.concat(list(panels.values()))
-    columns = min(_MOST_COLUMNS, len(panels))
+    columns = min(_MAX_COLUMNS, len(panels))
     # Five panels become three and two.
     rows = -(-len(panels) // columns)
     columns = -(-len(panels) // rows)
     all_rows, inches = (rows, _ROW_HEIGHT) if limits is None else (2 * rows, _LOW_ROW_HEIGHT)
     width = min(PAGE_WIDTH, 1.1 + 2.6 * columns)
-    figure.set_size_inches(width, 0.75 + min(inches * all_rows, _MOST_HEIGHT))
+    figure.set_size_inches(width, 0.75 + min(inches * all_rows, _MAX_HEIGHT))
     axes = figure.subplots(all_rows, columns, squeeze=False, sharex=True, sharey=True)
     above, below = axes[:rows], axes[rows:]
     for ax, (title, cells) in zip(above.flat, panels.items(), strict=False):
@@ -157,7 +157,7 @@ def draw_panels(
     bar.set_label("of the panel's best", fontsize=8)
     handles = _legend(every, view.x, view.y, limits)
     below_all: dict[str, Any] = {"loc": "outside lower center", "fontsize": 7.5}
-    for ncols in range(min(len(handles), _MOST_HANDLES), 0, -1):
+    for ncols in range(min(len(handles), _MAX_HANDLES), 0, -1):
         legend = figure.legend(handles=handles, ncols=ncols, **below_all)
         if legend.get_window_extent().width <= figure.bbox.width:
             break
@@ -324,7 +324,7 @@ def _caption(panels: Panels, view: HeatMap, limits: pd.DataFrame | None) -> str:
     if not close:
         return "No valid cell."
     every = pd.concat(list(panels.values()))
-    merit = merit_of(every)
+    merit = metric_of(every)
     word = merit.name if merit.larger else "speed"
     points = "shapes" if "shape" in over_words(view) else "points"
     text = (

@@ -13,9 +13,9 @@ from .style import OKABE_ITO, PAGE_WIDTH
 
 # Panels beside each other, and those that have room on a page.
 ACROSS = 3
-MOST_PANELS = 12
+MAX_PANELS = 12
 # Groups that one picture shows, those that changed most.
-MOST_GROUPS = 30
+MAX_GROUPS = 30
 _COLOURS = {"slower": OKABE_ITO[1], "faster": OKABE_ITO[2], "same": OKABE_ITO[0]}
 _MARKERS = {"slower": ">", "faster": "<", "same": "o"}
 _OTHER = "#7a7a7a"
@@ -27,7 +27,7 @@ def draw_changes(groups: pd.DataFrame, names: Sequence[str], delta: float) -> Fi
     ±`delta` shaded.
     """
     size = groups["change"].abs().to_numpy(float)
-    shown = np.argsort(-size, kind="stable")[:MOST_GROUPS]
+    shown = np.argsort(-size, kind="stable")[:MAX_GROUPS]
     shown = shown[np.argsort(groups["change"].to_numpy(float)[shown], kind="stable")]
     rows = groups.iloc[shown]
     figure, axes = plt.subplots(figsize=(PAGE_WIDTH, 0.7 + 0.19 * len(rows)))

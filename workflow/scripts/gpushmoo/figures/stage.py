@@ -18,7 +18,7 @@ from ..model.fit import partition_table
 from ..model.stage import DEVICE_MODEL_SCHEMA
 from ..storage.dataset import matching, read_medians
 from ..storage.store import read_table
-from ..storage.wholefile import read_json, read_whole
+from ..storage.wholefile import read_complete, read_json
 from ..workloads.loader import KernelFolder, load_kernel
 from ..workloads.user_code import blamed, file_label
 from ..workloads.views import Curve, FigureData, View
@@ -107,7 +107,7 @@ def _draw(folder: KernelFolder, view: View, data: FigureData, svg: Path) -> str 
     apply_style()
     try:
         view.draw(data, svg)
-        read_whole(svg)
+        read_complete(svg)
         note = read_json(svg.with_suffix(".json"))
     except (KeyboardInterrupt, MemoryError):
         raise

@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ..core.backends import cache_name
-from ..core.display import kind_words
-from ..storage.wholefile import write_json, write_whole
+from ..core.display import mode_words
+from ..storage.wholefile import write_atomic, write_json
 
 # Okabe and Ito's palette, in the order in which types get it.
 OKABE_ITO = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
@@ -109,7 +109,7 @@ def subject(cells: pd.DataFrame, named: Collection[str]) -> str:
     cell = cells.iloc[0]
     met = {
         "cache_state": state_words(cell["cache_state"], cache_word(cells)),
-        "timing_mode": kind_words(cell["timing_mode"]),
+        "timing_mode": mode_words(cell["timing_mode"]),
     }
     said = "".join(f", {words}" for column, words in met.items() if column in named)
     return f"{cell['kernel']}, {int(cell['height'])} × {int(cell['width'])} elements{said}"
@@ -120,7 +120,7 @@ def save(figure: Figure, svg: Path, title: str, caption: str, **facts: Any) -> N
     drawn = io.BytesIO()
     figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": "gpushmoo"})
     plt.close(figure)
-    write_whole(svg, drawn.getvalue())
+    write_atomic(svg, drawn.getvalue())
     write_json(svg.with_suffix(".json"), {"title": title, "caption": caption, **facts})
 
 

@@ -18,12 +18,12 @@ import pandas as pd
 from pydantic import Field
 
 from ..comparing.compare import change
-from ..comparing.verdicts import LEAST_BLOCKS, block_changes, judged, paired_change
+from ..comparing.verdicts import MIN_BLOCKS, block_changes, judged, paired_change
 from ..core.display import number_of, one_line, seconds
 from ..core.errors import ConfigError
 from ..core.news import News
-from ..core.schema import Flag, Meaning, Number, Small, Status, Table, Text, Whole
-from ..core.space import TYPICAL, asks_the_device, most_values
+from ..core.schema import Bool, Float64, Int32, Int64, Meaning, Status, String, Table
+from ..core.space import TYPICAL, most_values, needs_device
 from ..devices.base import DeviceInfo
 from ..devices.select import DeviceChoice
 from ..measuring.events import NAMES, Against, Assignment
@@ -69,7 +69,7 @@ class PairArguments(Arguments):
     ] = None
     rounds: Annotated[
         int,
-        Field(ge=LEAST_BLOCKS, le=10_000),
+        Field(ge=MIN_BLOCKS, le=10_000),
         Meaning("Rounds of two samples of A and two of B."),
     ] = 8
     threshold: Threshold = 0.01
@@ -278,7 +278,7 @@ def _requests(
     a, b = (request.sweep for request in requests)
     for sweep, other, who in ((a, b, "A"), (b, a, "B")):
         for name, spec in sweep.axes.items():
-            one_value = not asks_the_device(spec) and most_values(spec, TYPICAL) == 1
+            one_value = not needs_device(spec) and most_values(spec, TYPICAL) == 1
             if name not in other.axes and not one_value:
                 raise ConfigError(
                     f"axes: '{name}' is a parameter of {who} alone; give it one value (such as "
@@ -321,60 +321,60 @@ _APART = (
     "which compares A and B within each round."
 )
 # Rows of the table that a result is printed as.
-_MOST_ROWS = 30
+_MAX_ROWS = 30
 SAMPLE_COLUMNS = ["a_samples_s", "b_samples_s"]
 
 
 class Pair(Table):
     """What names a pair of cells, except its parameters."""
 
-    dtype: Text
-    variant_a: Annotated[Text, Meaning("variant of A")]
-    variant_b: Annotated[Text, Meaning("variant of B")]
-    height: Whole
-    width: Whole
-    cache_state: Text
-    timing_mode: Text
+    dtype: String
+    variant_a: Annotated[String, Meaning("variant of A")]
+    variant_b: Annotated[String, Meaning("variant of B")]
+    height: Int64
+    width: Int64
+    cache_state: String
+    timing_mode: String
 
 
 class Judged(Table):
     """What the samples of a pair, or of several, say."""
 
-    change: Number | None
-    change_low: Number | None
-    change_high: Number | None
-    p_other: Annotated[Number | None, Meaning("p-value of that nothing changed", "0 to 1")]
+    change: Float64 | None
+    change_low: Float64 | None
+    change_high: Float64 | None
+    p_other: Annotated[Float64 | None, Meaning("p-value of that nothing changed", "0 to 1")]
     p_same: Annotated[
-        Number | None, Meaning("p-value of that it changed by the threshold or more", "0 to 1")
+        Float64 | None, Meaning("p-value of that it changed by the threshold or more", "0 to 1")
     ]
     p_beyond: Annotated[
-        Number | None,
+        Float64 | None,
         Meaning("p-value of that B is not slower by more than the threshold", "0 to 1"),
     ]
     verdict: Annotated[
-        Text | None, Meaning("as judged over all pairs; null of one that was not measured")
+        String | None, Meaning("as judged over all pairs; null of one that was not measured")
     ]
-    beyond: Annotated[Flag, Meaning("whether B is shown to be slower by more than the threshold")]
+    beyond: Annotated[Bool, Meaning("whether B is shown to be slower by more than the threshold")]
 
 
 class PairedCell(Judged, Pair):
     """A pair of cells; its launch parameters are further keys."""
 
     kernel: Annotated[
-        Text, Meaning("name of the kernel's folder, of several its path within both sides")
+        String, Meaning("name of the kernel's folder, of several its path within both sides")
     ]
-    status: Annotated[Text, Meaning("how the pair ended; only what is ok has times")]
-    message: Text | None
-    launches: Annotated[Small | None, Meaning("launches of a sample")]
-    a_s: Annotated[Number | None, Meaning("median of a launch of A", "s")]
-    b_s: Annotated[Number | None, Meaning("median of a launch of B", "s")]
+    status: Annotated[String, Meaning("how the pair ended; only what is ok has times")]
+    message: String | None
+    launches: Annotated[Int32 | None, Meaning("launches of a sample")]
+    a_s: Annotated[Float64 | None, Meaning("median of a launch of A", "s")]
+    b_s: Annotated[Float64 | None, Meaning("median of a launch of B", "s")]
 
 
 class PairedGroup(Judged, Pair):
     """All measured pairs that differ in their parameters alone; their mean is known better."""
 
-    kernel: Annotated[Text, Meaning("as in the pairs")]
-    pairs: Annotated[Small, Meaning("how many there are")]
+    kernel: Annotated[String, Meaning("as in the pairs")]
+    pairs: Annotated[Int32, Meaning("how many there are")]
 
 
 _WHICH, _JUDGED = (tuple(f.name for f in table.fields()) for table in (Pair, Judged))
@@ -490,7 +490,7 @@ class ABTest:
         """The pairs that changed most first, of which there may be many more; faults last."""
         shown = self.cells.sort_values(
             "change", key=abs, ascending=False, na_position="last", kind="stable"
-        ).head(_MOST_ROWS)
+        ).head(_MAX_ROWS)
         constant = [c for c in _WHICH if self.cells[c].nunique() == 1]
         table = shown[[c for c in _WHICH if c not in constant] + self.axes].copy()
         for side in "ab":

@@ -31,7 +31,7 @@ PAIRS = 32
 # Arguments of `ab` that have no schema.
 _UNCHECKED = ("variant_a", "variant_b", "options_a", "options_b", "progress")
 # Launches that the text names one by one; the rest is in `cells`.
-_MOST_CELLS = 5
+_MAX_CELLS = 5
 
 
 def ab_checkouts(
@@ -245,11 +245,11 @@ class Checkouts:
 
     def _remarks(self) -> Iterator[str]:
         slow = _first(self.cells[self.cells["beyond"]])
-        for row in slow[:_MOST_CELLS]:
+        for row in slow[:_MAX_CELLS]:
             launch = ", ".join(f"{name}={row[name]}" for name in self.tests[row["kernel"]].axes)
             yield f"{_words(row)}, {launch}: {change(row)}"
-        if len(slow) > _MOST_CELLS:
-            yield f"{len(slow) - _MOST_CELLS} more such launches"
+        if len(slow) > _MAX_CELLS:
+            yield f"{len(slow) - _MAX_CELLS} more such launches"
         for why in dict.fromkeys(self.failed.values()):
             alike = ", ".join(place for place, other in self.failed.items() if other == why)
             yield f"Not measured: {alike}: {one_line(why, 300)}"

@@ -31,11 +31,11 @@ from ..core.display import number_of
 from ..core.errors import CompilerSlowError, ConfigError, DeviceError, OpenError
 from ..core.news import News, heartbeat
 from ..core.paths import KERNELS
-from ..core.run_plan import FEWEST_OF_MANY, SAVED, TELLING_REPEATS
+from ..core.run_plan import MIN_SAMPLES_OF_MANY, SAVED, TELLING_REPEATS
 from ..core.schema import FAULTS, Status
 from ..core.space import Condition, Problem, known_problems, plain_size, shard_name
 from ..devices.base import DeviceInfo
-from ..devices.building import build_apart
+from ..devices.building import build_in_subprocess
 from ..devices.builds import blaming_the_host
 from ..devices.select import DeviceChoice, kept_for_calls, resolve
 from ..measuring.events import Open
@@ -43,7 +43,7 @@ from ..measuring.job import MeasuredShard, ShardTask, measure_shard
 from ..measuring.process import Workers
 from ..planning.plan import CompilerChoice, build_job
 from ..planning.refusal import refuse_unknown
-from ..planning.sweeps import SweepConfig, refuse_kinds
+from ..planning.sweeps import SweepConfig, refuse_timing_modes
 from ..storage.room import obstacle, output_folder, temporary_folder
 from ..storage.store import write_parquet
 from ..storage.temporary import OwnFolder
@@ -169,7 +169,7 @@ def measured(
     It is called with the checked arguments, a folder for this sweep alone and its log.
     """
     budget = asked["budget"]
-    by_default = {"repeats": 1 if budget is None else MOST_REPEATS}
+    by_default = {"repeats": 1 if budget is None else MAX_REPEATS}
     began = time.monotonic()
     WORKERS.prepare()
     values = checked(by_default | {name: v for name, v in asked.items() if v is not None})
@@ -222,7 +222,7 @@ def _size_of(sweep: SweepConfig) -> str:
 # The measuring processes of this program, kept from one call to the next.
 WORKERS = Workers(keep=True)
 # Repeats that a budget buys at most.
-MOST_REPEATS = 100
+MAX_REPEATS = 100
 # The measuring process itself compiles up to this number of versions, which takes less time than to
 # start a process for the compilers.
 _FEW_VERSIONS = 8
@@ -352,7 +352,7 @@ def on_this(sweep: SweepConfig, choice: DeviceChoice, info: DeviceInfo) -> Sweep
 
     Raises ConfigError where the device has no such launches, or not as much memory.
     """
-    refuse_kinds({sweep.folder.name: sweep}, choice.backend)
+    refuse_timing_modes({sweep.folder.name: sweep}, choice.backend)
     room = Room(info.cache, info.kind == "cpu", info.global_memory, info.max_allocation)
     return sweep.on(f"kernels.{sweep.folder.name}.sizes", room)
 
@@ -399,7 +399,7 @@ class _Builds:
         job = _build_job(self.sweep, dtype, choice, self.limit_s)
         news = News(self.terminal, in_place=True)
         label = f"{folder.name} {dtype}"
-        build_apart(job, choice.cache, out, self.log_file, news, label)
+        build_in_subprocess(job, choice.cache, out, self.log_file, news, label)
         return out
 
 
@@ -458,7 +458,7 @@ def _measure(call: _Call) -> None:
                 del shards[part]
             repeats = 1
         # What it would have been asked for to measure the same.
-        taken = {"repeats": repeats, "min_samples": FEWEST_OF_MANY * repeats}
+        taken = {"repeats": repeats, "min_samples": MIN_SAMPLES_OF_MANY * repeats}
         for part, shard in shards.items():
             shard.metadata["params"]["measure"] |= taken
             write_parquet(shard.table, call.file_of(part), shard.metadata)
@@ -637,7 +637,7 @@ class Sweep(Run):
         import matplotlib as mpl
         from matplotlib.figure import Figure
 
-        from ..core.merit import merit_of
+        from ..core.merit import metric_of
         from ..figures.heatmap import draw_panels, every_variant, over_words
         from ..figures.style import set_style, subject
         from ..storage.dataset import matching
@@ -666,7 +666,7 @@ class Sweep(Run):
             figure = Figure()
             draw_panels(figure, every_variant(ranked, sweep.dtypes), view)
             title = subject(chosen, [c for c, n in counts.items() if n > 1])
-            what = f"{merit_of(chosen).name} over {over_words(view)}"
+            what = f"{metric_of(chosen).name} over {over_words(view)}"
             heading = figure.suptitle(f"{title}: {what}", fontsize=10)
             if _width_in(heading, figure) > figure.get_figwidth():
                 heading.set_text(f"{title}:\n{what}")

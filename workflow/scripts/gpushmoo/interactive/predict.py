@@ -21,17 +21,17 @@ from ..core.errors import (
     UserError,
     WorkloadError,
 )
-from ..core.schema import Flag, Meaning, Number, Small, Table, Text, Whole
+from ..core.schema import Bool, Float64, Int32, Int64, Meaning, String, Table
 from ..core.space import (
     CACHE_STATES,
     TYPICAL,
     Cell,
     Problem,
     Version,
-    asks_the_device,
     enumerate_cells,
     expand_axis,
     in_order,
+    needs_device,
 )
 from ..devices.machine_code.cubins import version_code
 from ..devices.machine_code.sass import EntryCode
@@ -62,29 +62,31 @@ Codes = Mapping[Version, Mapping[str, EntryCode] | BuildError]
 class PredictedLaunch(Table):
     """What the model says of a launch; its launch parameters are further keys."""
 
-    device_name: Text
-    kernel: Text
-    dtype: Text
-    variant: Text
-    cache_state: Text
-    height: Whole
-    width: Whole
-    predicted_s: Number | None
-    low_s: Number | None
-    high_s: Number | None
-    predicted_gbs: Number | None
-    limit: Text | None
-    start_share: Number | None
-    dispatch_share: Number | None
-    service_share: Number | None
-    waiting_share: Number | None
-    l2_share: Number | None
-    dram_share: Number | None
-    resident_blocks: Small | None
+    device_name: String
+    kernel: String
+    dtype: String
+    variant: String
+    cache_state: String
+    height: Int64
+    width: Int64
+    predicted_s: Float64 | None
+    low_s: Float64 | None
+    high_s: Float64 | None
+    predicted_gbs: Float64 | None
+    limit: String | None
+    start_share: Float64 | None
+    dispatch_share: Float64 | None
+    service_share: Float64 | None
+    waiting_share: Float64 | None
+    l2_share: Float64 | None
+    dram_share: Float64 | None
+    resident_blocks: Int32 | None
     known_kernel: Annotated[
-        Flag, Meaning("whether cells of the kernel were in the fit; of others the band is wider")
+        Bool, Meaning("whether cells of the kernel were in the fit; of others the band is wider")
     ]
-    message: Annotated[Text | None, Meaning("why there is no such launch; null where there is one")]
+    message: Annotated[
+        String | None, Meaning("why there is no such launch; null where there is one")
+    ]
 
 
 @dataclass(frozen=True)
@@ -369,7 +371,7 @@ def _cells(
         )
     values = {}
     for name, spec in checked({"axes": specs})["axes"].items():
-        if asks_the_device(spec):
+        if needs_device(spec):
             raise ConfigError(f"axes.{name}: what is resident is not known here; name numbers.")
         values[name] = expand_axis(spec, TYPICAL)
     problem = Problem(*size) if isinstance(size, tuple) else workload.problem(size)

@@ -35,7 +35,7 @@ ALL = "all"
 # are small, so that devices end at about the same time.
 _SHARDS_A_DEVICE = 8
 # A shard is tried on two devices at most: it may be to blame for their failures.
-_MOST_TRIES = 2
+_MAX_TRIES = 2
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class _Schedule:
         """Whether another device measures the part. Then the one that has failed gets no more."""
         with self._changed:
             self._tries[part] += 1
-            if self._lanes == 1 or self._tries[part] == _MOST_TRIES:
+            if self._lanes == 1 or self._tries[part] == _MAX_TRIES:
                 return False
             self._lanes -= 1
             self._running.remove(part)

@@ -11,7 +11,7 @@ from .. import __name__ as library
 from ..core.backends import AUTO, BACKENDS
 from ..core.errors import ConfigError, KernelFolderError, NoDeviceError
 from ..core.paths import KERNELS
-from ..core.schema import BestCell, Group, Meaning, Number, Small, Table, Text
+from ..core.schema import BestCell, Float64, Group, Int32, Meaning, String, Table
 from ..devices.select import DeviceChoice, probe
 from ..storage.temporary import OwnFolder
 from ..workloads.loader import find_kernels, load_kernel
@@ -27,26 +27,26 @@ class Best(BestCell, Group):
 class ListedKernel(Table):
     """A kernel of the clone, or of the folder kernels."""
 
-    kernel: Text
-    dtypes: Annotated[list[Text], Meaning("its element types")]
-    variants: Annotated[list[Text], Meaning("its variants")]
-    axes: Annotated[list[Text], Meaning("its launch parameters")]
-    backends: Annotated[list[Text], Meaning("backends that have its source")]
-    title: Annotated[Text, Meaning("what it is called in reports")]
+    kernel: String
+    dtypes: Annotated[list[String], Meaning("its element types")]
+    variants: Annotated[list[String], Meaning("its variants")]
+    axes: Annotated[list[String], Meaning("its launch parameters")]
+    backends: Annotated[list[String], Meaning("backends that have its source")]
+    title: Annotated[String, Meaning("what it is called in reports")]
 
 
 class ListedDevice(Table):
     """A device that kernels can be measured on, and how to choose it."""
 
-    device: Annotated[Small, Meaning("its place among those of the backend, from 0")]
-    backend: Text
+    device: Annotated[Int32, Meaning("its place among those of the backend, from 0")]
+    backend: String
     opencl_runtime: Annotated[
-        Text | None, Meaning("which runtime of the backend; null if it has one")
+        String | None, Meaning("which runtime of the backend; null if it has one")
     ]
-    device_name: Text
-    memory_gib: Annotated[Number, Meaning("memory of the device", "GiB")]
-    driver: Annotated[Text, Meaning("version of its driver")]
-    device_uuid: Annotated[Text, Meaning("what tells it from others")]
+    device_name: String
+    memory_gib: Annotated[Float64, Meaning("memory of the device", "GiB")]
+    driver: Annotated[String, Meaning("version of its driver")]
+    device_uuid: Annotated[String, Meaning("what tells it from others")]
 
 
 def aligned(rows: DataFrame, justify: Callable[[str, int], str] = str.ljust) -> str:

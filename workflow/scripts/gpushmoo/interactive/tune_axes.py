@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # Largest number of a column of cells.
-_MOST = 2**63 - 1
+_MAX_VALUE = 2**63 - 1
 # Axes that count threads, blocks or bytes of a launch: whole numbers, and the least of each.
-_LEAST = {
+_MIN_VALUES = {
     axis: int(axis in BLOCK_AXES or axis in CLUSTER_AXES) for axis in (*BLOCK_AXES, *LAUNCH_AXES)
 }
 
@@ -54,9 +54,9 @@ def placed_axes(
                 f"to '{axis}_'."
             )
         values = _values(axis, given)
-        if axis in _LEAST:
+        if axis in _MIN_VALUES:
             values = [_of_a_launch(axis, value) for value in values]
-        if all(isinstance(v, int) and 0 <= v <= _MOST for v in values):
+        if all(isinstance(v, int) and 0 <= v <= _MAX_VALUE for v in values):
             placed[axis] = values
         else:
             placed[axis], labels[axis] = list(range(len(values))), tuple(values)
@@ -112,9 +112,10 @@ def _expanded(axis: str, part: Any) -> list[Any]:
 
 def _of_a_launch(axis: str, value: Any) -> int:
     number = whole(value)
-    if number is None or not _LEAST[axis] <= number <= _MOST:
+    if number is None or not _MIN_VALUES[axis] <= number <= _MAX_VALUE:
         raise ConfigError(
-            f"axes: '{axis}' holds {value!r}; it must be a whole number, at least {_LEAST[axis]}."
+            f"axes: '{axis}' holds {value!r}; it must be a whole number, at least "
+            f"{_MIN_VALUES[axis]}."
         )
     return number
 

@@ -25,7 +25,7 @@ from ..devices.base import (
     images_of,
     streams_of,
 )
-from ..devices.buffers import POISON_BYTES, Deviation, OutOfBoundsWrites, ProofResult, Witnesses
+from ..devices.buffers import POISON_BYTES, Deviation, OutOfBoundsWrites, ProofBuffers, ProofResult
 from ..workloads.contract import ReducingWorkload, Workload, ceil_div
 from ..workloads.host_fed import HostFedWorkload, Pipeline, StreamSetup, cuts
 from .host_data import HostData
@@ -258,12 +258,12 @@ class Workspace(Space):
         self._watched = read
         self._watch = BufferWatch(device, plain, self._watched, self._restore)
 
-    def lent(self, workload: Workload, variant: str) -> Workspace:
+    def leased(self, workload: Workload, variant: str) -> Workspace:
         """Return the same buffers for another `workload`, whose `variant` has the same data."""
-        lent = copy(self)
-        lent._workload = workload
-        lent._variant = variant
-        return lent
+        leased = copy(self)
+        leased._workload = workload
+        leased._variant = variant
+        return leased
 
     def _restore(self) -> None:
         """Write the inputs that are buffers, and what outputs must be, again."""
@@ -409,13 +409,15 @@ class Workspace(Space):
             return None
         judged: list[Judged] = []
         guarded, inputs = [*self._watch.buffers.values()], [*self._watch.inputs.values()]
-        witnesses = Witnesses([output.on_device for output in self._outputs], guarded, inputs)
-        results = list(self._device.prove_all(bounds, witnesses))
+        proof_buffers = ProofBuffers(
+            [output.on_device for output in self._outputs], guarded, inputs
+        )
+        results = list(self._device.prove_all(bounds, proof_buffers))
         if self._twice and compared:
             harmless = next((i for i, r in enumerate(results) if self._harmed(r)), len(results))
             if harmless < len(results):
                 self.damage()
-            second = replace(witnesses, poison=POISON_BYTES[1])
+            second = replace(proof_buffers, poison=POISON_BYTES[1])
             again = self._device.prove_all(bounds[:harmless], second)
             results[:harmless] = map(_first_fault, results[:harmless], again)
         for proven in results:

@@ -25,7 +25,7 @@ from ..core.space import Cell, Residency, ShardSpace, Version, expand_axis
 from ..devices.base import Device, DeviceInfo, Program, completed, set_constants, steady_room
 from ..devices.building import compile_here, compiling
 from ..devices.builds import EntryFacts, KernelBuild, VersionBuild
-from ..workloads.combinations import MOST_ROWS, Combinations, Tell, look_through
+from ..workloads.combinations import MAX_ROWS, Combinations, Tell, look_through
 from ..workloads.contract import Launch
 from ..workloads.loader import KernelFolder
 from ..workloads.sizes import Room, resolved
@@ -239,6 +239,6 @@ def plan_cells(
     if not workload.is_restricted:
         return space.cells(name, values), None
     found = found or look_through(workload, space, values, tell)
-    if found.failed > MOST_ROWS:
+    if found.failed > MAX_ROWS:
         raise DeviceError(f"{found.fault(workload.valid_is)}.")
     return space.cells_at(name, values, found.places_of_rows), found

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from ..core.build_job import BuildJob
-from ..core.display import MOST_SENTENCE, one_line
+from ..core.display import MAX_SENTENCE, one_line
 from ..core.errors import (
     BuildError,
     LaunchConfigError,
@@ -105,7 +105,7 @@ class CellRun:
 
     def end(self, status: Status, message: str | None = None) -> None:
         """Fix the cell's status; the message is cut to one line."""
-        self.message = None if message is None else one_line(message, MOST_SENTENCE)
+        self.message = None if message is None else one_line(message, MAX_SENTENCE)
         self.status, self.bound, self.proof = status, None, None
 
 
@@ -166,7 +166,7 @@ def planned(workload: Workload, cell: Cell) -> CellRun:
         workload.result_of(cell.variant)
         reason = refusal_of(workload, cell)
         if reason is not None:
-            message = one_line(reason, MOST_SENTENCE)
+            message = one_line(reason, MAX_SENTENCE)
             return CellRun(cell, NoLaunch(), status=Status.INVALID, message=message)
         workload.work(cell)
         return CellRun(cell, workload.launch(cell))

@@ -29,7 +29,7 @@ from ..core.backends import BACKENDS
 from ..core.errors import JobSignalledError
 from ..core.schema import FAULTS, UNLISTED, Status
 from ..core.shard_job import ShardJob, ShardRequest
-from ..core.space import asks_the_device, plain_size
+from ..core.space import needs_device, plain_size
 from ..devices.building import LOG_OF_A_CALL, failure_sentences
 from ..search.planner import SearchMode
 from ..storage.joblog import end_with_parent, job_log, raises_signals
@@ -349,7 +349,7 @@ def _searches(result: ShardResult[CellRun]) -> list[dict[str, Any]]:
 
 def _resolved_axes(job: ShardJob, opened: Opened) -> dict[str, Any]:
     """The values of the axes that depend on the device, if there are any."""
-    asked = [axis for axis, spec in sorted(job.axes.items()) if asks_the_device(spec)]
+    asked = [axis for axis, spec in sorted(job.axes.items()) if needs_device(spec)]
     values = {axis: sorted({cell[axis] for cell in opened.cells}) for axis in asked}
     return {"resolved_axes": values} if values else {}
 

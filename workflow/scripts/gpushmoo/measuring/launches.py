@@ -32,7 +32,7 @@ MAX_FLUSHED = 4
 MAX_ISOLATED = 4
 # Begin and end of a run of launches in a stream must not count.
 RUN_S = 1e-3
-LEAST_IN_A_RUN, MOST_IN_A_RUN = 4, 128
+MIN_IN_A_RUN, MAX_IN_A_RUN = 4, 128
 # A longer sample would look like a hang, so it has fewer launches. Its cell is thousands of times
 # slower than the fastest of the group.
 LONGEST_S = 0.25
@@ -88,7 +88,7 @@ def launches_of_group(
     elif met.timing_mode == "isolated":
         most = MAX_ISOLATED
     elif met.timing_mode == "stream":
-        least, most, lasting_s = LEAST_IN_A_RUN, MOST_IN_A_RUN, RUN_S
+        least, most, lasting_s = MIN_IN_A_RUN, MAX_IN_A_RUN, RUN_S
     elif has_overhead:
         lasting_s = LASTING_S * factor
         # Two and more are one graph, and follow another launch.

@@ -203,7 +203,7 @@ class PairedRun:
         (a, variant_a), (b, variant_b) = sides
         first = open_space(self._a.device, a, problem, dtype, variant_a, seed)
         if isinstance(first, Workspace) and _same_data(sides, problem, dtype, seed):
-            return (first, first.lent(b, variant_b)), True
+            return (first, first.leased(b, variant_b)), True
         return (first, open_space(self._a.device, b, problem, dtype, variant_b, seed)), False
 
     def _sample(self, pairs: Sequence[PairRun], shared: bool) -> None:

@@ -114,7 +114,7 @@ class WorkerProcess:
         with suppress(BrokenPipeError, ConnectionResetError):
             self._connection.send(message)
 
-    def lend(self, index: int, lock: DeviceLock) -> None:
+    def lease(self, index: int, lock: DeviceLock) -> None:
         """Have the process open the device `index` and hold its `lock` as well.
 
         When this process is killed, the other one may be in a kernel for a moment longer.
@@ -396,7 +396,7 @@ class Session:
             try:
                 offered = process.hear(IDLE_LIMIT_S)
                 assert isinstance(offered, Candidates)
-                process.lend(*self._locked(offered.devices))
+                process.lease(*self._locked(offered.devices))
                 text = f"{self._label}: opening the device"
                 with heartbeat(self._terminal, text, _OPENING_S):
                     message = process.hear(IDLE_LIMIT_S)

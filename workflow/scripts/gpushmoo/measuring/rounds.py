@@ -19,7 +19,7 @@ from ..core.schema import Status
 from ..core.space import CONDITIONS, Cell, CellGroup, Condition, Problem
 from ..devices.base import completed
 from ..search.guided import planner_for
-from ..search.planner import Ask, Candidate, SearchMode
+from ..search.planner import Candidate, SampleRequest, SearchMode
 from ..workloads.contract import ReducingWorkload
 from ..workloads.host_fed import HostFedWorkload
 from .baseline import Baseline
@@ -75,7 +75,7 @@ def search_groups(
         for group, members in sorted(groups.items())
     }
 
-    def is_due(group: CellGroup, ask: Ask) -> bool:
+    def is_due(group: CellGroup, ask: SampleRequest) -> bool:
         """Whether a spent budget allows these samples: a begun cell gets its fewest."""
         if not steps.is_late:
             return True

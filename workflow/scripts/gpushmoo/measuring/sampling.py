@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Self
 
 from ..core.median import median_interval
-from ..core.run_plan import FEWEST, TELLING_REPEATS, least_samples
+from ..core.run_plan import MIN_SAMPLES, TELLING_REPEATS, least_samples
 from ..core.shard_job import ShardJob
-from ..search.planner import WITNESSES, SearchMode, SearchSettings
+from ..search.planner import RACE_REFERENCE_CELLS, SearchMode, SearchSettings
 
 # The most cells that are launched without a wait between them, and the most seconds that they may
 # take: the job takes a longer silence for a hanging launch.
@@ -24,7 +24,7 @@ EVERY_CELL = SearchSettings()
 class StoppingRule:
     """Stop at a narrow interval, at `max_samples`, or when `budget_s` seconds are spent.
 
-    A cell gets at least `min_samples`, and FEWEST before an interval counts as narrow. With
+    A cell gets at least `min_samples`, and MIN_SAMPLES before an interval counts as narrow. With
     `gives_up`, a cell also stops if even `max_samples` would not make its interval narrow enough;
     the width falls about as the root of the number.
     """
@@ -45,13 +45,13 @@ class StoppingRule:
         half = median_interval(samples).relative_half_width
         if self.gives_up and half * math.sqrt(n / self.max_samples) > self.relative_half_width:
             return True
-        return n >= FEWEST and half <= self.relative_half_width
+        return n >= MIN_SAMPLES and half <= self.relative_half_width
 
     def shared_among(self, repeats: int) -> StoppingRule:
         """The rule of each repeat: the mean of k medians has 1/√k of the uncertainty of each."""
         return StoppingRule(
             min_samples=least_samples(self.min_samples, repeats),
-            max_samples=max(FEWEST, math.ceil(self.max_samples / repeats)),
+            max_samples=max(MIN_SAMPLES, math.ceil(self.max_samples / repeats)),
             relative_half_width=self.relative_half_width * math.sqrt(repeats),
             budget_s=self.budget_s / repeats,
             gives_up=repeats >= TELLING_REPEATS,
@@ -79,7 +79,7 @@ class Sampling:
             better_probability=how.search.better_probability,
             most_share=how.search.most_share,
             # One repeat has no spread between repeats.
-            witnesses=WITNESSES if how.repeats > 1 else 0,
+            reference_cells=RACE_REFERENCE_CELLS if how.repeats > 1 else 0,
         )
         return cls(job, rule if how.repeats == 1 else rule.shared_among(how.repeats), search)
 

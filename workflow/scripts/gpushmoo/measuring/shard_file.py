@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from .. import PROTOCOL_VERSION, __version__
 from ..core.errors import BadParquetError, WorkloadError
 from ..core.run_plan import LACKING, fully_sampled, plain
-from ..core.schema import MOST_THREADS, Status, cell_schema
+from ..core.schema import MAX_THREADS, Status, cell_schema
 from ..core.shard_job import ShardJob
 from ..core.space import Cell, CellGroup, Problem
 from ..devices.base import DeviceInfo, identity
@@ -126,7 +126,7 @@ def _row(
         "work": work,
         "work_unit": None if work is None else workload.work_unit,
         "memcpy_gbs": copied / copy_s * 1e-9 if copy_s and copied else None,
-        "threads_per_block": min(launch.threads, MOST_THREADS),
+        "threads_per_block": min(launch.threads, MAX_THREADS),
         "blocks": launch.blocks,
         "tiles": launch.tiles,
         "multiprocessors": info.multiprocessors,

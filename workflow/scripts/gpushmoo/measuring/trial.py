@@ -27,10 +27,10 @@ log = logging.getLogger(__name__)
 
 # Cells at most this much slower than the fastest may be in its tied set.
 NEAR = 1.1
-# A launch that has no answer yet is doubtful if it takes more than FACTOR times as long and LEAST_S
+# A launch that has no answer yet is doubtful if it takes more than FACTOR times as long and MIN_S
 # longer than one that has. A kernel works less in its samples if its launches are doubtful on
 # DOUBTS new inputs, and then in all but ALIKE of PAIRS pairs: the machine may pause in some.
-FACTOR, LEAST_S = 2.0, 20e-6
+FACTOR, MIN_S = 2.0, 20e-6
 # If there is such a problem, the drawn one has launches of at least this number of seconds.
 TELLING_S = 100e-6
 DOUBTS, PAIRS, ALIKE = 2, 12, 2
@@ -241,4 +241,4 @@ def _claimed_s(run: CellRun) -> float:
 
 def _differ(first_s: float, later_s: float) -> bool:
     """Whether the first of two launches is slower by far."""
-    return first_s > FACTOR * later_s + LEAST_S
+    return first_s > FACTOR * later_s + MIN_S

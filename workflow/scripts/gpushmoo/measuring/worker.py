@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from ..core.backends import BACKENDS
-from ..core.display import MOST_SENTENCE, one_line
+from ..core.display import MAX_SENTENCE, one_line
 from ..core.errors import (
     CompilerSlowError,
     DamagedFileError,
@@ -42,7 +42,7 @@ from ..core.errors import (
     WorkerCrashedError,
 )
 from ..core.shard_job import ShardJob
-from ..core.space import Cell, ShardSpace, Version, asks_the_device
+from ..core.space import Cell, ShardSpace, Version, needs_device
 from ..devices.base import Device, DeviceInfo, functions_of
 from ..devices.building import compile_ahead
 from ..devices.builds import KernelBuild, read_build
@@ -117,7 +117,7 @@ def main(fd: int) -> None:
         connection.send(DeviceError(str(err)))
     except Exception as err:
         traceback.print_exc()
-        text = one_line(f"{type(err).__name__}: {err}", MOST_SENTENCE)
+        text = one_line(f"{type(err).__name__}: {err}", MAX_SENTENCE)
         connection.send(WorkerCrashedError(text))
 
 
@@ -411,7 +411,7 @@ class _Kernel:
 
         The kernel's code decides how many values some axes have; then it is compiled first.
         """
-        planned = None if self._asks_the_device else self._planned(Builds(), ())
+        planned = None if self._needs_device else self._planned(Builds(), ())
         found = None if planned is None else planned[1]
         versions = versions_of(self.folder.workload, self.space, found)
         builds = self.programs(versions, build)
@@ -422,7 +422,7 @@ class _Kernel:
 
         The kernel is compiled if values of an axis depend on its occupancy.
         """
-        return self.built()[1] if self._asks_the_device else self._planned(Builds(), ())[0]
+        return self.built()[1] if self._needs_device else self._planned(Builds(), ())[0]
 
     def programs(self, versions: Sequence[Version], build: KernelBuild | None = None) -> Builds:
         """The programs of these versions."""
@@ -438,8 +438,8 @@ class _Kernel:
         )
 
     @property
-    def _asks_the_device(self) -> bool:
-        return any(map(asks_the_device, self.space.axes.values()))
+    def _needs_device(self) -> bool:
+        return any(map(needs_device, self.space.axes.values()))
 
     def _planned(
         self, builds: Builds, versions: Sequence[Version]

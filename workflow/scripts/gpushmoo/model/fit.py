@@ -36,7 +36,7 @@ from .launches import Floats, Launches
 Bools = npt.NDArray[np.bool_]
 
 # Share of a group's cells that the model is fitted to, and their least number per group.
-SHARE, FEWEST = 0.04, 3
+SHARE, MIN_CHOSEN = 0.04, 3
 # Persistent cells from this share of a full device on are left to be predicted: the cliff is there.
 NEAR_FULL = (0.95, 1.15)
 # Prior standard deviation of the logarithm of a parameter. The first is for parameters that other
@@ -51,9 +51,9 @@ DETERMINED = 0.2
 # Share of the cells that are inside their band.
 PROMISED = 0.9
 # A kernel with fewer cells than this does not get errors of its unseen cells.
-FEWEST_CELLS = 10
+MIN_CELLS = 10
 # Fits without a kernel use at most this number of cells: they affect the width of the band only.
-MOST_CELLS = 1200
+MAX_CELLS = 1200
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ class DeviceFit:
 def training(described: pd.DataFrame, points: pd.DataFrame) -> Bools:
     """Choose the cells to fit to, without looking at any time.
 
-    The choice has at least FEWEST cells and a SHARE of each group, far apart in the logarithms of
-    the launch parameters. The first is the cell nearest to the middle, and each next one is
+    The choice has at least MIN_CHOSEN cells and a SHARE of each group, far apart in the logarithms
+    of the launch parameters. The first is the cell nearest to the middle, and each next one is
     farthest from all before. Cells of persistent blocks that are NEAR_FULL are never chosen.
 
     Parameters
@@ -110,7 +110,7 @@ def training(described: pd.DataFrame, points: pd.DataFrame) -> Bools:
     groups = described.groupby(list(GROUP), sort=False, observed=True).indices
     for rows in groups.values():
         mine = np.asarray(rows)[allowed[rows]]
-        count = min(len(mine), max(FEWEST, round(SHARE * len(rows))))
+        count = min(len(mine), max(MIN_CHOSEN, round(SHARE * len(rows))))
         chosen[mine[_far_apart(places[mine], count)]] = True
     return chosen
 
@@ -207,8 +207,8 @@ def measured_bands(described: pd.DataFrame, chosen: Bools, fit: DeviceFit) -> Ba
     off = np.abs(np.log(fit.seconds(described) / described["measured_s"].to_numpy()))
     known = {}
     unknown = []
-    thinned = chosen & (np.cumsum(chosen) % max(1, round(chosen.sum() / MOST_CELLS)) == 0)
-    names = [k for k in sorted(set(kernels)) if (kernels == k).sum() >= FEWEST_CELLS]
+    thinned = chosen & (np.cumsum(chosen) % max(1, round(chosen.sum() / MAX_CELLS)) == 0)
+    names = [k for k in sorted(set(kernels)) if (kernels == k).sum() >= MIN_CELLS]
     for name in names:
         mine = kernels == name
         unseen = off[mine & ~chosen] if (mine & ~chosen).any() else off[mine]
@@ -224,12 +224,12 @@ def measured_bands(described: pd.DataFrame, chosen: Bools, fit: DeviceFit) -> Ba
 Json = dict[str, Any]
 
 PARAMETERS = ("start_s", "tile_s", "bus_s", "overlap")
-MOST_OVERLAP = 32.0
+MAX_OVERLAP = 32.0
 # The knee makes the loss uneven in `overlap`, so the best of several starts is kept.
 OVERLAPS = (1.2, 2.5, 6.0)
 # Every fourth point of a series, except the first and last, is left out and tests the fit.
 EVERY = 4
-FEWEST_POINTS = 8
+MIN_POINTS = 8
 # Columns of `partition_table`. The table of the device's model has them, too.
 COLUMNS = (*GROUP, "cell_key", "trained", "measured_gbs", "predicted_gbs")
 
@@ -287,7 +287,7 @@ def partition_table(cells: pd.DataFrame) -> pd.DataFrame:
 
 def _fit_series(series: pd.DataFrame) -> tuple[Json, pd.DataFrame]:
     none = pd.DataFrame(columns=list(COLUMNS))
-    if len(series) < FEWEST_POINTS:
+    if len(series) < MIN_POINTS:
         return {"why": f"{len(series)} points are too few for {len(PARAMETERS)} parameters"}, none
     blocks, measured = (series[n].to_numpy(np.float64) for n in ("blocks", "median_s"))
     first = series.iloc[0]
@@ -334,7 +334,7 @@ def _fitted(
             blocks,
             wanted,
             p0=(0.1, 1.0, 1.0, overlap),
-            bounds=([0.0, 1e-6, 0.0, 1.0], [np.inf, np.inf, np.inf, MOST_OVERLAP]),
+            bounds=([0.0, 1e-6, 0.0, 1.0], [np.inf, np.inf, np.inf, MAX_OVERLAP]),
             loss="soft_l1",
             f_scale=0.05,
             max_nfev=2000,

@@ -495,7 +495,7 @@ MULTIPROCESSORS: Mapping[str, Multiprocessor] = {
 REGISTERS, REGISTER_STEP = 65536, 256
 SHARED_STEP, SHARED_RESERVED = 128, 1024
 # Threads of the largest block, on all of these architectures.
-MOST_THREADS = 1024
+MAX_THREADS = 1024
 
 
 def resident_blocks(arch: str, threads: int, registers: int, shared_bytes: int) -> int:
@@ -514,7 +514,7 @@ def resident_blocks(arch: str, threads: int, registers: int, shared_bytes: int) 
         If MULTIPROCESSORS does not have `arch`.
     """
     unit = MULTIPROCESSORS[arch]
-    if threads > MOST_THREADS:
+    if threads > MAX_THREADS:
         return 0
     warps = -(-threads // WARP)
     a_warp = -(-registers * WARP // REGISTER_STEP) * REGISTER_STEP

@@ -2,7 +2,7 @@
 
 The model's limits name the resource that limits a launch. They do not show the gain from removing
 that limit, because the next limit may be close. So this module improves all parameters of the limit
-by one factor, until the model predicts a time of 1/GAIN, or until no factor up to MOST does.
+by one factor, until the model predicts a time of 1/GAIN, or until no factor up to MAX_FACTOR does.
 
 No hardware counter names the limit of a launch. But a limiting unit is about as busy as it can be.
 If launches wait, or start too slowly, no unit is busy.
@@ -24,7 +24,7 @@ from .launches import Launches
 Json = dict[str, Any]
 
 GAIN = 1.1
-MOST = 4.0
+MAX_FACTOR = 4.0
 # Parameters that make a limit cheaper. For `service` these are the costs of a multiprocessor's
 # pipelines. For `waiting` they are latencies, and the other costs of a block's life.
 LEVERS: Mapping[str, tuple[str, ...]] = {
@@ -53,17 +53,17 @@ def improved(model: Model, limit: str, factor: float) -> Model:
 def factor_to_gain(model: Model, launch: Launches, limit: str) -> float | None:
     """Return the factor by which `limit` must get cheaper for `launch` to run GAIN times as fast.
 
-    The result is None if no factor up to MOST suffices.
+    The result is None if no factor up to MAX_FACTOR suffices.
     """
     goal = float(model.seconds(launch)[0]) / GAIN
 
     def gains(factor: float) -> bool:
         return float(improved(model, limit, factor).seconds(launch)[0]) <= goal
 
-    if not gains(MOST):
+    if not gains(MAX_FACTOR):
         return None
     too_little = 1.0
-    enough = MOST
+    enough = MAX_FACTOR
     for _ in range(HALVINGS):
         middle = (too_little + enough) / 2
         too_little, enough = (too_little, middle) if gains(middle) else (middle, enough)
@@ -145,8 +145,8 @@ def whys(
 
 
 def _in_the_way(model: Model, launch: Launches, limit: str) -> str:
-    """Return the limit that remains after `limit` has been improved MOST times."""
-    alone = improved(model, limit, MOST).limits(launch)
+    """Return the limit that remains after `limit` has been improved MAX_FACTOR times."""
+    alone = improved(model, limit, MAX_FACTOR).limits(launch)
     return max((n for n in LIMITS if n != limit), key=lambda name: float(alone[name][0]))
 
 

@@ -44,10 +44,10 @@ QUARTER, WITHIN = 0.25, 0.4
 # If at most this share of the multiprocessors works, only their own ports limit them.
 FEW = 1 / 8
 # With fewer sizes, a slope would fit by chance.
-FEWEST_SIZES = 3
+MIN_SIZES = 3
 # Blocks of more warps must start slower than blocks of one by this factor, to show the part of a
 # warp.
-LEAST_RISE = 1.05
+MIN_RISE = 1.05
 UNROLLS = (1, 2, 4, 8)
 
 RATE = f"{DERIVED}rate"
@@ -154,7 +154,7 @@ def _warp_launch(measured: MachineCells) -> Found:
     Below these widths the cost of the block hides it.
     """
     lines = _dispatch_lines(measured)
-    if len(lines) < 2 or lines[-1][1].slope < LEAST_RISE * lines[0][1].slope:
+    if len(lines) < 2 or lines[-1][1].slope < MIN_RISE * lines[0][1].slope:
         raise NotDeterminedError("Empty blocks of more warps take no longer to start.")
     steps = [
         (
@@ -222,10 +222,10 @@ def _cached(measured: MachineCells, kernel: str) -> Found:
     for _, cells in rows[rows["blocks"] >= rows["multiprocessors"]].groupby(
         ["block_x", "unroll", "passes"]
     ):
-        if cells[BYTES_TOUCHED].nunique() >= FEWEST_SIZES:
+        if cells[BYTES_TOUCHED].nunique() >= MIN_SIZES:
             largest = cells.loc[cells[BYTES_TOUCHED].idxmax()]
             found.append((-largest[BYTES_TOUCHED], largest[TIMES[0]], len(found), cells))
-    why = f"'{kernel}' was not measured at {FEWEST_SIZES} sizes of at most {WITHIN:g} caches."
+    why = f"'{kernel}' was not measured at {MIN_SIZES} sizes of at most {WITHIN:g} caches."
     cells = min(_needed(found, why))[-1]
     slope = _line(cells[BYTES_TOUCHED], cells)
     assert slope is not None

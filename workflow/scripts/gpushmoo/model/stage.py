@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ..analysis.run_quality import dataset_provenance
 from ..core.paths import ROOT
-from ..core.schema import GROUP, Flag, Group, Meaning, Number, Text, is_axis
+from ..core.schema import GROUP, Bool, Float64, Group, Meaning, String, is_axis
 from ..storage.dataset import read_medians
 from ..storage.store import write_parquet
 from ..storage.wholefile import write_json
@@ -26,39 +26,39 @@ from .limits import whys
 Json = dict[str, Any]
 
 # Fewer cells do not determine 30 parameters.
-FEWEST = 40
+MIN_CELLS = 40
 
 
 class ModelledCell(Group):
     """Prediction of the model for a cell."""
 
-    cell_key: Text
-    trained: Annotated[Flag, Meaning("whether the model of the device was fitted to the cell")]
-    measured_s: Annotated[Number, Meaning("median of a launch", "s")]
-    predicted_s: Annotated[Number, Meaning("predicted median of a launch", "s")]
+    cell_key: String
+    trained: Annotated[Bool, Meaning("whether the model of the device was fitted to the cell")]
+    measured_s: Annotated[Float64, Meaning("median of a launch", "s")]
+    predicted_s: Annotated[Float64, Meaning("predicted median of a launch", "s")]
     low_s: Annotated[
-        Number | None, Meaning("lower end of the model's band; null without a band", "s")
+        Float64 | None, Meaning("lower end of the model's band; null without a band", "s")
     ]
     high_s: Annotated[
-        Number | None, Meaning("upper end of the model's band; null without a band", "s")
+        Float64 | None, Meaning("upper end of the model's band; null without a band", "s")
     ]
-    measured_gbs: Annotated[Number, Meaning("bandwidth of the median", "GB/s")]
-    predicted_gbs: Annotated[Number, Meaning("predicted bandwidth", "GB/s")]
-    limit: Annotated[Text, Meaning("which of the limits alone would take longest")]
+    measured_gbs: Annotated[Float64, Meaning("bandwidth of the median", "GB/s")]
+    predicted_gbs: Annotated[Float64, Meaning("predicted bandwidth", "GB/s")]
+    limit: Annotated[String, Meaning("which of the limits alone would take longest")]
     start_share: Annotated[
-        Number, Meaning("time of the launch's start alone, over the largest limit", "0 to 1")
+        Float64, Meaning("time of the launch's start alone, over the largest limit", "0 to 1")
     ]
     dispatch_share: Annotated[
-        Number, Meaning("time of starting the blocks alone, over the largest limit", "0 to 1")
+        Float64, Meaning("time of starting the blocks alone, over the largest limit", "0 to 1")
     ]
     service_share: Annotated[
-        Number, Meaning("time of instructions and lines alone, over the largest limit", "0 to 1")
+        Float64, Meaning("time of instructions and lines alone, over the largest limit", "0 to 1")
     ]
     waiting_share: Annotated[
-        Number, Meaning("time of waiting for loads alone, over the largest limit", "0 to 1")
+        Float64, Meaning("time of waiting for loads alone, over the largest limit", "0 to 1")
     ]
-    l2_share: Annotated[Number, Meaning("time of L2 alone, over the largest limit", "0 to 1")]
-    dram_share: Annotated[Number, Meaning("time of DRAM alone, over the largest limit", "0 to 1")]
+    l2_share: Annotated[Float64, Meaning("time of L2 alone, over the largest limit", "0 to 1")]
+    dram_share: Annotated[Float64, Meaning("time of DRAM alone, over the largest limit", "0 to 1")]
 
 
 DEVICE_MODEL_SCHEMA = ModelledCell.schema()
@@ -104,7 +104,7 @@ def fit_devices(
 def fit_cells(device: str, cells: pd.DataFrame, describer: Describer) -> tuple[Json, pd.DataFrame]:
     """Fit one device; return its model and table, or the sentence ``why`` and no rows."""
     described, left_out = describer.table(cells)
-    if len(described) < FEWEST:
+    if len(described) < MIN_CELLS:
         why = f"{len(described)} cells are too few for {len(PARAMETERS)} parameters"
         empty = pd.DataFrame(columns=DEVICE_MODEL_SCHEMA.names)
         return {"device": device, "why": why, "left_out": left_out}, empty

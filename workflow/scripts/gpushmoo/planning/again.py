@@ -11,13 +11,13 @@ from pathlib import Path
 from ..core.errors import BadParquetError, DamagedFileError
 from ..core.schema import Status
 from ..devices.builds import read_build
-from ..storage.store import check_table, is_whole, open_shard
-from ..storage.wholefile import read_json, read_whole
+from ..storage.store import check_table, is_complete_file, open_shard
+from ..storage.wholefile import read_complete, read_json
 from .flow import Flow
 
 # The script of the rule that compiles a kernel and element type.
 BUILDING = "build_kernel.py"
-# What reads a product to its end; any other is read by `read_whole`.
+# What reads a product to its end; any other is read by `read_complete`.
 _READERS = {".json": read_json, ".parquet": check_table}
 
 
@@ -116,12 +116,14 @@ def damage(path: Path, ends_alone: bool = False) -> str | None:
     try:
         if path.is_dir():
             for file in path.rglob("[!.]*.*"):
-                if file.stat().st_size == 0 or (file.suffix == ".parquet" and not is_whole(file)):
+                if file.stat().st_size == 0 or (
+                    file.suffix == ".parquet" and not is_complete_file(file)
+                ):
                     name = file.relative_to(path)
                     raise BadParquetError(path, f"is not whole: '{name}' is cut off.")
         elif not ends_alone:
-            _READERS.get(path.suffix, read_whole)(path)
-        elif not is_whole(path):
+            _READERS.get(path.suffix, read_complete)(path)
+        elif not is_complete_file(path):
             raise BadParquetError(path, "is not a whole Parquet file (truncated or foreign).")
     except DamagedFileError as err:
         return str(err)

@@ -40,9 +40,9 @@ from .sweeps import (
     named_sweep,
     refuse_few_samples,
     refuse_impossible,
-    refuse_kinds,
     refuse_large,
     refuse_shared_cells,
+    refuse_timing_modes,
     refuse_too_large,
 )
 
@@ -165,7 +165,7 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
     refuse_large(sweeps, backend, measure.max_cells, measure.max_builds)
     refuse_shared_cells(sweeps)
     if backend != AUTO:
-        refuse_kinds(sweeps, backend)
+        refuse_timing_modes(sweeps, backend)
     refuse_impossible(sweeps)
     refuse_few_samples("measure.", measure)
     memory = settings.device_memory_gib

@@ -35,7 +35,7 @@ from .plan import (
     plan_shards,
     run_plan,
 )
-from .sweeps import on_device, refuse_kinds, resolved_sentence
+from .sweeps import on_device, refuse_timing_modes, resolved_sentence
 
 # Does the measuring jobs.
 MEASURING = "gpushmoo.measuring.job"
@@ -71,7 +71,7 @@ class Flow:
         elif ask_device and self.config.settings.backend == AUTO and self.measures:
             self.choice, info = resolve(self.choice)
             check_memory(self.config, info.global_memory, info.max_allocation)
-            refuse_kinds(self.config.sweeps, self.choice.backend)
+            refuse_timing_modes(self.config.sweeps, self.choice.backend)
             room = Room(info.cache, info.kind == "cpu", info.global_memory, info.max_allocation)
             self.sweeps_here = on_device(self.config.sweeps, room)
             self.sizes_here = resolved_sentence(self.config.sweeps, room, info.name)

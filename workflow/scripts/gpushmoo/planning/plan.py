@@ -39,7 +39,7 @@ from .digest import shared_digest
 from .sweeps import SweepConfig
 
 # Measuring jobs of a run. Snakemake takes minutes and gigabytes to plan as many.
-MOST_SHARDS = 100_000
+MAX_SHARDS = 100_000
 # The share of the cells that a search measures, about: a job is to have enough to do.
 MEASURED: Mapping[str, float] = {SearchMode.GUIDED: 1 / 16}
 
@@ -72,10 +72,10 @@ def plan_shards(config: RunConfig) -> list[Shard]:
     repeats = config.settings.measure.repeats
     per_shard = config.settings.measure.cells_per_shard
     total = repeats * sum(n * len(dtypes[name]) for name, n in counts.items())
-    if total > MOST_SHARDS:
+    if total > MAX_SHARDS:
         raise ConfigError(
             f"measure.cells_per_shard: {per_shard} makes {total} measuring jobs; a run may have "
-            f"{MOST_SHARDS}: raise it, or sweep fewer sizes."
+            f"{MAX_SHARDS}: raise it, or sweep fewer sizes."
         )
     first = [Shard(n, d, i, counts[n]) for n in counts for d in dtypes[n] for i in range(counts[n])]
     return [replace(s, repeat=n) for n in range(1, repeats + 1) for s in first]

@@ -30,7 +30,7 @@ from ..devices.select import probe
 from ..measuring.client import ADDRESS
 from ..stages import ONE_THREAD, STAGE_ADDRESS, STAGES
 from ..storage.room import unwritten
-from ..storage.wholefile import read_whole, write_json
+from ..storage.wholefile import read_complete, write_json
 from . import RUN_FOLDER
 from .again import BUILDING
 from .config import default_config, merged
@@ -129,7 +129,7 @@ def limit_gpus(flow: Flow, inside: Inside) -> None:
     inside.limit("gpu", _jobs_at_once(flow))
 
 
-def tell_what_matters(flow: Flow, inside: Inside, asked: Collection[str]) -> None:
+def quiet_snakemake_output(flow: Flow, inside: Inside, asked: Collection[str]) -> None:
     """Leave jobs' numbers and most steps to the log file, as measuring jobs print what matters.
 
     On a cluster all is printed: a job that the scheduler has ended prints nothing. If nothing is
@@ -146,7 +146,7 @@ def tell_what_matters(flow: Flow, inside: Inside, asked: Collection[str]) -> Non
             done, total = 20 * fields["done"], fields["total"]
             return bool(done // total > (done - 20) // total)
         if record.msg == NOTHING_TO_DO and str(closing) in asked and closing.exists():
-            record.msg += f"\n{read_whole(closing).decode().rstrip()}"
+            record.msg += f"\n{read_complete(closing).decode().rstrip()}"
         of_job = event in (LogEvent.JOB_STARTED, LogEvent.JOB_FINISHED)
         return not of_job and record.msg != "Select jobs to execute..."
 
@@ -169,7 +169,7 @@ def start_run(flow: Flow, inside: Inside) -> None:
         raise SystemExit(f"gpushmoo: {err}") from None
     if not inside.in_environments:
         _start_servers_for(flow, inside, jobs)
-    tell_noted(flow, jobs)
+    print_noted_files(flow, jobs)
     inside.start_jobs_when_ready()
 
 
@@ -301,7 +301,7 @@ def _devices(flow: Flow) -> int:
     return max(1, functions_of(backend).count_devices())
 
 
-def tell_noted(flow: Flow, jobs: Iterable[Job]) -> None:
+def print_noted_files(flow: Flow, jobs: Iterable[Job]) -> None:
     """Print which files are made for a reason that a chapter wants printed."""
     made = {file for job in jobs for file in job.outputs}
     noted = [chapter.plan.noted for chapter in flow.config.chapters.values()]

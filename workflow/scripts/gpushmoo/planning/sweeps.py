@@ -25,13 +25,13 @@ from ..core.space import (
     ShardSpace,
     Size,
     Version,
-    asks_the_device,
     conditions,
     expand_axis,
     most_values,
+    needs_device,
     plain_size,
 )
-from ..workloads.combinations import MOST_ROWS, Combinations, Tell, look_through
+from ..workloads.combinations import MAX_ROWS, Combinations, Tell, look_through
 from ..workloads.contract import Workload
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import (
@@ -48,7 +48,7 @@ from .refusal import MANY_NAMES, did_you_mean, named, refuse_unknown, within
 from .settings import Sweep
 
 # Combinations of a sweep that are looked through for valid ones, some microseconds each.
-MOST_COMBINATIONS = 50_000_000
+MAX_COMBINATIONS = 50_000_000
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class SweepConfig:
     @cached_property
     def known_values(self) -> dict[str, frozenset[int]]:
         """The values of those axes of which no device must be asked."""
-        specs = {name: spec for name, spec in self.axes.items() if not asks_the_device(spec)}
+        specs = {name: spec for name, spec in self.axes.items() if not needs_device(spec)}
         return {name: frozenset(expand_axis(spec, TYPICAL)) for name, spec in specs.items()}
 
     @cached_property
@@ -143,10 +143,10 @@ class SweepConfig:
         """
         if dtype not in self._found:
             total = self.n_combinations // len(self.dtypes)
-            if total > MOST_COMBINATIONS:
+            if total > MAX_COMBINATIONS:
                 said = (
                     f"{_number(total)} combinations are too many to look through for valid ones; "
-                    f"a sweep may have {_number(MOST_COMBINATIONS)}: list fewer values"
+                    f"a sweep may have {_number(MAX_COMBINATIONS)}: list fewer values"
                 )
                 raise ConfigError(f"{within(f'kernels.{self.folder.name}: ', said)}.")
             space = self.space(dtype)
@@ -161,8 +161,8 @@ class SweepConfig:
     def rows(self, dtype: str, jobs: int) -> int | None:
         """About how many rows this number of jobs writes; None if each combination is one."""
         # Few need not be looked through.
-        found = self.known_combinations(dtype) if self.n_combinations > jobs * MOST_ROWS else None
-        return len(found.places) if found and found.invalid > jobs * MOST_ROWS else None
+        found = self.known_combinations(dtype) if self.n_combinations > jobs * MAX_ROWS else None
+        return len(found.places) if found and found.invalid > jobs * MAX_ROWS else None
 
     def refusal(self, dtype: str) -> str | None:
         """Why nothing of a dtype is valid, as a clause; None if something is, or may be."""
@@ -246,7 +246,7 @@ def read_sweep(key: str, spec: Mapping[str, Any], folder: KernelFolder) -> Sweep
     refuse_unknown(f"{key}variants", variants, w.variants)
     for axis, value in axes.items():
         least = 0 if axis in w.zero_axes else 1
-        if axis in w.compile_axes and asks_the_device(value):
+        if axis in w.compile_axes and needs_device(value):
             raise ConfigError(
                 f"{named(f'{key}axes.{axis}')} asks the device, and '{axis}' is compiled into the "
                 "kernel before there is one; list its values."
@@ -295,7 +295,7 @@ def in_words(size: Size) -> str:
     return f"{size.height} x {size.width}" if isinstance(size, Problem) else size.label
 
 
-def refuse_kinds(sweeps: Mapping[str, SweepConfig], backend: str) -> None:
+def refuse_timing_modes(sweeps: Mapping[str, SweepConfig], backend: str) -> None:
     """Raise ConfigError where a sweep asks for a timing mode that the `backend` has not."""
     for name, sweep in sweeps.items():
         for kind in sweep.timing_modes:
@@ -472,7 +472,7 @@ def size_sentence(sweeps: Mapping[str, SweepConfig], backend: str) -> str:
     jobs = sum(len(sweep.dtypes) for sweep in sweeps.values() if sweep.n_builds)
     # How many values such an axis has is known once a device is open.
     asks = any(
-        sweep.asks_for_sizes or any(map(asks_the_device, sweep.axes.values()))
+        sweep.asks_for_sizes or any(map(needs_device, sweep.axes.values()))
         for sweep in sweeps.values()
     )
     invalid = sum(sweep.n_invalid for sweep in sweeps.values())

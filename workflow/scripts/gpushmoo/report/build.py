@@ -33,12 +33,12 @@ from ..core.display import one_line, percent
 from ..core.merit import heading_of
 from ..core.paths import ROOT
 from ..core.schema import GROUP, is_axis
-from ..figures.runs import MOST_GROUPS, draw_changes
+from ..figures.runs import MAX_GROUPS, draw_changes
 from ..figures.style import apply_style, save
 from ..model.limits import GAIN, read_counted
 from ..registry import Section, extra_folders, extra_sections
-from ..storage.dataset import of_one_kind, read_medians
-from ..storage.wholefile import read_json, read_whole, write_json, write_whole
+from ..storage.dataset import of_one_mode, read_medians
+from ..storage.wholefile import read_complete, read_json, write_atomic, write_json
 from ..workloads.views import BLOCK_SHAPE, CACHES, ONE_PARAMETER
 from . import findings, method, tables
 from .findings import Finding, parameter_tables, partition_rows, why_parts
@@ -86,7 +86,7 @@ def build_report(files: Mapping[str, Any], spec: Mapping[str, Any], facts: Path,
             content = report_facts(files, spec, pages | broken, cells, peak, provenance)
             rendered = compile_pages(root, content)
     write_json(facts, content)
-    write_whole(pdf, rendered)
+    write_atomic(pdf, rendered)
 
 
 def lay_out(root: Path, figures: Sequence[Path]) -> None:
@@ -95,7 +95,7 @@ def lay_out(root: Path, figures: Sequence[Path]) -> None:
         shutil.copy(template, root)
     (root / "figures").mkdir()
     for figure in figures:
-        (root / "figures" / figure.name).write_bytes(read_whole(figure))
+        (root / "figures" / figure.name).write_bytes(read_complete(figure))
 
 
 def compile_pages(root: Path, facts: Mapping[str, Any], template: str = "report.typ") -> bytes:
@@ -149,7 +149,7 @@ def _page(
     """
     return chapter_page(
         Measured(
-            cells=of_one_kind(cells),
+            cells=of_one_mode(cells),
             peak=peak,
             provenance=provenance,
             reads={kind: [Path(f) for f in files] for kind, files in chapter["reads"].items()},
@@ -323,7 +323,7 @@ def _first_figure(kernel: str | None, spec: Mapping[str, Any]) -> str | None:
 
 
 # Rows and lines that fit on the page. The tables have the rest.
-_MOST_ROWS, _MOST_LINES = 10, 8
+_MAX_ROWS, _MAX_LINES = 10, 8
 _FIGURE = "changes.svg"
 
 
@@ -347,13 +347,13 @@ def build_comparison(found: Comparison, folder: Path) -> None:
     save(figure, picture, facts["figure"]["title"], facts["figure"]["caption"])
     with tempfile.TemporaryDirectory() as scratch:
         lay_out(Path(scratch), [picture])
-        write_whole(folder / "compare.pdf", compile_pages(Path(scratch), facts, "compare.typ"))
+        write_atomic(folder / "compare.pdf", compile_pages(Path(scratch), facts, "compare.typ"))
 
 
 def _caption(found: Comparison) -> str:
     n = len(found.groups)
-    most = f"The {MOST_GROUPS} of {n} groups whose bests changed most"
-    which = most if n > MOST_GROUPS else f"All {n} groups"
+    most = f"The {MAX_GROUPS} of {n} groups whose bests changed most"
+    which = most if n > MAX_GROUPS else f"All {n} groups"
     delta = signed_percent(found.delta, sign=False)
     return (
         f"{which}, with 95 % intervals of another run. Filled: the raw "
@@ -364,7 +364,7 @@ def _caption(found: Comparison) -> str:
 
 def comparison_facts(found: Comparison) -> dict[str, Any]:
     """Return the content of the page, as strings."""
-    left = len(found.differences) - _MOST_LINES
+    left = len(found.differences) - _MAX_LINES
     more = [f"and {left} more"] if left > 0 else []
     return {
         "title": found.title,
@@ -374,9 +374,9 @@ def comparison_facts(found: Comparison) -> dict[str, Any]:
         "verdicts": list(VERDICTS),
         "counts": [[what, *map(str, numbers)] for what, numbers in found.counts()],
         "heads": list(HEADS),
-        "changed": changed_rows(changed_groups(found.groups).head(_MOST_ROWS)),
+        "changed": changed_rows(changed_groups(found.groups).head(_MAX_ROWS)),
         "remarks": found.remarks(),
-        "differences": [*found.differences[:_MOST_LINES], *more],
+        "differences": [*found.differences[:_MAX_LINES], *more],
         "method": found.method(),
         "figure": {
             "file": _FIGURE,

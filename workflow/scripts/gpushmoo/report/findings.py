@@ -11,20 +11,20 @@ import pandas as pd
 
 from ..analysis.best import Advice, Cost, cost_of
 from ..analysis.fastest import Step, params_text, ratio, steps
-from ..core.display import joined, kind_words, number, percent, seconds, significant
-from ..core.merit import merit_of, speed_text
+from ..core.display import joined, mode_words, number, percent, seconds, significant
+from ..core.merit import metric_of, speed_text
 from ..core.schema import GROUP, Status
 from ..core.space import CACHE_STATES, TIMING_MODES, in_order
 from ..model.fit import fit_partitions
 from ..model.form import PARAMETERS
 from ..model.limits import CountedCells, CountedLimit
-from ..storage.dataset import matching, of_one_kind
+from ..storage.dataset import matching, of_one_mode
 from .method import fault_rows
 from .tables import Json, Namer, launch_words
 
 _VERBS = {"bandwidth": "moves", "rate": "computes"}
 # Findings on the first page.
-MOST = 5
+MAX_FINDINGS = 5
 # Costs and gains below this share do not make a finding.
 WORTH_TELLING = 0.02
 # Below this share of the measured peak, something other than memory limits a kernel.
@@ -61,7 +61,9 @@ def ranked(findings: Sequence[Finding]) -> list[Finding]:
     Within these, the one of highest worth is first. Findings of no worth are left out.
     """
     told = [f for f in findings if f.worth > 0]
-    return sorted(told, key=lambda f: (not math.isinf(f.worth), f.in_cache, -f.worth))[:MOST]
+    return sorted(told, key=lambda f: (not math.isinf(f.worth), f.in_cache, -f.worth))[
+        :MAX_FINDINGS
+    ]
 
 
 def advice_findings(advice: Sequence[Advice]) -> list[Finding]:
@@ -137,17 +139,17 @@ def _types(advice: Sequence[Advice]) -> Iterator[Finding]:
     by_problem: dict[tuple[object, ...], list[Advice]] = {}
     for a in _in_memory(advice):
         names = ("device_name", "kernel", "height", "width", "cache_state", "timing_mode")
-        if (merit := merit_of(a.cell)).larger:
+        if (merit := metric_of(a.cell)).larger:
             key = (*(a.group[n] for n in names), merit)
             by_problem.setdefault(key, []).append(a)
     pairs = [
-        tuple(f(several, key=lambda a: merit_of(a.cell).of(a.cell).value) for f in (min, max))
+        tuple(f(several, key=lambda a: metric_of(a.cell).of(a.cell).value) for f in (min, max))
         for several in by_problem.values()
     ]
     gains = ((_gain(b.cell, a.cell).supported, (a, b)) for a, b in pairs)
     for gain, (slow, fast) in _largest(gains):
         sentence = (
-            f"The element type matters: {fast.group['kernel']} {_VERBS[merit_of(fast.cell).name]} "
+            f"The element type matters: {fast.group['kernel']} {_VERBS[metric_of(fast.cell).name]} "
             f"{speed_text(fast.cell)} with {fast.group['dtype']} but {speed_text(slow.cell)} with "
             f"{slow.group['dtype']}, each with its best launch."
         )
@@ -159,7 +161,7 @@ def _faster_in_cache(advice: Sequence[Advice]) -> Iterator[Finding]:
     gains = (
         ((gain := _gain(a.in_cache.best, a.cell)).supported, (gain, a.in_cache.best, a))
         for a in advice
-        if a.in_cache is not None and a.place == "memory" and merit_of(a.cell).larger
+        if a.in_cache is not None and a.place == "memory" and metric_of(a.cell).larger
     )
     for worth, (gain, best, a) in _largest(gains):
         times = f"{_bound(gain, 'up to ')}{significant(1 + worth, 2)} times as fast"
@@ -246,7 +248,7 @@ def _lost(step: Step) -> Cost:
 
 def _series(cells: pd.DataFrame, kernel: str) -> pd.DataFrame:
     """Return the cells of the first variant of `kernel`."""
-    own = of_one_kind(cells[cells["kernel"] == kernel])
+    own = of_one_mode(cells[cells["kernel"] == kernel])
     if own.empty:
         return own
     own = own[own["device_name"] == own["device_name"].min()]
@@ -300,7 +302,7 @@ def kind_findings(advice: Sequence[Advice], cells: pd.DataFrame) -> list[Finding
     ]
     found = []
     for worth, (cost, usual, other) in _largest(losing):
-        a, b = (kind_words(each.group["timing_mode"]) for each in (usual, other))
+        a, b = (mode_words(each.group["timing_mode"]) for each in (usual, other))
         sentence = (
             f"The best launch depends on the timing mode: for {_who(usual)}, "
             f"{launch_words(usual.cell, usual.axes)} is fastest {a}, but "

@@ -15,11 +15,11 @@ import pandas as pd
 from ..analysis.fastest import axes_of, params_text
 from ..analysis.run_quality import MEANING, CopyChanges, Steadiness, faults
 from ..core.backends import BACKENDS
-from ..core.display import gbs, joined, kind_words, percent, seconds, size_bytes
+from ..core.display import gbs, joined, mode_words, percent, seconds, size_bytes
 from ..core.run_plan import LACKING
 from ..core.schema import FAULTS, LIMITS, SAMPLE_COUNT, Status
 from ..core.space import TIMING_MODES
-from ..search.planner import WITNESSES, SearchMode
+from ..search.planner import RACE_REFERENCE_CELLS, SearchMode
 from .tables import Json
 
 
@@ -156,7 +156,7 @@ def method_facts(
         "raced": any(
             s["mode"] == SearchMode.RACE for p in provenance for s in p.get("searches", ())
         ),
-        "witnesses": WITNESSES,
+        "reference_cells": RACE_REFERENCE_CELLS,
         "between": _between_words(ok),
         "unmet": _unmet_words(ok, provenance),
         "half_width_median": _share(half.median()),
@@ -215,7 +215,7 @@ def _cache_words(cells: pd.DataFrame) -> str:
     text = f"{text[:1].upper()}{text[1:]}."
     kinds = [k for k in TIMING_MODES if k in set(cells["timing_mode"])]
     if len(kinds) > 1:
-        text += f" Launches came {'; '.join(f'{kind_words(k)}: {_KINDS[k]}' for k in kinds)}."
+        text += f" Launches came {'; '.join(f'{mode_words(k)}: {_KINDS[k]}' for k in kinds)}."
     return f"{text} {overhead_words(cells)}".strip()
 
 

@@ -14,7 +14,7 @@ from ..analysis.best import DEFAULT_BLOCKS, Advice, Cost, in_page_order
 from ..analysis.fastest import INSIDE, OUTSIDE
 from ..analysis.peak import PeakRow
 from ..analysis.run_quality import COLUMNS, write_verdict
-from ..core.display import kind_words, number_of, percent, percent_range, significant, size_words
+from ..core.display import mode_words, number_of, percent, percent_range, significant, size_words
 from ..core.merit import (
     BANDWIDTH,
     SEVERAL,
@@ -51,7 +51,7 @@ class Namer:
         """Return the size of the problem, and all else by which the group differs."""
         words = {name: str(group[name]) for name in self._named}
         if "timing_mode" in words:
-            words["timing_mode"] = kind_words(words["timing_mode"])
+            words["timing_mode"] = mode_words(words["timing_mode"])
         return ", ".join([size_words(int(group["height"]), int(group["width"])), *words.values()])
 
     def series(self, group: Mapping[str, Any]) -> str:
@@ -108,7 +108,7 @@ def peak_table(rows: Sequence[PeakRow]) -> list[Json]:
         ]
         if in_region:
             where = f"{words}, {met.cache_state}"
-            where += f", {kind_words(met.timing_mode)}" if several else ""
+            where += f", {mode_words(met.timing_mode)}" if several else ""
             where += f", {device}" if len(devices) > 1 else ""
             load, store = (_peak([r for r in in_region if r.kind == k]) for k in ("load", "store"))
             lines.append({"where": where, "load": load, "store": store})
@@ -124,7 +124,7 @@ def _peak(rows: Sequence[PeakRow]) -> str:
 
 
 # A line over fewer values shows nothing.
-_FEWEST_POINTS = 3
+_MIN_POINTS = 3
 # Number of color steps of a small map.
 _SHADES = 255
 
@@ -156,13 +156,13 @@ def thumbnail(a: Advice, cells: pd.DataFrame) -> dict[str, Any] | None:
     others = sorted((x for x in counts if x not in sides), key=lambda x: -counts[x])
     chosen = [axis for axis in (*sides, *others) if counts[axis] > 1][:2]
     ok = ok.assign(share=share_of_best(ok))
-    if len(chosen) == 2 and min(counts[axis] for axis in chosen) >= _FEWEST_POINTS:
+    if len(chosen) == 2 and min(counts[axis] for axis in chosen) >= _MIN_POINTS:
         x, y = chosen
         grid = ok.pivot_table(values="share", index=y, columns=x, aggfunc="max")
         rows = grid.sort_index(ascending=False).to_numpy() * _SHADES
         shades = [[None if pd.isna(v) else round(v) for v in row] for row in rows]
         return {"kind": "map", "rows": shades}
-    if chosen and counts[chosen[0]] >= _FEWEST_POINTS:
+    if chosen and counts[chosen[0]] >= _MIN_POINTS:
         best = ok.groupby(chosen[0])["share"].max().sort_index()
         places = best.index.to_numpy(dtype=float)
         points = zip((places - places[0]) / (places[-1] - places[0]), best, strict=True)
@@ -175,7 +175,7 @@ def thumbnail(a: Advice, cells: pd.DataFrame) -> dict[str, Any] | None:
 # A cost below this does not justify another launch.
 GOOD_ENOUGH = 0.02
 # Rows of the first page that are first and large.
-MOST_LARGE = 5
+MAX_LARGE = 5
 # A bandwidth is not shown large if the uncertainty for another run exceeds this share.
 _WIDEST = 0.5
 _PLACES = {"cache": "cache", "memory": "memory", "between": "partly cache", "unknown": "—"}
@@ -184,7 +184,7 @@ _PLACES = {"cache": "cache", "memory": "memory", "between": "partly cache", "unk
 def first_page(advice: Sequence[Advice], cells: pd.DataFrame, is_cpu: bool) -> Json:
     """Return the recommended launches, a block of rows for each kernel, as display strings.
 
-    The first MOST_LARGE rows of `in_page_order` have a ``rank``, their order, and are shown large.
+    The first MAX_LARGE rows of `in_page_order` have a ``rank``, their order, and are shown large.
     ``first`` is the group of the first one. Blocks with data in memory precede those in cache.
     `is_cpu` is True if the device is a CPU. The template leaves out columns that are empty in all
     rows.
@@ -194,10 +194,10 @@ def first_page(advice: Sequence[Advice], cells: pd.DataFrame, is_cpu: bool) -> J
     several_devices = len({a.group["device_name"] for a in advice}) > 1
     several_kinds = len({a.group["timing_mode"] for a in advice}) > 1
     heading = heading_of(a.cell for a in advice)
-    ranks = {id(a): rank for rank, a in enumerate(ordered[:MOST_LARGE])}
+    ranks = {id(a): rank for rank, a in enumerate(ordered[:MAX_LARGE])}
     for a in sorted(advice, key=lambda a: not a.exceeds_cache):
         name = str(a.group["kernel"])
-        name += f", {kind_words(a.group['timing_mode'])}" if several_kinds else ""
+        name += f", {mode_words(a.group['timing_mode'])}" if several_kinds else ""
         name += f", {a.group['device_name']}" if several_devices else ""
         rank = ranks.get(id(a))
         small = None if rank is None else thumbnail(a, matching(cells, a.group))

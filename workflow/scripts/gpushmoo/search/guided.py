@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from .planner import (
-    Ask,
     Candidate,
     Floats,
     FullRule,
     Places,
     Planner,
     RacePlanner,
+    SampleRequest,
     SearchEnd,
     SearchMode,
     SearchSettings,
@@ -261,11 +261,11 @@ CLIP = math.log(2.0)
 CAUTION = 1.5
 # A batch is at most this part of the group, so that the model is queried several times even in a
 # small group.
-FEWEST_BATCHES = 25
+MIN_BATCHES = 25
 # The model is fitted again when the number of cells has grown by this factor.
 FIT_AGAIN = 1.2
 # A smaller group is raced: the model would need half of its cells before it is useful.
-FEWEST_GUIDED = 24
+MIN_GUIDED = 24
 _GRID = np.arange(-8.0, 8.001, 0.004)
 _NORMAL = np.array([0.5 * math.erfc(-z / math.sqrt(2.0)) for z in _GRID])
 
@@ -285,7 +285,7 @@ class GuidedPlanner(Planner):
     ) -> None:
         super().__init__(len(candidates), settings, rule)
         self._process = Process(features_of(candidates))
-        self._size = max(1, min(settings.batch, len(candidates) // FEWEST_BATCHES))
+        self._size = max(1, min(settings.batch, len(candidates) // MIN_BATCHES))
         # With fewer times there is no spread.
         self._needed = max(2, settings.first)
         self._most_cells = max(1, math.ceil(settings.most_share * len(candidates)))
@@ -295,11 +295,11 @@ class GuidedPlanner(Planner):
         self._better: float | None = None
         self._ended = SearchEnd.OPEN
 
-    def propose(self) -> list[Ask]:
+    def propose(self) -> list[SampleRequest]:
         """Propose further samples of known cells, then cells that are new and promising."""
         fewest = self._settings.fewest
         new, reason = self._new()
-        asks = self._further() + [Ask(place, fewest) for place in new]
+        asks = self._further() + [SampleRequest(place, fewest) for place in new]
         self._ended = SearchEnd.OPEN if asks else reason
         return asks
 
@@ -405,6 +405,6 @@ def planner_for(
         this share of the median.
     """
     rule = (*rule_samples, half_width)
-    if settings.mode == SearchMode.RACE or len(candidates) < FEWEST_GUIDED:
+    if settings.mode == SearchMode.RACE or len(candidates) < MIN_GUIDED:
         return RacePlanner(len(candidates), settings, rule)
     return GuidedPlanner(candidates, settings, rule, seed)

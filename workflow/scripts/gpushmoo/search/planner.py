@@ -30,12 +30,12 @@ OF_MEDIAN = math.sqrt(math.pi / 2.0)
 # Weight of the group's spread relative to the spread of a cell's own few samples, in samples.
 GROUP_COUNTS = 4.0
 # Least relative error: a clock that repeats the same value is not more precise than this.
-LEAST_SPREAD = 1e-4
+MIN_SPREAD = 1e-4
 # Cells whose interval ends within this share behind that of the fastest are measured, too: other
 # processes may find them in another order. One recorded tied cell in 600 is further behind.
 NEAR = 0.03
 # Cells of each decade of time that a race measures fully if other processes repeat its cells.
-WITNESSES = 128
+RACE_REFERENCE_CELLS = 128
 # Rule for a full cell: fewest and most samples, and half of a narrow interval's relative width.
 FullRule = tuple[int, int, float]
 
@@ -80,8 +80,8 @@ class SearchSettings:
     A search stops if the summed probability that an unmeasured cell beats the best by more than the
     share `tolerance` is below `better_probability`, or if `most_share` of the cells have samples.
     It starts with `first` cells and continues with `batch` at a time, fewer in a small group. Every
-    cell gets `fewest` samples before it is judged. A race measures `witnesses` cells of each decade
-    of time to the end, even if they are slow.
+    cell gets `fewest` samples before it is judged. A race measures `reference_cells` cells of each
+    decade of time to the end, even if they are slow.
     """
 
     mode: str = SearchMode.ALL
@@ -91,10 +91,10 @@ class SearchSettings:
     batch: int = 8
     fewest: int = 2
     most_share: float = 1.0
-    witnesses: int = WITNESSES
+    reference_cells: int = RACE_REFERENCE_CELLS
 
 
-class Ask(NamedTuple):
+class SampleRequest(NamedTuple):
     """Request for `samples` more samples of candidate number `place`."""
 
     place: int
@@ -156,7 +156,7 @@ class Planner(ABC):
         self._out = np.zeros(count, dtype=bool)
 
     @abstractmethod
-    def propose(self) -> list[Ask]:
+    def propose(self) -> list[SampleRequest]:
         """Return the samples to take next, each place at most once; empty when the search ended."""
 
     @abstractmethod
@@ -221,7 +221,7 @@ class Planner(ABC):
         taken, own = self.taken[self.measured], self._variance[self.measured]
         several = taken > 1
         # Use the median variance of all cells, not the mean: a few cells are far noisier.
-        group = max(float(np.median(own[several])) if several.any() else 0.0, LEAST_SPREAD**2)
+        group = max(float(np.median(own[several])) if several.any() else 0.0, MIN_SPREAD**2)
         degrees = np.maximum(taken - 1, 0)
         variance = (GROUP_COUNTS * group + degrees * own) / (GROUP_COUNTS + degrees)
         errors: Floats = OF_MEDIAN * np.sqrt(variance / taken)
@@ -247,26 +247,26 @@ class Planner(ABC):
             return min(self._least - taken, max(fewest, 2))
         return min(self._most - taken, 3)
 
-    def _further(self, besides: Collection[int] = ()) -> list[Ask]:
+    def _further(self, besides: Collection[int] = ()) -> list[SampleRequest]:
         """Request more samples of cells that may be the fastest, and of others with too few."""
         places = {*self.front().tolist(), *besides}
-        asks = [Ask(place, self.wanted(place)) for place in sorted(places)]
+        asks = [SampleRequest(place, self.wanted(place)) for place in sorted(places)]
         return [ask for ask in asks if ask.samples]
 
 
 class RacePlanner(Planner):
     """Planner of a race: it measures every cell, so it ends only with `stop`.
 
-    Its witnesses show the spread between repeats of all kinds of cells, not only of the fastest
-    (`analysis.repeats`).
+    Its reference cells show the spread between repeats of all kinds of cells, not only of the
+    fastest (`analysis.repeats`).
     """
 
     mode = SearchMode.RACE
     _witnesses: Collection[int] | None = None
 
-    def propose(self) -> list[Ask]:
+    def propose(self) -> list[SampleRequest]:
         """Propose the fewest samples of every cell, then more for those that may be the fastest."""
-        new = [Ask(place, self._settings.fewest) for place in self.unmeasured.tolist()]
+        new = [SampleRequest(place, self._settings.fewest) for place in self.unmeasured.tolist()]
         if new:
             return new
         if self._witnesses is None:
@@ -279,7 +279,7 @@ class RacePlanner(Planner):
         return [
             int(place)
             for decade in np.unique(decades)
-            for place in measured[decades == decade][: self._settings.witnesses]
+            for place in measured[decades == decade][: self._settings.reference_cells]
         ]
 
     def _end(self) -> tuple[float | None, SearchEnd]:

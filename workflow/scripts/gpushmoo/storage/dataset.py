@@ -174,7 +174,7 @@ def _filter(where: Mapping[str, Any] | None, schema: pa.Schema) -> ds.Expression
 # Frames of cells
 
 
-def of_one_kind(rows: pd.DataFrame) -> pd.DataFrame:
+def of_one_mode(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of one timing mode, the first in TIMING_MODES."""
     present = set(rows["timing_mode"])
     return rows[rows["timing_mode"] == next((k for k in TIMING_MODES if k in present), "")]

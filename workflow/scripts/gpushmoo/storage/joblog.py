@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn, TextIO
 
-from ..core.display import MOST_SENTENCE, one_line
+from ..core.display import MAX_SENTENCE, one_line
 from ..core.errors import JobSignalledError, UnusableFilesError, UserError
 from .wholefile import set_aside
 
@@ -67,7 +67,7 @@ def raises_signals() -> Iterator[None]:
 
 
 # Largest size of a log in bytes; the middle of a larger one is dropped.
-MOST_BYTES = 10**7
+MAX_BYTES = 10**7
 # Seconds between two checks of its size.
 _LOOK_S = 0.2
 # Tries to read the end without output in between. A flood of output never pauses.
@@ -84,7 +84,7 @@ log = logging.getLogger(__name__)
 def job_log(path: str | Path, end: Callable[[int], NoReturn] = os._exit) -> Iterator[TextIO]:
     """Send file descriptors 1 and 2 to `path`; yield the terminal's stderr for progress lines.
 
-    The log keeps the beginning and the end, about MOST_BYTES together. An exception ends the job
+    The log keeps the beginning and the end, about MAX_BYTES together. An exception ends the job
     with one line on the terminal. For a UserError or a signal, the line is its text. For damaged
     files, it adds where they were moved to. For any other exception, it is the type's name, and the
     log has the traceback.
@@ -121,13 +121,13 @@ def job_log(path: str | Path, end: Callable[[int], NoReturn] = os._exit) -> Iter
             said = f"{err}{_aside(err.files, path)}"
         except Exception as err:
             log.exception("The job failed.")
-            sentence = one_line(f"{type(err).__name__}: {err}", MOST_SENTENCE)
+            sentence = one_line(f"{type(err).__name__}: {err}", MAX_SENTENCE)
             said = f"{sentence} (details: {path})"
         if said is not None:
             terminal.write(f"gpushmoo: {said}\n")
         if _shortened(1) or was_cut.is_set():
             terminal.write(
-                f"gpushmoo: '{path}' would be over {MOST_BYTES / 1e6:g} MB and contains only "
+                f"gpushmoo: '{path}' would be over {MAX_BYTES / 1e6:g} MB and contains only "
                 "the beginning and the end; if a kernel or workload.py prints, times include it.\n"
             )
         terminal.flush()
@@ -169,10 +169,10 @@ def _bounded(path: Path, was_cut: threading.Event) -> Iterator[None]:
 
 
 def _shortened(descriptor: int) -> bool:
-    """Keep half of MOST_BYTES at the beginning and a quarter at the end of a longer file."""
+    """Keep half of MAX_BYTES at the beginning and a quarter at the end of a longer file."""
     size = os.fstat(descriptor).st_size
-    tail = MOST_BYTES // 4
-    if size <= MOST_BYTES:
+    tail = MAX_BYTES // 4
+    if size <= MAX_BYTES:
         return False
     with suppress(OSError):
         # Output between reading and cutting would be lost.
@@ -182,7 +182,7 @@ def _shortened(descriptor: int) -> bool:
             size = os.fstat(descriptor).st_size
             if size == before:
                 break
-        os.ftruncate(descriptor, MOST_BYTES // 2)
+        os.ftruncate(descriptor, MAX_BYTES // 2)
         os.write(descriptor, _CUT + last)
     return True
 

@@ -56,7 +56,7 @@ def write_parquet(table: pa.Table, path: Path, metadata: Mapping[str, Any] | Non
         raise WriteError(unwritten(path, err), path, err.errno) from err
 
 
-def is_whole(path: Path) -> bool:
+def is_complete_file(path: Path) -> bool:
     """Return whether `path` begins and ends like a complete Parquet file, without reading data."""
     try:
         with path.open("rb") as f:
@@ -145,7 +145,7 @@ def check_table(path: Path) -> None:
 @contextmanager
 def checked_file(path: Path) -> Iterator[pq.ParquetFile]:
     """Open a complete file and check its pages; errors in the block become BadParquetError."""
-    if not is_whole(path):
+    if not is_complete_file(path):
         raise BadParquetError(path, "is not a whole Parquet file (truncated or foreign).")
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:

@@ -117,7 +117,7 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_atomic(path: Path, data: bytes) -> None:
     """Write `data` as `whole_file` does."""
     with whole_file(path) as own:
         own.write_bytes(data)
@@ -125,10 +125,10 @@ def write_whole(path: Path, data: bytes) -> None:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write an object as JSON with sorted keys."""
-    write_whole(path, (json.dumps(content, indent=1, sort_keys=True) + "\n").encode())
+    write_atomic(path, (json.dumps(content, indent=1, sort_keys=True) + "\n").encode())
 
 
-def read_whole(path: Path) -> bytes:
+def read_complete(path: Path) -> bytes:
     """Return the content of a file; raise DamagedFileError if it is missing, empty or truncated."""
     try:
         data = path.read_bytes()
@@ -141,7 +141,7 @@ def read_whole(path: Path) -> bytes:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Return the object that `write_json` wrote; raise DamagedFileError if it is not complete."""
-    data = read_whole(path)
+    data = read_complete(path)
     try:
         content = json.loads(data)
     except ValueError as err:

@@ -37,7 +37,7 @@ LAUNCH_AXES = (*CLUSTER_AXES, "cooperative", "carveout")
 LARGE = 2**24
 
 # Most blocks in one direction of a grid, on any backend.
-MOST_BLOCKS = 2**31 - 1
+MAX_BLOCKS = 2**31 - 1
 
 Expression = int | float | str | Callable[[dict[str, Any]], Any]
 
@@ -392,9 +392,9 @@ class CallWorkload(Workload):
         """Raise LaunchConfigError if a grid has more blocks than any launch."""
         remedy = "use larger blocks, or have a thread compute several elements."
         for side, count in zip("xyz", grid, strict=True):
-            if count > MOST_BLOCKS:
+            if count > MAX_BLOCKS:
                 raise LaunchConfigError(
-                    f"grid {side} has {count} blocks, a launch at most {MOST_BLOCKS}: {remedy}"
+                    f"grid {side} has {count} blocks, a launch at most {MAX_BLOCKS}: {remedy}"
                 )
         if math.prod(grid) >= 2**63:
             raise LaunchConfigError(f"grid has {math.prod(grid):.3g} blocks: {remedy}")

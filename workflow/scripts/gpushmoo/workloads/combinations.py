@@ -3,7 +3,7 @@
 There may be a million combinations, of which a hundred are valid. So each is checked once, and only
 the indices of valid ones are kept.
 
-A rejected combination becomes a row of the results, as long as a job has at most MOST_ROWS of them.
+A rejected combination becomes a row of the results, as long as a job has at most MAX_ROWS of them.
 If there are more, they are only counted.
 """
 
@@ -22,9 +22,9 @@ from .contract import Workload
 
 # Most rows of rejected combinations. This suffices for complete maps of shapes, and a reader can
 # still view the table.
-MOST_ROWS = 10_000
+MAX_ROWS = 10_000
 # More versions than any run may compile.
-_MOST_VERSIONS = 1_000_000
+_MAX_VERSIONS = 1_000_000
 # Combinations between two progress reports.
 _REPORTED = 20_000
 
@@ -37,7 +37,7 @@ class Combinations:
     """Result of a rule: indices of valid cells in the space (`places`), and their `versions`.
 
     The rule raised an error for `failed` of these cells, whose rows contain it. It rejects
-    `invalid` other cells, of which the first MOST_ROWS are at `refused`. `first` is the first
+    `invalid` other cells, of which the first MAX_ROWS are at `refused`. `first` is the first
     reason, and `first_failure` the first error. Only kernels with `compile_axes` have versions.
     """
 
@@ -61,17 +61,15 @@ class Combinations:
 
     @property
     def _rows_of_refused(self) -> Sequence[int]:
-        return self.refused if self.invalid <= MOST_ROWS or not self.places else ()
+        return self.refused if self.invalid <= MAX_ROWS or not self.places else ()
 
     def fault(self, valid_is: str) -> str | None:
         """Return why nothing can be measured, as a clause, or None.
 
         `valid_is` is the name of the rule in sentences.
         """
-        if self.failed > MOST_ROWS:
-            return (
-                f"{valid_is} fails for more than {MOST_ROWS:,} combinations: {self.first_failure}"
-            )
+        if self.failed > MAX_ROWS:
+            return f"{valid_is} fails for more than {MAX_ROWS:,} combinations: {self.first_failure}"
         if len(self.places) > self.failed:
             return None
         if self.first is None or self.failed:
@@ -118,9 +116,9 @@ def look_through(
             tell(f"{workload.name} {space.dtype}: {looked}, {len(found.places):,} are valid")
         if cell is None or not _is_kept(found, workload, place, cell):
             found.invalid += 1
-            if len(found.refused) < MOST_ROWS:
+            if len(found.refused) < MAX_ROWS:
                 found.refused.append(place)
-        if found.failed > MOST_ROWS or len(found.versions) > _MOST_VERSIONS:
+        if found.failed > MAX_ROWS or len(found.versions) > _MAX_VERSIONS:
             break
         if until_valid and len(found.places) > found.failed:
             break

@@ -29,15 +29,15 @@ from ..core.python_digest import python_digest
 from ..core.schema import axis_fault
 from ..core.space import (
     CACHE_STATES,
-    MOST_OF_CACHE,
+    MAX_OF_CACHE,
     TYPICAL,
     Problem,
     RelativeSize,
     ShardSpace,
     Version,
-    asks_the_device,
     expand_axis,
     indexed,
+    needs_device,
 )
 from .combinations import Combinations, look_through
 from .contract import Workload
@@ -417,7 +417,7 @@ def _values_fault(axis: str, spec: Any, least: int) -> str | None:
     if not parts:
         return f"axis '{axis}' has no values"
     for part in parts:
-        if _asks_the_device(part):
+        if _needs_device(part):
             continue
         values: dict[str, Any] = part if isinstance(part, dict) else {"from": part, "to": part}
         first, last, step = values.get("from"), values.get("to"), values.get("step", 1)
@@ -434,7 +434,7 @@ def _values_fault(axis: str, spec: Any, least: int) -> str | None:
     return None
 
 
-def _asks_the_device(part: Any) -> bool:
+def _needs_device(part: Any) -> bool:
     if not isinstance(part, Mapping) or {*part} != {"to_resident", "points"}:
         return False
     waves, points = part["to_resident"], part["points"]
@@ -513,7 +513,7 @@ def _sizes_fault(workload: Workload) -> str | None:
 
 def _is_relative(size: Mapping[str, Any]) -> bool:
     factor, on_cpu = size.get("of_cache"), size.get("on_cpu", 1)
-    is_factor = isinstance(factor, int | float) and 0 < factor <= MOST_OF_CACHE
+    is_factor = isinstance(factor, int | float) and 0 < factor <= MAX_OF_CACHE
     return {*size} <= {"of_cache", "on_cpu"} and is_factor and _is_whole(on_cpu)
 
 
@@ -565,7 +565,7 @@ def values_of(space: ShardSpace) -> dict[str, list[int]]:
 
 def depends_on_the_device(space: ShardSpace) -> bool:
     """Return whether the set of cells depends on the device."""
-    return space.asks_for_sizes or any(map(asks_the_device, space.axes.values()))
+    return space.asks_for_sizes or any(map(needs_device, space.axes.values()))
 
 
 def refusal(workload: Workload, space: ShardSpace) -> str | None:

@@ -27,7 +27,7 @@ NEEDS = frozenset({"cells", "device"})
 EACH = frozenset({"dtype", "size", "cache_state"})
 
 # With fewer sizes, a table shows as much as a figure of bandwidth over the bytes touched.
-FEWEST_SIZES = 4
+MIN_SIZES = 4
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ class WorkingSet(View):
 
     def shown(self, swept: Swept) -> bool:
         """Return whether there are enough sizes for a curve."""
-        return len(swept.problems) >= FEWEST_SIZES
+        return len(swept.problems) >= MIN_SIZES
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ...core.errors import TypedError
 from ..base import PreparedLaunch, Sample, each_or_error
-from ..buffers import Checksum, OutOfBoundsWrites, ProofResult, Strays, Witnesses, deviation
+from ..buffers import Checksum, OutOfBoundsWrites, ProofBuffers, ProofResult, Strays, deviation
 from .buffers import CudaBuffers
 from .timing import EventTimer
 
@@ -29,11 +29,15 @@ class CudaBatches:
         return self._timer.time_all(samples)
 
     def prove(
-        self, proofs: Sequence[PreparedLaunch], witnesses: Witnesses
+        self, proofs: Sequence[PreparedLaunch], proof_buffers: ProofBuffers
     ) -> list[ProofResult | TypedError]:
         """All are queued behind each other; the witnesses of all are fetched at once."""
         device = self._device
-        outputs, guarded, inputs = witnesses.outputs, witnesses.guarded, witnesses.inputs
+        outputs, guarded, inputs = (
+            proof_buffers.outputs,
+            proof_buffers.guarded,
+            proof_buffers.inputs,
+        )
         # A row for each proof: two words for each output and for each guarded buffer, one for each
         # input.
         zones_at = 2 * len(outputs)
@@ -43,7 +47,7 @@ class CudaBatches:
         def queue(proof: Any, start: Any, stop: Any, row: Any) -> None:
             with device.translated():
                 for output in outputs:
-                    device.queue_preparation(output, witnesses.poison)
+                    device.queue_preparation(output, proof_buffers.poison)
                 start.record(device.stream)
                 proof.enqueue()
                 stop.record(device.stream)

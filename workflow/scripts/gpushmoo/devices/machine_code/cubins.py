@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from ...core.dtypes import DTYPES, DType
 from ...core.errors import BuildError, DeviceError, NoDeviceError
 from ...core.space import INDEX_BITS, Version
-from ...storage.wholefile import write_whole
+from ...storage.wholefile import write_atomic
 from ...workloads.contract import Argument, Launch, SharedMemory
 from ...workloads.loader import KernelFolder, included
 from ..builds import (
@@ -332,7 +332,7 @@ def stored_cubin(code: bytes, cache: Path) -> Path:
     """A file in `cache` that holds `code`, named by its sum."""
     path = cache / "cubin" / f"{hashlib.sha256(code).hexdigest()[:32]}.cubin"
     if not path.is_file() or path.read_bytes() != code:
-        write_whole(path, code)
+        write_atomic(path, code)
     return path
 
 

@@ -20,7 +20,7 @@ from ...core.dtypes import DType
 from ...core.errors import BuildError, HostError, NoDeviceError
 from ...core.paths import install
 from ...core.space import INDEX_BITS
-from ...storage.wholefile import write_whole
+from ...storage.wholefile import write_atomic
 from ..base import DeviceInfo
 from ..builds import blaming_the_host, compile_error, own_headers
 
@@ -69,7 +69,7 @@ def _vendors(cache: Path, name: str, library: Path | None) -> Path:
     line = f"{library}\n".encode()
     # Other jobs may read the file at this moment, so it is written whole.
     if library is not None and not (path.is_file() and path.read_bytes() == line):
-        write_whole(path, line)
+        write_atomic(path, line)
     return folder
 
 

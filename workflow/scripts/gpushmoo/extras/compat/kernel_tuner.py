@@ -33,7 +33,7 @@ from ... import __name__ as library
 from ...core.backends import BACKENDS
 from ...core.errors import ConfigError
 from ...core.names import several
-from ...core.schema import MOST_THREADS, Status
+from ...core.schema import MAX_THREADS, Status
 from ...exporting.vocabulary import INVALIDITY, VERSION, t4_metadata
 from ...interactive.tune import Tuned, tune
 from ...interactive.tune_options import Build, Check, LaunchConfig
@@ -259,7 +259,7 @@ class _Kernel:
             # Launches find the results of earlier launches.
             check=replace(check, unchecked="not const", resets=False),
             build=Build([*options, f"-I{Path.cwd()}"], constants),
-            thread_limit=MOST_THREADS,
+            thread_limit=MAX_THREADS,
             backend=self.lang.lower(),
             device=self.given["device"],
             progress=progress,

@@ -15,7 +15,7 @@ from ...core.errors import ConfigError
 from ...core.schema import GROUP
 from ...exporting.choices import ExportGroup, groups_of, point_of
 from ...interactive.measure import sweep
-from ...storage.wholefile import write_whole
+from ...storage.wholefile import write_atomic
 
 Row = Mapping[str, Any]
 
@@ -48,7 +48,7 @@ def hold(
         # Records of other devices stay.
         known |= {name: _tied(group) for name, group in groups.items() if group.ok}
         told = {"groups": [row for _, row in sorted(known.items())]}
-        write_whole(file, f"{json.dumps(told, indent=1, ensure_ascii=False)}\n".encode())
+        write_atomic(file, f"{json.dumps(told, indent=1, ensure_ascii=False)}\n".encode())
         return []
     there = known.keys() & groups.keys()
     if not there:

@@ -25,14 +25,14 @@ from ...analysis.run_quality import dataset_provenance
 from ...comparing.history import BESTS, COPY, History, bests_of, read_history
 from ...core.display import one_line
 from ...core.errors import BadParquetError, ExplorerError, OpenedError
-from ...core.merit import merit_of
+from ...core.merit import metric_of
 from ...core.schema import GROUP, PARAMS, Status
-from ...core.space import asks_the_device
+from ...core.space import needs_device
 from ...model.stage import DEVICE_MODEL_SCHEMA
 from ...storage.dataset import partitions, place_of_products, read_cells
 from ...storage.room import output
 from ...storage.store import read_table
-from ...storage.wholefile import read_json, write_whole
+from ...storage.wholefile import read_json, write_atomic
 
 # Significant digits of a shown number. It is rounded once and stored as a decimal.
 DIGITS = 4
@@ -218,7 +218,7 @@ def payload(source: Source, prefix: str = "a") -> Payload:
         made.blocks[blocks["figures"]] = _text(_figures(cells, axes).packed(len(cells)))
         made.blocks[blocks["samples"]] = _text(_samples(cells).packed(len(cells)))
         part = {**where, "axes": axes, "rows": len(cells), "groups": _groups(cells, axes), **blocks}
-        part["merit"] = asdict(merit_of(cells))
+        part["merit"] = asdict(metric_of(cells))
         made.index["parts"].append(part)
     made.index["cells"] = sum(part["rows"] for part in made.index["parts"])
     return made
@@ -437,7 +437,7 @@ def explore(
 def write_page(sources: Sequence[Source], out: Path) -> None:
     """Write the page of one data set, or two, to `out`."""
     shown = [payload(source, prefix) for source, prefix in zip(sources, "ab", strict=False)]
-    write_whole(out, page(shown, " and ".join(source.name for source in sources)))
+    write_atomic(out, page(shown, " and ".join(source.name for source in sources)))
 
 
 def write_run_page(
@@ -478,7 +478,7 @@ def _progress(found: OpenedSet) -> Unfinished | None:
     if plan is None:
         return None
     plans = [planned for dtypes in plan.sweeps.values() for planned in dtypes.values()]
-    about = any(asks_the_device(spec) for one in plans for spec in one.job.axes.values())
+    about = any(needs_device(spec) for one in plans for spec in one.job.axes.values())
     cells = round(sum(one.planned_cells * one.parts for one in plans))
     return Unfinished(found.shards, count_planned(plan), cells, about)
 

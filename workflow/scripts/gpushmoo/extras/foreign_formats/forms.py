@@ -10,9 +10,9 @@ from ...core.errors import ExportError
 from ...exporting.choices import ExportGroup
 from ...exporting.form import Chosen, Format, write_object
 from ...exporting.vocabulary import AUTOTUNE, t4_metadata
-from ...storage.wholefile import write_json, write_whole
+from ...storage.wholefile import write_atomic, write_json
 from .loaded import HOLDS, LoadedTable, triton_table, vllm_tables
-from .results import cache_text, is_whole, t4_results
+from .results import cache_text, covers_all_combinations, t4_results
 
 _NOT_WHOLE = (
     "{}: not every combination of the axes was tried; Kernel Tuner replays it only where "
@@ -44,8 +44,8 @@ class KernelTuner(Format):
 
     def add(self, name: str, group: ExportGroup) -> Sequence[str]:
         """Write the cache file of a group; return a sentence if it cannot be replayed unchanged."""
-        write_whole(self.folder / "kernel-tuner" / name, cache_text(group).encode())
-        return () if is_whole(group) else (_NOT_WHOLE.format(group.name),)
+        write_atomic(self.folder / "kernel-tuner" / name, cache_text(group).encode())
+        return () if covers_all_combinations(group) else (_NOT_WHOLE.format(group.name),)
 
 
 class _Loaded(Format):

@@ -91,7 +91,7 @@ def cache_text(group: ExportGroup) -> str:
 
     To replay it, call ``tune_kernel`` with the kernel's name, ``problem_size`` (width and height)
     and the ``tune_params`` that the file contains. A cell that was not tried, or whose device
-    failed, is left out, and Kernel Tuner raises an error for it (`is_whole`).
+    failed, is left out, and Kernel Tuner raises an error for it (`covers_all_combinations`).
     """
     axes = sorted(group.axes)
     head = {
@@ -111,7 +111,7 @@ def cache_text(group: ExportGroup) -> str:
     return f'{text}, "cache": {{\n' + ",\n".join(lines) + _END
 
 
-def is_whole(group: ExportGroup) -> bool:
+def covers_all_combinations(group: ExportGroup) -> bool:
     """Return whether every combination of the axes' values has a cell in the cache file."""
     points = {point_of(row, group.axes) for row in _results_of(group)}
     return len(points) == math.prod(len(_values(group, axis)) for axis in group.axes)

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ...comparing.history import BEST, BESTS, COPY, BestChange, bests_of, read_history
-from ...core.display import kind_words, size_words
+from ...core.display import mode_words, size_words
 from ...core.schema import GROUP
-from ...figures.runs import ACROSS, MOST_PANELS
+from ...figures.runs import ACROSS, MAX_PANELS
 from ...figures.style import OKABE_ITO, PAGE_WIDTH, apply_style, save, save_words
 
 # Quantities below each other, each with a separate scale, because a copy may be much faster:
@@ -37,10 +37,10 @@ def history_figure(tables: Sequence[Path], svg: Path) -> None:
         save_words(svg, "There is no history", found.why)
         return
     changes = found.changes()
-    few = f" Of {len(changes)} groups the {MOST_PANELS} whose bests changed most."
+    few = f" Of {len(changes)} groups the {MAX_PANELS} whose bests changed most."
     title = f"Each group's best over {found.rows['number'].nunique()} runs"
-    caption = CAPTION + (few if len(changes) > MOST_PANELS else "")
-    save(draw_timelines(_rows_of(changes[:MOST_PANELS], found.rows)), svg, title, caption)
+    caption = CAPTION + (few if len(changes) > MAX_PANELS else "")
+    save(draw_timelines(_rows_of(changes[:MAX_PANELS], found.rows)), svg, title, caption)
 
 
 def _rows_of(chosen: Sequence[BestChange], rows: pd.DataFrame) -> pd.DataFrame:
@@ -108,6 +108,6 @@ def _named(rows: pd.DataFrame) -> list[str]:
 
 def _title(row: pd.Series, named: Sequence[str]) -> str:
     size = size_words(row["height"], row["width"])
-    words = {"height": f"{size} elements", "timing_mode": kind_words(row["timing_mode"])}
+    words = {"height": f"{size} elements", "timing_mode": mode_words(row["timing_mode"])}
     text = ", ".join(words.get(name, str(row[name])) for name in named)
     return "\n".join(wrap(text, TITLE_WIDTH, break_long_words=False))

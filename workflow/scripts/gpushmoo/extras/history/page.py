@@ -7,7 +7,7 @@ from typing import Any
 from ...comparing.history import CHANGE_HEADS, METHOD, History
 
 # Groups that the section names.
-_MOST_ROWS = 15
+_MAX_ROWS = 15
 
 
 def history_page(found: History) -> dict[str, Any]:
@@ -17,13 +17,13 @@ def history_page(found: History) -> dict[str, Any]:
         words = {"title": "History", "method": "", "sentences": sentences}
         return {**words, "heads": [], "rows": [], "figured": False}
     rows = found.change_rows()
-    left = len(rows) - _MOST_ROWS
+    left = len(rows) - _MAX_ROWS
     more = [f"{left} more groups are in history/history.parquet."] if left > 0 else []
     return {
         "title": found.title,
         "sentences": [*found.left_out, *more],
         "method": METHOD,
         "heads": list(CHANGE_HEADS),
-        "rows": rows[:_MOST_ROWS],
+        "rows": rows[:_MAX_ROWS],
         "figured": True,
     }

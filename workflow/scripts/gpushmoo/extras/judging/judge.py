@@ -45,13 +45,13 @@ from ...core.schema import (
     DERIVED,
     GROUP,
     TAKEN,
-    Flag,
+    Bool,
+    Float64,
+    Int32,
     Meaning,
-    Number,
-    Small,
     Status,
+    String,
     Table,
-    Text,
     is_axis,
 )
 from ...exporting.formats import FORMAT
@@ -219,7 +219,7 @@ def _of_cache_entry(entry: Mapping[str, Any], names: Sequence[str]) -> Configura
 
 
 # Most characters of a bad value in a sentence.
-_MOST_SHOWN = 60
+_MAX_SHOWN = 60
 # Factors by `timeunit`, and by the unit of a measurement.
 _UNITS = (("n", 1e-9), ("mic", 1e-6), ("us", 1e-6), ("µs", 1e-6), ("m", 1e-3), ("s", 1.0))
 
@@ -232,7 +232,7 @@ def _factor(unit: str) -> float:
 
 
 def _shown(value: Any) -> str:
-    return one_line(repr(value), _MOST_SHOWN)
+    return one_line(repr(value), _MAX_SHOWN)
 
 
 def _number(value: Any) -> float:
@@ -364,9 +364,9 @@ Place = str | os.PathLike[str]
 # Number of blocks of samples, if each has two or more; the first is the warm-up.
 BLOCKS = 8
 # With fewer samples there is no interval.
-LEAST_SAMPLES = 4
+MIN_SAMPLES = 4
 # Blocks that correlate more than this count as one.
-_MOST_ALIKE = 0.8
+_MAX_ALIKE = 0.8
 # Columns besides those of a run: the file's own figure, the number of samples, and whether an
 # interval is known.
 PUBLISHED, COUNT, KNOWN = (f"{DERIVED}{name}" for name in ("published", "count", "known"))
@@ -405,10 +405,10 @@ def _widening(logs: Floats) -> float:
     # them.
     rest -= np.median(rest, axis=0)
     rest = rest[(rest**2).sum(axis=1) > 0.0]
-    if n < LEAST_SAMPLES or len(rest) < SHARING_CELLS:
+    if n < MIN_SAMPLES or len(rest) < SHARING_CELLS:
         return 1.0
     r = float(np.mean((rest[:, 1:] * rest[:, :-1]).sum(axis=1) / (rest**2).sum(axis=1)))
-    r = min(max((n * r + 1.0) / (n - 3.0), 0.0), _MOST_ALIKE)
+    r = min(max((n * r + 1.0) / (n - 3.0), 0.0), _MAX_ALIKE)
     return float((1.0 + r) / (1.0 - r))
 
 
@@ -430,7 +430,7 @@ def _table(group: FileGroup) -> pd.DataFrame:
     """Return the group's configurations with the columns by which runs are compared."""
     table = pd.DataFrame([_row(group, c) for c in group.configurations])
     lengths = table["samples_s"].str.len().where(table["status"] == Status.OK, 0)
-    for n in set(lengths) - set(range(LEAST_SAMPLES)):
+    for n in set(lengths) - set(range(MIN_SAMPLES)):
         places = np.flatnonzero(lengths == n)
         blocks = blocks_of(np.array(table["samples_s"].iloc[places].tolist()))
         middle, half = centres(blocks)
@@ -489,29 +489,29 @@ def _row(group: FileGroup, of: Configuration) -> dict[str, Any]:
 class JudgedGroup(Table):
     """A group of configurations in a file."""
 
-    file: Annotated[Text, Meaning("its name, or that of a run")]
-    format: Annotated[Text, Meaning("whose form the file has")]
-    kernel: Text
-    problem: Annotated[Text, Meaning("what the configurations compete in")]
-    device_name: Text
-    configurations: Annotated[Small, Meaning("configurations that the file has")]
-    timed: Annotated[Small, Meaning("those of them that have a time")]
-    samples: Annotated[Small, Meaning("the fewest samples of one of these")]
-    winner: Annotated[Text, Meaning("the fastest one's parameters")]
-    winner_s: Annotated[Number, Meaning("its median", "s")]
+    file: Annotated[String, Meaning("its name, or that of a run")]
+    format: Annotated[String, Meaning("whose form the file has")]
+    kernel: String
+    problem: Annotated[String, Meaning("what the configurations compete in")]
+    device_name: String
+    configurations: Annotated[Int32, Meaning("configurations that the file has")]
+    timed: Annotated[Int32, Meaning("those of them that have a time")]
+    samples: Annotated[Int32, Meaning("the fewest samples of one of these")]
+    winner: Annotated[String, Meaning("the fastest one's parameters")]
+    winner_s: Annotated[Float64, Meaning("its median", "s")]
     tied: Annotated[
-        Small | None,
+        Int32 | None,
         Meaning("how many are statistically tied with it; null where nothing tells it"),
     ]
-    near: Annotated[Small, Meaning("how many are within the threshold of it")]
-    published: Annotated[Text, Meaning("the fastest one by the file's own figure")]
+    near: Annotated[Int32, Meaning("how many are within the threshold of it")]
+    published: Annotated[String, Meaning("the fastest one by the file's own figure")]
     published_tied: Annotated[
-        Flag | None, Meaning("whether that is among the tied; null where nothing tells it")
+        Bool | None, Meaning("whether that is among the tied; null where nothing tells it")
     ]
     halves_agree: Annotated[
-        Flag | None, Meaning("whether both halves of the samples name the same; null of few")
+        Bool | None, Meaning("whether both halves of the samples name the same; null of few")
     ]
-    cannot_tell: Annotated[list[Text], Meaning("what the file leaves open")]
+    cannot_tell: Annotated[list[String], Meaning("what the file leaves open")]
 
 
 @dataclass(frozen=True)
@@ -663,7 +663,7 @@ def _open_questions(
         if 0 < without < len(counts):
             told = f"{without} of {len(counts)} configurations have no samples"
         yield f"which are tied ({told})"
-    elif foreign and (ok["samples_s"].str.len() < LEAST_SAMPLES - 1).any():
+    elif foreign and (ok["samples_s"].str.len() < MIN_SAMPLES - 1).any():
         yield "whether samples drift (it holds only their number and deviation)"
     if foreign:
         yield "how far another process would be off"
@@ -674,7 +674,7 @@ def _open_questions(
 def _halves_agree(ok: pd.DataFrame) -> bool | None:
     """Return whether both halves of the samples have the same fastest; None with too few."""
     lengths = ok["samples_s"].str.len()
-    if lengths.min() < 2 * LEAST_SAMPLES:
+    if lengths.min() < 2 * MIN_SAMPLES:
         return None
     halves = [
         [np.median(samples[: len(samples) // 2]), np.median(samples[len(samples) // 2 :])]

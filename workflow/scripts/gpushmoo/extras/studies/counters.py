@@ -26,10 +26,10 @@ from typing import Annotated, Any
 import pyarrow as pa
 
 from ...core.backends import BACKENDS, Backend
-from ...core.display import MOST_SENTENCE, one_line
+from ...core.display import MAX_SENTENCE, one_line
 from ...core.errors import CounterError, DamagedFileError, DeviceError, NoDeviceError, TypedError
 from ...core.paths import ROOT, child_environment
-from ...core.schema import Meaning, Small, StudiedCell, Text, Whole
+from ...core.schema import Int32, Int64, Meaning, String, StudiedCell
 from ...core.space import ChosenCell, from_plain, to_plain
 from ...core.study_job import JobDevice, StudyJob
 from ...devices.base import Device, fitted
@@ -186,7 +186,7 @@ def reason_in(text: str) -> str:
     errors = re.findall(r"^==ERROR== *(.+)$", text, re.M)
     complaints = errors or _COMPLAINT.findall(text) or text.split("\n")[:1]
     complaints = [c for c in complaints if c] or ["the profiler did not say why"]
-    return f"{one_line(complaints[0], MOST_SENTENCE // 2).rstrip('.')}."
+    return f"{one_line(complaints[0], MAX_SENTENCE // 2).rstrip('.')}."
 
 
 WARP = 32
@@ -208,18 +208,18 @@ Say = Callable[[str], None]
 class CountedCell(StudiedCell):
     """A cell that was launched under the profiler; its counters follow in further columns."""
 
-    asks: Annotated[Text, Meaning("question that the cell's counters answer")]
-    message: Annotated[Text | None, Meaning("why it was not launched")]
-    bytes_read: Whole
-    bytes_written: Whole
-    entry: Annotated[Text | None, Meaning("name of the kernel's function")]
-    blocks: Whole | None
-    threads_per_block: Whole | None
-    multiprocessors: Small | None
-    resident_blocks: Small | None
-    registers: Small | None
-    device_uuid: Text | None
-    device_name: Text | None
+    asks: Annotated[String, Meaning("question that the cell's counters answer")]
+    message: Annotated[String | None, Meaning("why it was not launched")]
+    bytes_read: Int64
+    bytes_written: Int64
+    entry: Annotated[String | None, Meaning("name of the kernel's function")]
+    blocks: Int64 | None
+    threads_per_block: Int64 | None
+    multiprocessors: Int32 | None
+    resident_blocks: Int32 | None
+    registers: Int32 | None
+    device_uuid: String | None
+    device_name: String | None
 
 
 # A counter that the profiler does not know, or did not read, is null.

@@ -48,7 +48,7 @@ PATIENCE_S = 5.0
 # Approximate length of a sample in seconds: the start on an idle device then hardly matters, and
 # the end of a window is noticed soon.
 SAMPLE_S = 0.05
-MOST_LAUNCHES = 1024
+MAX_LAUNCHES = 1024
 # Untimed launches before the first timed one.
 _WARMING = 2
 Say = Callable[[str], None]
@@ -326,7 +326,7 @@ class EnergyMeter:
             except TypedError as err:
                 cell.message = cell_fault(err)
                 continue
-            cell.launches = max(1, min(MOST_LAUNCHES, round(SAMPLE_S / max(launch_s, 1e-9))))
+            cell.launches = max(1, min(MAX_LAUNCHES, round(SAMPLE_S / max(launch_s, 1e-9))))
             yield cell, found
 
 

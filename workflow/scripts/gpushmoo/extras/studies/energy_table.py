@@ -102,7 +102,7 @@ def joules_ratio(a: Row, b: Row) -> MeanInterval:
     return MeanInterval(math.exp(found.mean), low, high)
 
 
-def is_told_apart(ratio: MeanInterval) -> bool:
+def differs_significantly(ratio: MeanInterval) -> bool:
     """Return whether a ratio differs significantly from 1: its 95 % interval does not contain 1."""
     return ratio.low is not None and ratio.high is not None and not ratio.low <= 1 <= ratio.high
 

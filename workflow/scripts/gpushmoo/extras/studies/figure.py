@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from ...core.display import size_words
-from ...figures.runs import ACROSS, MOST_PANELS
+from ...figures.runs import ACROSS, MAX_PANELS
 from ...figures.style import OKABE_ITO, PAGE_WIDTH, apply_style, save, save_words
 from .energy_table import TIED_SPEED, EnergyGroup, energy_groups, launch_text, read_energy
 
@@ -28,7 +28,7 @@ def energy_figure(energy: Path, svg: Path) -> None:
     if not groups:
         save_words(svg, "Energy was not measured", table.why or "There is nothing to draw.")
         return
-    widest = sorted(groups, key=_spread)[-MOST_PANELS:]
+    widest = sorted(groups, key=_spread)[-MAX_PANELS:]
     shown = [group for group in groups if group in widest]
     down = -(-len(shown) // ACROSS)
     figure, axes = plt.subplots(

@@ -12,8 +12,8 @@ from .energy_table import (
     EnergyGroup,
     EnergyTable,
     Row,
+    differs_significantly,
     energy_groups,
-    is_told_apart,
     joules_ratio,
     launch_text,
 )
@@ -68,7 +68,7 @@ def _ties(groups: Sequence[EnergyGroup]) -> str:
         )
     ends = [[f(tied, key=_joules) for f in (min, max)] for tied in several]
     ratios = [(joules_ratio(dear, cheap), cheap, dear) for cheap, dear in ends]
-    apart = [found for found in ratios if is_told_apart(found[0])]
+    apart = [found for found in ratios if differs_significantly(found[0])]
     words = (
         f"Of {len(several)} groups with several launches within {percent(TIED_SPEED)} of the "
         f"fastest, energy distinguishes the cheapest from the dearest of these in {len(apart)}"
@@ -88,7 +88,7 @@ def _savings(groups: Sequence[EnergyGroup]) -> list[tuple[float, EnergyGroup]]:
     for group in groups:
         if group.cheapest is not group.fastest:
             ratio = joules_ratio(group.cheapest, group.fastest)
-            if is_told_apart(ratio) and ratio.mean < 1:
+            if differs_significantly(ratio) and ratio.mean < 1:
                 found.append((1 - ratio.mean, group))
     return sorted(found, key=lambda pair: -pair[0])
 

@@ -24,7 +24,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from ...core.display import gbs, kind_words, seconds
+from ...core.display import gbs, mode_words, seconds
 from ...core.errors import DamagedFileError, WatchError
 from ...core.paths import RESULTS
 from ...core.run_plan import PLAN_FILE, RunPlan, SweepPlan
@@ -313,7 +313,7 @@ _COLOURS = (
     *("#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725"),
 )
 # If an axis has more values, neighbors share a square, which shows the fastest.
-_MOST_ROWS = 24
+_MAX_ROWS = 24
 _LABEL, _SQUARE, _GAP = 8, 2, 2
 # Lines besides the map and those of sweeps.
 _OTHER_LINES = 16
@@ -362,7 +362,7 @@ def watch(run: str | Path | None = None, once: bool = False) -> None:
 def frame(state: RunState, width: int, coloured: bool, height: int | None = None) -> RenderableType:
     """Return the run at one moment for `width` columns; without colors, squares are digits."""
     shown = _shown(state)
-    most_rows = _MOST_ROWS if height is None else max(6, min(_MOST_ROWS, height - _OTHER_LINES))
+    most_rows = _MAX_ROWS if height is None else max(6, min(_MAX_ROWS, height - _OTHER_LINES))
     room = len(state.sweeps) if height is None else max(3, height - _OTHER_LINES - most_rows)
     parts: list[RenderableType] = [_headline(state)]
     parts += [ProgressBar(max(1.0, state.planned), state.done, width=width)]
@@ -422,7 +422,7 @@ def _launch(cell: LiveCell) -> str:
 
 
 def _group_words(cell: LiveCell) -> str:
-    kind = "" if cell.timing_mode == TIMING_MODES[0] else f", {kind_words(cell.timing_mode)}"
+    kind = "" if cell.timing_mode == TIMING_MODES[0] else f", {mode_words(cell.timing_mode)}"
     return f"{cell.variant}, {cell.height} x {cell.width}, {cell.cache_state}{kind}"
 
 

@@ -12,7 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...core.display import kind_words, tied_words
+from ...core.display import mode_words, tied_words
 from ...core.errors import ConfigError
 from ...storage.room import output
 from ..answers import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 # The copy's own half width from which the table says it.
 _UNSTEADY = 0.1
 # Rows of each group in the table; --out keeps all.
-_MOST_ROWS = 5
+_MAX_ROWS = 5
 
 
 def add_commands(commands: options.Subparsers) -> None:
@@ -244,7 +244,7 @@ def report(result: Sweep) -> str:
     alone = result.cells["repeat_medians_s"].str.len().max() < 2
     for _, group in best.groupby(list(GROUP), sort=False):
         top = group.iloc[0]
-        kind = f"{kind_words(top['timing_mode'])}, " if several else ""
+        kind = f"{mode_words(top['timing_mode'])}, " if several else ""
         parts.append(
             f"\n{top['dtype']}, {top['variant']}, {top['height']} x {top['width']}, "
             f"{top['cache_state']}, {kind}{top['device_name']}: "
@@ -257,7 +257,7 @@ def report(result: Sweep) -> str:
         faulty = result.cells[result.cells["status"].isin(FAULTS)]
         axes = [column for column in faulty.columns if is_axis(column)]
         parts.append("")
-        for row in faulty.head(_MOST_ROWS).to_dict("records"):
+        for row in faulty.head(_MAX_ROWS).to_dict("records"):
             launch = ", ".join(f"{axis}={row[axis]}" for axis in axes)
             parts.append(
                 f"{row['dtype']}, {row['variant']}, {row['height']} x {row['width']}, "
@@ -280,12 +280,12 @@ def _unsteady(result: Sweep, of: Mapping[str, Any]) -> str:
 
 def _table(group: DataFrame, alone: bool, unsteady: str) -> str:
     """The table of a group, whose intervals are of this run `alone`, or of another run."""
-    from ...core.merit import merit_of
+    from ...core.merit import metric_of
     from ...core.schema import is_axis
     from ..tables import aligned
 
-    top = group.head(_MOST_ROWS)
-    merit = merit_of(group)
+    top = group.head(_MAX_ROWS)
+    merit = metric_of(group)
     shown = top[[*filter(is_axis, top.columns)]].copy()
     values, lows, highs = merit.of(top)
     shown[merit.unit] = [f"{value:.4g}" for value in values]

@@ -12,7 +12,7 @@ from . import options
 from .options import Command, add_command
 
 # Rows of the table of predictions.
-_MOST_ROWS = 5
+_MAX_ROWS = 5
 
 
 def add_commands(commands: options.Subparsers) -> None:
@@ -95,4 +95,4 @@ def _predict(
         one = predict(**asked, **{name: value for name, [value] in values.items()})
         return Answer({"rows": one.row}, one.__str__)
     found = predict(**asked, axes=values)
-    return Answer({"rows": found}, lambda: fastest(found, values, _MOST_ROWS))
+    return Answer({"rows": found}, lambda: fastest(found, values, _MAX_ROWS))

@@ -13,11 +13,11 @@ SEMICOLONS_IN_1000 = 3.0
 
 # Kinds that do not meet the bound yet may not get worse. Lower a number after you rewrite texts.
 ERRORS_TODAY = {
-    "docs": 62,
-    "messages": 42,
-    "tests": 292,
+    "docs": 40,
+    "messages": 36,
+    "tests": 288,
 }
-SEMICOLONS_TODAY = 304
+SEMICOLONS_TODAY = 177
 
 
 @pytest.fixture(scope="module")

@@ -54,7 +54,7 @@ class Page:
     """A chapter's appendix (`facts`, or None) and its findings in short, or its `fault`.
 
     `title` is the appendix's heading, by default the chapter's name. `introduction` has one
-    sentence each on the document (author, year, device), on its question, and on the comparison.
+    sentence each on its source (author, year, device), on its question, and on the comparison.
     Appendices are sorted by `place`, then by name.
     """
 

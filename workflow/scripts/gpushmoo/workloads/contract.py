@@ -221,7 +221,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class LibraryCall:
-    """Function of the vendor's library for `dtype`; ``dot`` is the dot product of the `inputs`."""
+    """Function of the vendor's library for `dtype`; ``dot`` sums the products of the `inputs`."""
 
     name: str
     inputs: tuple[str, ...]

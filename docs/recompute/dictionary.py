@@ -6,11 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 from gpushmoo.comparing.compare import ChangedCell, ChangedGroup, Drift
-from gpushmoo.comparing.history import HistoryRow
+from gpushmoo.comparing.run_history import HistoryRow
 from gpushmoo.core.display import joined
 from gpushmoo.core.schema import GROUP, Cells, Energy, Meaning, Table
-from gpushmoo.interactive.tables import Best
-from gpushmoo.model.stage import ModelledCell
+from gpushmoo.interactive.text_tables import Best
+from gpushmoo.model.fit_stage import ModelledCell
 from streamed_dot.numerics import Errors
 from streamed_dot.rivals import TimedWay
 from streamed_dot.timeline import TracedSpan

@@ -13,7 +13,7 @@ from gpushmoo.analysis.peak import cell_peak_gbs, share_of_peak
 from gpushmoo.analysis.run_quality import steadiness
 from gpushmoo.core.display import joined, length, percent, significant
 from gpushmoo.core.median import MedianInterval
-from gpushmoo.core.merit import BANDWIDTH, interval
+from gpushmoo.core.metric import BANDWIDTH, interval
 from gpushmoo.core.schema import SAMPLE_COUNT
 from gpushmoo.extras.studies.counters import COUNTERS_SCHEMA
 from gpushmoo.storage.dataset import matching

@@ -9,7 +9,7 @@ from gpushmoo.comparing.compare import DELTA
 from gpushmoo.comparing.compare import percent as as_change
 from gpushmoo.comparing.false_alarms import Rate
 from gpushmoo.core.display import percent, significant
-from gpushmoo.core.merit import BANDWIDTH, interval
+from gpushmoo.core.metric import BANDWIDTH, interval
 from gpushmoo.storage.store import read_metadata
 
 from .record import REFERENCE, Record, read_json

@@ -34,7 +34,7 @@ from gpushmoo.core.space import USUAL, Cell, Condition, Problem
 from gpushmoo.devices.base import Sample
 from gpushmoo.devices.cuda.backend import CudaDevice
 from gpushmoo.devices.cuda.timing import CudaLaunch
-from gpushmoo.measuring.launches import launches_of_group
+from gpushmoo.measuring.sample_length import launches_of_group
 from gpushmoo.workloads.loader import load_kernel
 
 LIMIT = 0.01

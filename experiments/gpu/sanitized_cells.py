@@ -35,11 +35,11 @@ from gpushmoo.core.space import (
     expand_axis,
 )
 from gpushmoo.devices.base import Device
-from gpushmoo.devices.buffers import OutOfBoundsWrites
 from gpushmoo.devices.cuda.backend import CudaDevice
+from gpushmoo.devices.memory import OutOfBoundsWrites
 from gpushmoo.devices.select import DeviceChoice, open_device
-from gpushmoo.measuring.buffers import open_space
-from gpushmoo.measuring.builds import Builds, programs_for
+from gpushmoo.measuring.programs import Builds, programs_for
+from gpushmoo.measuring.spaces import open_space
 from gpushmoo.workloads.contract import ReducingWorkload
 from gpushmoo.workloads.host_fed import HostFedWorkload
 from gpushmoo.workloads.loader import KernelFolder, find_kernels, load_kernel

@@ -18,7 +18,7 @@ from explored import explored_dataset, write_predictions
 from gpushmoo import explore
 from gpushmoo.analysis.best import tied_best
 from gpushmoo.analysis.fastest import axes_of
-from gpushmoo.comparing.history import history_of
+from gpushmoo.comparing.run_history import history_of
 from gpushmoo.comparing.runs import read_run
 from gpushmoo.core.display import significant
 from gpushmoo.core.schema import GROUP

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 from conftest import ROOT
 from gpushmoo.analysis.statistics import SHARING_CELLS
+from gpushmoo.core.measure_settings import Measure
 from gpushmoo.core.schema import Status
-from gpushmoo.core.settings import Measure
 from gpushmoo.exporting.write import all_formats
-from gpushmoo.measuring.launches import LASTING_S
+from gpushmoo.measuring.sample_length import LASTING_S
 from gpushmoo.measuring.sampling import Sampling, StoppingRule
 
 

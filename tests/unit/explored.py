@@ -10,7 +10,7 @@ from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Problem
 from gpushmoo.measuring.events import CellRun
-from gpushmoo.model.stage import DEVICE_MODEL_SCHEMA
+from gpushmoo.model.fit_stage import DEVICE_MODEL_SCHEMA
 from gpushmoo.storage.store import write_parquet
 from synthetic import write_shard
 

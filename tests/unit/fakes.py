@@ -33,7 +33,8 @@ from gpushmoo.devices.base import (
     each_or_error,
     prove_each,
 )
-from gpushmoo.devices.buffers import (
+from gpushmoo.devices.capabilities import Reading
+from gpushmoo.devices.memory import (
     Deviation,
     OutOfBoundsWrites,
     Output,
@@ -41,8 +42,6 @@ from gpushmoo.devices.buffers import (
     ProofResult,
     guard_word,
 )
-from gpushmoo.devices.capabilities import Reading
-from gpushmoo.measuring.builds import Builds
 from gpushmoo.measuring.events import (
     CellRun,
     Event,
@@ -52,6 +51,7 @@ from gpushmoo.measuring.events import (
     ShardResult,
     Working,
 )
+from gpushmoo.measuring.programs import Builds
 from gpushmoo.measuring.rounds import ShardRun
 from gpushmoo.measuring.sampling import TOGETHER, Sampling, StoppingRule
 from gpushmoo.measuring.supervise import FIRST_LAUNCH_S, MAX_FAULTS, FaultLimits, Supervisor

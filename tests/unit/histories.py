@@ -35,4 +35,4 @@ def standing_for(monkeypatch: pytest.MonkeyPatch, runs: Mapping[str, RunCells]) 
             raise CompareError(f"'{place}' does not exist; name a run's folder.")
         return runs[name]
 
-    monkeypatch.setattr("gpushmoo.comparing.history.read_run", read)
+    monkeypatch.setattr("gpushmoo.comparing.run_history.read_run", read)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gpushmoo.core.settings import Measure, Search
+from gpushmoo.core.measure_settings import Measure, Search
 from gpushmoo.core.shard_job import ShardJob
 from gpushmoo.measuring.events import Assignment, ShardResult
 from gpushmoo.measuring.sampling import EVERY_CELL, Sampling, StoppingRule

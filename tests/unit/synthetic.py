@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow.parquet as pq
 from conftest import ROOT
 from gpushmoo import PROTOCOL_VERSION
+from gpushmoo.core.measure_settings import Measure, Search
 from gpushmoo.core.schema import Status
-from gpushmoo.core.settings import Measure, Search
 from gpushmoo.core.space import Cell, Problem, conditions, enumerate_cells
 from gpushmoo.devices.base import DeviceInfo
 from gpushmoo.measuring.events import CellRun, CopySample, ShardResult

@@ -53,8 +53,8 @@ from gpushmoo.measuring.rounds import SLOWED_ROUNDS
 from gpushmoo.measuring.sampling import Sampling, StoppingRule
 from gpushmoo.measuring.supervise import FaultLimits, Supervisor
 from gpushmoo.measuring.verify import CellSteps
-from gpushmoo.workloads.limits import Limit
 from gpushmoo.workloads.loader import KernelFolder
+from gpushmoo.workloads.tolerances import Limit
 from jobs import ended_runs, sampling_of
 
 BLOCKS = 4

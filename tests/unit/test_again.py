@@ -13,7 +13,7 @@ from conftest import ROOT
 from fakes import FOLDER, INFO, FakeDevice, Fault, cell_tag, make_cells, measure_cells
 from gpushmoo.core.errors import ConfigError
 from gpushmoo.core.schema import FAULTS, Status
-from gpushmoo.devices.builds import KernelBuild, VersionBuild, write_build
+from gpushmoo.devices.build_file import KernelBuild, VersionBuild, write_build
 from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.planning.again import Remaking, cells_ended_as, sentence
 from gpushmoo.planning.config import load_config

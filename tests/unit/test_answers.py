@@ -22,7 +22,7 @@ from gpushmoo import open_run
 from gpushmoo.core.backends import BACKENDS
 from gpushmoo.core.errors import DeviceLostError
 from gpushmoo.devices.select import DeviceChoice
-from gpushmoo.interactive import answers, measure, tables
+from gpushmoo.interactive import answers, measure, text_tables
 from gpushmoo.interactive.opened_run import Run
 from gpushmoo.interactive.shell import build_parser, main
 from histories import made, standing_for
@@ -80,8 +80,8 @@ def there(
     standing_for(monkeypatch, {run.name: run for run in made(slower=0.05)})
     for name in ("x.json", "older.json"):
         written(tmp_path / name, cache(TIE))
-    monkeypatch.setattr(tables, "BACKENDS", {"opencl": BACKENDS["opencl"]})
-    monkeypatch.setattr(tables, "probe", answer)
+    monkeypatch.setattr(text_tables, "BACKENDS", {"opencl": BACKENDS["opencl"]})
+    monkeypatch.setattr(text_tables, "probe", answer)
     python = tmp_path / "python"
     python.write_text(f"#!{sys.executable}\n{SNAKEMAKE}", encoding="utf-8")
     python.chmod(0o755)
@@ -90,7 +90,7 @@ def there(
 
 def answer(choice: DeviceChoice) -> Any:
     if choice.index:
-        raise tables.NoDeviceError("There is none.")
+        raise text_tables.NoDeviceError("There is none.")
     return INFO
 
 

@@ -9,8 +9,8 @@ import pytest
 from bench import BACKENDS, Bench, choice_of
 from conftest import CUDA_WORDS, OPENCL_WORDS, USER_CUDA, USER_OPENCL
 from gpushmoo.core.errors import DeviceError, WorkloadError
-from gpushmoo.devices.builds import compile_error
-from gpushmoo.measuring.builds import first_printf
+from gpushmoo.devices.build_file import compile_error
+from gpushmoo.measuring.programs import first_printf
 from gpushmoo.workloads.loader import load_kernel
 
 # A copy that gives cells of 64 threads and problems something of their own to break.

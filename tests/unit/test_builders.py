@@ -13,7 +13,7 @@ from gpushmoo.core.dtypes import triton_type
 from gpushmoo.core.errors import BuildError, NoDeviceError
 from gpushmoo.core.space import Version
 from gpushmoo.devices.base import fitted
-from gpushmoo.devices.builds import BuildRequest, EntryFacts
+from gpushmoo.devices.build_file import BuildRequest, EntryFacts
 from gpushmoo.devices.cuda.backend import compile_version
 from gpushmoo.devices.machine_code import triton
 from gpushmoo.devices.machine_code.cubins import Unit, compile_cubin

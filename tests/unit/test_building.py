@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import gpushmoo.measuring.builds as builds_module
+import gpushmoo.measuring.programs as builds_module
 import pytest
 from bench import Bench
 from conftest import ROOT, USER_CUDA, USER_OPENCL, python
@@ -24,8 +24,7 @@ from gpushmoo.core.errors import (
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Version
 from gpushmoo.devices import isolated
-from gpushmoo.devices.building import refuse_failures
-from gpushmoo.devices.builds import (
+from gpushmoo.devices.build_file import (
     CompiledCode,
     EntryFacts,
     KernelBuild,
@@ -33,10 +32,11 @@ from gpushmoo.devices.builds import (
     read_build,
     write_build,
 )
+from gpushmoo.devices.building import refuse_failures
 from gpushmoo.devices.isolated import PATIENCE, TaskEnded, run_isolated
 from gpushmoo.devices.machine_code import cubins
 from gpushmoo.devices.select import DeviceChoice, resolve
-from gpushmoo.measuring.builds import Builds, programs_for
+from gpushmoo.measuring.programs import Builds, programs_for
 from gpushmoo.storage.joblog import raises_signals
 from gpushmoo.storage.room import obstacle
 from gpushmoo.storage.store import read_shard
@@ -430,7 +430,7 @@ def test_what_has_no_code_is_compiled_here(monkeypatch: pytest.MonkeyPatch) -> N
 ONE_VARIANT = """
 import hashlib, sys
 from pathlib import Path
-from gpushmoo.devices.builds import BuildRequest
+from gpushmoo.devices.build_file import BuildRequest
 from gpushmoo.core.space import Version
 from gpushmoo.devices.opencl.backend import compile_version
 from gpushmoo.workloads.loader import load_kernel

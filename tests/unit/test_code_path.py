@@ -4,7 +4,7 @@ import pytest
 from conftest import ROOT
 from gpushmoo.core.code_path import CodePath, PathPart
 from gpushmoo.devices.machine_code import sass
-from gpushmoo.devices.machine_code.flow import touched_registers
+from gpushmoo.devices.machine_code.control_flow import touched_registers
 from gpushmoo.workloads.loader import load_kernel
 from hypothesis import strategies as st
 from test_cuda_compiles import code_of as codes_in

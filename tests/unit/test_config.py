@@ -15,8 +15,8 @@ from conftest import ROOT
 from gpushmoo.chapters import find_chapters, load_chapter
 from gpushmoo.core.errors import ConfigError
 from gpushmoo.core.keys import keys_of, kinds_of
+from gpushmoo.core.measure_settings import Measure, Search
 from gpushmoo.core.paths import CHAPTERS
-from gpushmoo.core.settings import Measure, Search
 from gpushmoo.core.space import Cell, Problem, Residency, enumerate_cells, expand_axis
 from gpushmoo.planning.config import (
     RunConfig,

@@ -18,7 +18,6 @@ from covering import crossed
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import BuildError, LaunchFailedError, NoDeviceError
 from gpushmoo.core.space import Cell, Problem
-from gpushmoo.devices.buffers import Tolerance, check_sizes, limits_source
 from gpushmoo.devices.cuda import buffers
 from gpushmoo.devices.machine_code.cubins import (
     Unit,
@@ -29,10 +28,11 @@ from gpushmoo.devices.machine_code.cubins import (
     passed,
 )
 from gpushmoo.devices.machine_code.sass import complaints
+from gpushmoo.devices.memory import Tolerance, check_sizes, limits_source
 from gpushmoo.workloads.contract import Argument, BufferRef, Launch, NullRef, Workload
 from gpushmoo.workloads.host_fed import HostFedWorkload
-from gpushmoo.workloads.limits import Limit
 from gpushmoo.workloads.loader import KernelFolder, find_kernels, load_kernel
+from gpushmoo.workloads.tolerances import Limit
 
 FOLDERS = [load_kernel(p) for p in find_kernels([ROOT / "kernels"]).values()]
 OTHER_ARCHS = ("sm_75", "sm_100")

@@ -13,11 +13,11 @@ from fake_cupy import FACTS, fake_cupy
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.space import TIMING_MODES, USUAL, Condition, Problem
 from gpushmoo.devices.base import Sample, TimedInterval, bind_library, set_constants
-from gpushmoo.devices.buffers import Deviation, Output, ProofBuffers, Tolerance
 from gpushmoo.devices.cuda import backend, library
+from gpushmoo.devices.memory import Deviation, Output, ProofBuffers, Tolerance
 from gpushmoo.workloads.contract import BufferRef, Launch, LibraryCall
 from gpushmoo.workloads.host_fed import FedInTurn, Piece
-from gpushmoo.workloads.limits import Limit
+from gpushmoo.workloads.tolerances import Limit
 
 SOURCE = """
 __constant__ float taps[2];

@@ -10,7 +10,7 @@ from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import BuildError
 from gpushmoo.core.space import Version
 from gpushmoo.devices.base import Device, set_constants
-from gpushmoo.devices.builds import EntryFacts
+from gpushmoo.devices.build_file import EntryFacts
 from gpushmoo.devices.cuda.backend import CudaProgram
 from gpushmoo.devices.machine_code import cubins
 from gpushmoo.devices.machine_code.cubins import (

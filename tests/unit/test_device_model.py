@@ -10,9 +10,9 @@ from conftest import examples
 from described import FACTS, SQUARES, cells, described, describer, measured, points, rows_of
 from gpushmoo.core.schema import GROUP
 from gpushmoo.model.fit import MIN_CHOSEN, NEAR_FULL, WELL_KNOWN, DeviceFit, fit_device, training
+from gpushmoo.model.fit_stage import fit_cells
 from gpushmoo.model.form import FIRST, LIMITS, Model, joined
 from gpushmoo.model.launches import Launches
-from gpushmoo.model.stage import fit_cells
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -23,7 +23,7 @@ from gpushmoo.core.errors import (
 )
 from gpushmoo.core.space import CONDITIONS, Cell, Condition, Problem, Residency, expand_axis
 from gpushmoo.devices.base import Device, DeviceInfo, Sample, image_refusal
-from gpushmoo.devices.buffers import OutOfBoundsWrites, zone_bytes
+from gpushmoo.devices.memory import OutOfBoundsWrites, zone_bytes
 from gpushmoo.devices.select import DeviceChoice, resolve
 from gpushmoo.workloads.contract import BufferRef, Launch, ReducingWorkload
 from gpushmoo.workloads.loader import find_kernels, load_kernel

@@ -22,9 +22,9 @@ from gpushmoo.core.shard_job import ShardJob
 from gpushmoo.devices.base import identity
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring import job as measuring_job
-from gpushmoo.measuring.builds import space_here
 from gpushmoo.measuring.job import ShardTask, run_shard
 from gpushmoo.measuring.process import Workers
+from gpushmoo.measuring.programs import space_here
 from gpushmoo.measuring.progress import Progress
 from gpushmoo.measuring.shard_file import Earlier
 from gpushmoo.report.method import earlier_finding, earlier_words

@@ -21,7 +21,7 @@ from gpushmoo.extras.studies.energy_table import (
 )
 from gpushmoo.extras.studies.figure import energy_figure
 from gpushmoo.extras.studies.page import energy_findings, energy_page
-from gpushmoo.figures.runs import MAX_PANELS
+from gpushmoo.figures.run_changes import MAX_PANELS
 from matplotlib.figure import Figure
 from test_figures import assert_readable
 

@@ -16,7 +16,7 @@ from fakes import make_cells
 from gpushmoo.core.display import MAX_SENTENCE, MAX_TEXT, one_line
 from gpushmoo.core.errors import KernelFolderError, WorkloadError
 from gpushmoo.core.schema import Status
-from gpushmoo.devices.builds import compile_error
+from gpushmoo.devices.build_file import compile_error
 from gpushmoo.measuring.events import CellRun, NoLaunch
 from gpushmoo.workloads.contract import CopyWorkload
 from gpushmoo.workloads.host_fed import HostFedWorkload

@@ -15,7 +15,7 @@ from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.peak import PeakRow, peak_rows, write_peak
 from gpushmoo.core.display import gbs
 from gpushmoo.core.space import CACHE_STATES, Problem
-from gpushmoo.figures.stage import draw_figure
+from gpushmoo.figures.draw_stage import draw_figure
 from gpushmoo.model.fit import partition_table
 from gpushmoo.model.form import LIMITS
 from gpushmoo.storage.dataset import matching, read_cells

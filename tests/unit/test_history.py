@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import record
-from gpushmoo.comparing.history import (
+from gpushmoo.comparing.run_history import (
     HISTORY_SCHEMA,
     history_of,
     read_history,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from conftest import python
-from gpushmoo.devices.builds import own_headers
+from gpushmoo.devices.build_file import own_headers
 from gpushmoo.devices.opencl.runtime import include_option
 from gpushmoo.workloads.loader import KernelFolder, included_files
 

@@ -27,12 +27,12 @@ from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.core.backends import BACKENDS
 from gpushmoo.core.errors import DeviceError, DeviceLostError, NoDeviceError, OpenError
 from gpushmoo.core.keys import bounds_of, keys_of
-from gpushmoo.core.settings import Measure
+from gpushmoo.core.measure_settings import Measure
 from gpushmoo.devices.base import DeviceInfo
 from gpushmoo.devices.select import DeviceChoice
-from gpushmoo.interactive import measure, shell, tables
+from gpushmoo.interactive import measure, shell, text_tables
 from gpushmoo.interactive.arguments import Arguments
-from gpushmoo.interactive.commands import measuring, runs
+from gpushmoo.interactive.commands import measuring, run
 from gpushmoo.interactive.shell import main
 from gpushmoo.measuring.job import MeasuredShard, ShardTask, measure_shard
 from gpushmoo.measuring.process import WorkerProcess
@@ -423,7 +423,7 @@ def test_each_command_helps_by_an_example(capsys: pytest.CaptureFixture[str]) ->
         assert title == "example:"
         words = shlex.split(example)
         assert words[:2] == ["gpushmoo", name]
-        ours = runs.split_words(words[1:])[0] if name == "run" else words[1:]
+        ours = run.split_words(words[1:])[0] if name == "run" else words[1:]
         assert shell.build_parser().parse_args(ours).command.name == name
 
 
@@ -431,7 +431,7 @@ def test_a_run_is_snakemakes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[list[str]] = []
-    monkeypatch.setattr(runs, "run_snakemake", lambda words: started.append(words) or 7)
+    monkeypatch.setattr(run, "run_snakemake", lambda words: started.append(words) or 7)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").touch()
     assert main(["run", "mine.yaml", "--cores", "4", "--", "export", "--dry-run"]) == 7
@@ -452,7 +452,7 @@ def test_a_run_is_snakemakes(
     ):
         assert main(["run", *given.split()]) == 7
         assert started[-1][2:] == theirs.split()
-    monkeypatch.setattr(runs, "ROOT", tmp_path)
+    monkeypatch.setattr(run, "ROOT", tmp_path)
     assert main(["run"]) == 2
     assert "A run needs a clone of gpushmoo" in capsys.readouterr().err
 
@@ -481,9 +481,9 @@ def test_kernels_and_devices_are_listed(
             raise NoDeviceError("There is none.")
         return INFO
 
-    monkeypatch.setattr(tables, "probe", answer)
+    monkeypatch.setattr(text_tables, "probe", answer)
     with monkeypatch.context() as patch:
-        patch.setattr(tables, "KERNELS", tmp_path / "none")
+        patch.setattr(text_tables, "KERNELS", tmp_path / "none")
         patch.chdir(tmp_path / "kernels/broken")
         assert main(["list", "kernels"]) == 0
         said = capsys.readouterr()
@@ -494,7 +494,7 @@ def test_kernels_and_devices_are_listed(
     assert found["opencl_runtime"].tolist() == [*BACKENDS["opencl"].runtimes]
     assert set(found["device_name"]) == {INFO.name}
     assert main(["list", "devices"]) == 0
-    monkeypatch.setattr(tables, "BACKENDS", {"cuda": BACKENDS["cuda"]})
+    monkeypatch.setattr(text_tables, "BACKENDS", {"cuda": BACKENDS["cuda"]})
     assert main(["list", "devices"]) == 3
     assert "There is none." in capsys.readouterr().err
 
@@ -768,7 +768,7 @@ def test_a_guided_sweep_leaves_cells_out(folder: Path, device: dict[str, str]) -
 def test_the_options_of_run_are_known_without_its_parser() -> None:
     [commands] = (a for a in shell.build_parser()._actions if a.choices)
     own = [name for a in commands.choices["run"]._actions for name in a.option_strings]
-    assert sorted(own) == sorted(runs.OPTIONS)
+    assert sorted(own) == sorted(run.OPTIONS)
 
 
 def test_the_parser_needs_no_slow_import() -> None:

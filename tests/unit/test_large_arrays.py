@@ -22,11 +22,11 @@ from conftest import environment
 from fakes import FakeDevice
 from gpushmoo.core.paths import KERNELS
 from gpushmoo.core.space import Problem
-from gpushmoo.devices.buffers import Deviation, Output, Tolerance, deviation, words_of
-from gpushmoo.measuring.buffers import open_space
-from gpushmoo.workloads import call, limits, unnamed
-from gpushmoo.workloads.limits import Limit
+from gpushmoo.devices.memory import Deviation, Output, Tolerance, deviation, words_of
+from gpushmoo.measuring.spaces import open_space
+from gpushmoo.workloads import call, tolerances, unnamed
 from gpushmoo.workloads.loader import load_kernel, source_files
+from gpushmoo.workloads.tolerances import Limit
 from gpushmoo.workloads.unnamed import (
     UnnamedFile,
     available_bytes,
@@ -256,7 +256,7 @@ def test_a_count_of_wrong_elements_that_overflows_is_not_zero() -> None:
 def test_an_expected_value_that_does_not_fit_is_named_in_a_later_part(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(limits, "_PART", 64)
+    monkeypatch.setattr(tolerances, "_PART", 64)
     expect = X.astype(np.int64)
     expect[-2] = 256
     with pytest.raises(gpushmoo.ConfigError, match=rf"256 at \[{N - 2}\]"):

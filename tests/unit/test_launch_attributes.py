@@ -11,7 +11,7 @@ from cuda.bindings import driver
 from gpushmoo.core.errors import LaunchConfigError
 from gpushmoo.core.space import TIMING_MODES, Cell, Condition, Problem, Version
 from gpushmoo.devices.base import set_constants
-from gpushmoo.devices.builds import VersionBuild
+from gpushmoo.devices.build_file import VersionBuild
 from gpushmoo.devices.cuda.runtime import Translate
 from gpushmoo.devices.cuda.timing import blocks_in_clusters, extended
 from gpushmoo.devices.machine_code.cubins import Unit, compile_cubin

@@ -10,7 +10,7 @@ import pytest
 from cells import cell as row_of
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.space import Cell, CellGroup, Residency
-from gpushmoo.measuring.launches import launches_of_group
+from gpushmoo.measuring.sample_length import launches_of_group
 from gpushmoo.model.machine import half_way, line, machine_facts
 from gpushmoo.planning.sweeps import SweepConfig
 from test_config import cells_of, overlaid

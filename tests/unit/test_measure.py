@@ -31,9 +31,9 @@ from gpushmoo.core.errors import DeviceLostError, WorkerCrashedError
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import USUAL, Cell, Problem, ShardSpace
 from gpushmoo.devices.capabilities import Reading
-from gpushmoo.measuring.builds import axis_values, plan_cells
 from gpushmoo.measuring.events import CellsStarted, Finished, Measure, ShardResult, result_of
 from gpushmoo.measuring.outputs import hint_of
+from gpushmoo.measuring.programs import axis_values, plan_cells
 from gpushmoo.measuring.sampling import StoppingRule
 from gpushmoo.workloads.contract import Launch
 from gpushmoo.workloads.loader import versions_of

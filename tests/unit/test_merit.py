@@ -15,7 +15,7 @@ from gpushmoo.analysis.peak import (
     work_peaks,
     write_peak,
 )
-from gpushmoo.core.merit import BANDWIDTH, SEVERAL, TIME, heading_of, interval, metric_of
+from gpushmoo.core.metric import BANDWIDTH, SEVERAL, TIME, heading_of, interval, metric_of
 from gpushmoo.storage.wholefile import read_json
 from gpushmoo.workloads.views import FigureData, Roofline
 

@@ -8,7 +8,7 @@ import pytest
 from gpushmoo import ConfigError, sweep
 from gpushmoo.interactive.commands import options
 from gpushmoo.interactive.shell import build_parser, main
-from gpushmoo.workloads.limits import Limit
+from gpushmoo.workloads.tolerances import Limit
 
 # By the function that reads it: texts that it refuses.
 KINDS = {

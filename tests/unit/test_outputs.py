@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from fakes import FakeDevice
 from gpushmoo.measuring.outputs import CheckedOutput
-from gpushmoo.workloads.limits import EXACT, Limit
+from gpushmoo.workloads.tolerances import EXACT, Limit
 
 NAN = np.array([1.0, np.nan], np.float32)
 

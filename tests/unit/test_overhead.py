@@ -11,9 +11,9 @@ from fakes import FakeDevice, make_cells
 from gpushmoo.core.errors import LaunchFailedError, TypedError
 from gpushmoo.core.schema import Status
 from gpushmoo.measuring.events import CopySample
-from gpushmoo.measuring.launches import launches_of_group
 from gpushmoo.measuring.overhead import CELLS, NOTHING, overhead_of, overhead_of_samples
 from gpushmoo.measuring.rounds import PLACES
+from gpushmoo.measuring.sample_length import launches_of_group
 from rowed import RowDevice, hot_info, measured, table_of
 
 CELL = make_cells(threads=(1, 2, 3, 4), chunks=(1,), variants=("a",))

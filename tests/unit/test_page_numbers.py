@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 from gpushmoo.analysis.run_quality import STEADY
-from gpushmoo.devices.buffers import zone_bytes
 from gpushmoo.devices.cuda.timing import SPINS_US
-from gpushmoo.measuring.launches import LASTING_S, LONG_S, LONGEST_S, SHORT_S
+from gpushmoo.devices.memory import zone_bytes
 from gpushmoo.measuring.overhead import CELLS
-from gpushmoo.measuring.settings import TOGETHER
+from gpushmoo.measuring.sample_length import LASTING_S, LONG_S, LONGEST_S, SHORT_S
+from gpushmoo.measuring.sampling import TOGETHER
 from gpushmoo.storage.joblog import MAX_BYTES
 
 DOCS = ROOT / "docs"

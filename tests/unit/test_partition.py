@@ -9,7 +9,7 @@ from conftest import record
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.core.schema import GROUP
 from gpushmoo.model.fit import COLUMNS, fit_partitions, partition_table, seconds
-from gpushmoo.model.stage import DEVICE_MODEL_SCHEMA
+from gpushmoo.model.fit_stage import DEVICE_MODEL_SCHEMA
 from gpushmoo.storage.dataset import read_cells
 
 UNITS, RESIDENT, TILES = 132, 4, 131072

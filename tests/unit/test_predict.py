@@ -16,9 +16,9 @@ from gpushmoo.core.space import TYPICAL, expand_axis
 from gpushmoo.interactive.predict import KNOWN
 from gpushmoo.interactive.shell import main
 from gpushmoo.model.fit import Bands, fit_device, measured_bands
+from gpushmoo.model.fit_stage import DEVICE_MODEL_SCHEMA
 from gpushmoo.model.form import FIRST, first_values
 from gpushmoo.model.launches import MULTIPROCESSORS, resident_blocks
-from gpushmoo.model.stage import DEVICE_MODEL_SCHEMA
 from gpushmoo.workloads.loader import load_kernel
 
 COPY = ROOT / "kernels/copy2d_coalesced"

@@ -9,7 +9,7 @@ import pypdfium2
 import pytest
 from energetic import energy_row, write_energy
 from gpushmoo.analysis.peak import PeakRow, peak_rows
-from gpushmoo.comparing.history import history_of
+from gpushmoo.comparing.run_history import history_of
 from gpushmoo.core.display import length, number, percent, seconds, significant, size_bytes
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import CACHE_STATES, Problem

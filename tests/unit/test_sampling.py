@@ -10,7 +10,8 @@ import pytest
 from gpushmoo.core.median import CONFIDENCE, median_interval
 from gpushmoo.core.run_plan import MIN_SAMPLES, fully_sampled
 from gpushmoo.core.space import Condition
-from gpushmoo.measuring.launches import (
+from gpushmoo.measuring.rounds import shuffled
+from gpushmoo.measuring.sample_length import (
     LASTING_S,
     LONG_S,
     LONGEST_S,
@@ -19,7 +20,6 @@ from gpushmoo.measuring.launches import (
     launches_of_cell,
     launches_of_group,
 )
-from gpushmoo.measuring.rounds import shuffled
 from gpushmoo.measuring.sampling import StoppingRule
 from hypothesis import given
 from hypothesis import strategies as st

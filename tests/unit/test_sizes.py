@@ -16,7 +16,7 @@ from gpushmoo.core.errors import ConfigError, SizeError
 from gpushmoo.core.space import Problem, RelativeSize, ShardSpace, known_problems
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.select import DeviceChoice
-from gpushmoo.figures.stage import where_of
+from gpushmoo.figures.draw_stage import where_of
 from gpushmoo.interactive.arguments import checked
 from gpushmoo.interactive.commands import options
 from gpushmoo.measuring.job import ShardTask, run_shard

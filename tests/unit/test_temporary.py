@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import environment, python
-from gpushmoo.devices.builds import blaming_the_host
+from gpushmoo.devices.build_file import blaming_the_host
 from gpushmoo.storage.temporary import OwnFolder
 from mounts import Mount
 

@@ -19,7 +19,7 @@ from gpushmoo.core.space import TIMING_MODES, USUAL, Cell, Condition, Problem
 from gpushmoo.devices.cuda.timing import CudaLaunch, EventTimer
 from gpushmoo.devices.opencl.backend import OpenCLLaunch
 from gpushmoo.devices.select import DeviceChoice
-from gpushmoo.measuring.launches import MAX_ISOLATED
+from gpushmoo.measuring.sample_length import MAX_ISOLATED
 from gpushmoo.planning.config import load_config
 from gpushmoo.planning.flow import Flow
 from gpushmoo.planning.plan import run_plan

@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 from gpushmoo.devices.base import Device
-from gpushmoo.devices.buffers import Deviation
+from gpushmoo.devices.memory import Deviation
 from gpushmoo.measuring.outputs import CheckedOutput
-from gpushmoo.workloads.limits import Limit
+from gpushmoo.workloads.tolerances import Limit
 
 SMALL = [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2]
 WHOLE = [np.uint8, np.int8, np.int16, np.uint32, np.int32, np.int64, np.uint64]

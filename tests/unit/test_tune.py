@@ -13,7 +13,7 @@ import pytest
 from calls import grouped
 from gpushmoo.interactive import measure
 from gpushmoo.interactive.shell import main
-from gpushmoo.workloads.limits import key_format, sum_bound
+from gpushmoo.workloads.tolerances import key_format, sum_bound
 
 N = 1003
 RNG = np.random.default_rng(38)

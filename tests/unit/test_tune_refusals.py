@@ -14,7 +14,7 @@ from gpushmoo.core.paths import ROOT
 from gpushmoo.interactive import tune_options
 from gpushmoo.interactive.arguments import checked
 from gpushmoo.planning.config import default_config, load_config
-from gpushmoo.workloads.limits import Limit
+from gpushmoo.workloads.tolerances import Limit
 
 N = 64
 X = np.linspace(1, 2, N, dtype=np.float32)

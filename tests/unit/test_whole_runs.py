@@ -25,7 +25,7 @@ from gpushmoo.analysis.run_quality import COLUMNS, write_verdict
 from gpushmoo.core.errors import ConfigError
 from gpushmoo.core.schema import FAULTS
 from gpushmoo.core.space import Residency, expand_axis
-from gpushmoo.figures.stage import draw_figure
+from gpushmoo.figures.draw_stage import draw_figure
 from gpushmoo.measuring.job import ShardTask, run_shard
 from gpushmoo.planning.config import load_config
 from gpushmoo.planning.flow import Flow

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpushmoo.devices.builds import read_build
+from gpushmoo.devices.build_file import read_build
 from gpushmoo.storage.store import read_shard
 from projects import Project
 

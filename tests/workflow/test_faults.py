@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from gated import CELLS_PER_SHARD, DATASET, Gate
-from gpushmoo.devices.builds import read_build
+from gpushmoo.devices.build_file import read_build
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.store import read_shard, write_parquet
 from mounts import Mount, fill

@@ -7,7 +7,7 @@ import gpushmoo
 import numpy as np
 import pandas as pd
 from conftest import USER_OPENCL, WORKLOAD_TEMPLATE
-from gpushmoo.comparing.history import LAUNCHES, history_of, read_runs
+from gpushmoo.comparing.run_history import LAUNCHES, history_of, read_runs
 from gpushmoo.extras.history.figure import draw_timelines
 from gpushmoo.interactive.commands.measuring import report
 from gpushmoo.storage.dataset import read_cells

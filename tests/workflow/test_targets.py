@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from conftest import record
-from gpushmoo.comparing.history import read_history
+from gpushmoo.comparing.run_history import read_history
 from gpushmoo.exporting.formats import FORMAT
 from gpushmoo.registry import extras
 from gpushmoo.storage.store import read_shard, write_parquet

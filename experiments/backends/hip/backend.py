@@ -9,7 +9,7 @@ from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import NoDeviceError
 from gpushmoo.core.space import Version
 from gpushmoo.devices.base import Device
-from gpushmoo.devices.builds import BuildRequest, VersionBuild
+from gpushmoo.devices.build_file import BuildRequest, VersionBuild
 from gpushmoo.workloads.loader import KernelFolder
 
 from .compiler import architecture, compiled, load_cupy, options_of

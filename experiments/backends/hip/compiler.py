@@ -8,7 +8,7 @@ from typing import Any
 
 from gpushmoo.core.dtypes import DType
 from gpushmoo.core.errors import NoDeviceError
-from gpushmoo.devices.builds import CompiledCode, compile_error, kernel_source
+from gpushmoo.devices.build_file import CompiledCode, compile_error, kernel_source
 from gpushmoo.devices.machine_code.cubins import build_options
 
 SUFFIX = ".hip"

@@ -12,12 +12,12 @@ import numpy.typing as npt
 from gpushmoo.core.dtypes import DType
 from gpushmoo.core.errors import BuildError, LaunchConfigError, OutOfDeviceMemoryError
 from gpushmoo.devices.base import DeviceInfo, check_limits
-from gpushmoo.devices.buffers import named
-from gpushmoo.devices.builds import BuildRequest, EntryFacts, VersionBuild
+from gpushmoo.devices.build_file import BuildRequest, EntryFacts, VersionBuild
 from gpushmoo.devices.cuda.buffers import SOURCE, CudaBuffers
 from gpushmoo.devices.cuda.runtime import Translate, version
 from gpushmoo.devices.cuda.timing import SPIN_SOURCE, CudaLaunch, EventTimer
 from gpushmoo.devices.machine_code.cubins import passed, stored_cubin
+from gpushmoo.devices.memory import named
 from gpushmoo.workloads.contract import Argument, BufferRef, Launch, NullRef
 
 from .compiler import architecture, compiled, compiled_text, load_cupy, options_of

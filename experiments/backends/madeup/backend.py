@@ -6,7 +6,7 @@ from pathlib import Path
 from gpushmoo.core.errors import NoDeviceError
 from gpushmoo.core.space import Version
 from gpushmoo.devices.base import Device
-from gpushmoo.devices.builds import BuildRequest, VersionBuild
+from gpushmoo.devices.build_file import BuildRequest, VersionBuild
 from gpushmoo.workloads.loader import KernelFolder
 
 from .device import MadeUpDevice, compiled, program_of

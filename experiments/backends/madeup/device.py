@@ -16,8 +16,7 @@ import numpy.typing as npt
 from gpushmoo.core import errors
 from gpushmoo.core.dtypes import DTYPES, DType
 from gpushmoo.core.space import USUAL, Condition
-from gpushmoo.devices import buffers as memory
-from gpushmoo.devices import builds
+from gpushmoo.devices import build_file, memory
 from gpushmoo.devices.base import Device, DeviceInfo, TimedInterval, check_limits
 from gpushmoo.workloads.contract import BufferRef, Launch
 
@@ -36,7 +35,7 @@ class MadeUpProgram:
 
     def __init__(self, names: Mapping[str, Any], element: np.dtype[Any], options: str) -> None:
         self._names, self.element, self.options = names, element, options
-        self.facts: Mapping[str, builds.EntryFacts] = {}
+        self.facts: Mapping[str, build_file.EntryFacts] = {}
 
     def function(self, entry: str) -> Any:
         """The function `entry`. Raises BuildError."""
@@ -80,7 +79,7 @@ class MadeUpLaunch:
 
 def compiled(folder: Path, dtype: str, defines: Mapping[str, str]) -> bytes:
     """The machine code of the made-up device."""
-    source = builds.kernel_source(folder, ".np")
+    source = build_file.kernel_source(folder, ".np")
     return json.dumps([source, dtype, dict(defines)], sort_keys=True).encode()
 
 
@@ -93,7 +92,7 @@ def program_of(code: bytes) -> MadeUpProgram:
         exec(compile(source, SOURCE, "exec"), names)
     except Exception as err:
         line = getattr(err, "lineno", None) or traceback.extract_tb(err.__traceback__)[-1].lineno
-        raise builds.compile_error(SOURCE, f"{SOURCE}:{line}: error: {err}\n") from err
+        raise build_file.compile_error(SOURCE, f"{SOURCE}:{line}: error: {err}\n") from err
     return MadeUpProgram(names, element, " ".join(sorted(defines)))
 
 
@@ -101,7 +100,7 @@ class MadeUpDevice(Device):
     """Eight multiprocessors; buffers are the middles of arrays of 32-bit words."""
 
     target = "madeup_1"
-    request = builds.BuildRequest("madeup", "all", "auto", None, Path())
+    request = build_file.BuildRequest("madeup", "all", "auto", None, Path())
 
     def __init__(self, index: int) -> None:
         self.info = DeviceInfo(
@@ -143,7 +142,7 @@ class MadeUpDevice(Device):
         """Run the source; ``element_t`` and `defines` are names in it. Raises BuildError."""
         return program_of(compiled(folder, dtype.name, defines))
 
-    def load(self, build: builds.VersionBuild) -> MadeUpProgram:
+    def load(self, build: build_file.VersionBuild) -> MadeUpProgram:
         """Load the functions that `compiled` has written."""
         assert build.code is not None
         return program_of(build.code)

@@ -12,7 +12,7 @@ import pandas as pd
 from gpushmoo.analysis.best import tied_best
 from gpushmoo.analysis.peak import PeakRow, displayed_share
 from gpushmoo.core.display import percent, significant
-from gpushmoo.core.merit import BANDWIDTH, interval
+from gpushmoo.core.metric import BANDWIDTH, interval
 from gpushmoo.core.schema import Status
 from gpushmoo.report.pages import Measured, Page
 from gpushmoo.report.tables import Json, Namer

@@ -1,7 +1,7 @@
 from .comparing.compare import Comparison as Comparison
 from .comparing.compare import compare as compare
 from .comparing.false_alarms import false_alarms as false_alarms
-from .comparing.history import History as History
+from .comparing.run_history import History as History
 from .core.dtypes import DTYPES as DTYPES
 from .core.errors import CompareError as CompareError
 from .core.errors import ConfigError as ConfigError
@@ -54,8 +54,8 @@ from .workloads.contract import WorkingSet as WorkingSet
 from .workloads.contract import Workload as Workload
 from .workloads.contract import ceil_div as ceil_div
 from .workloads.contract import tile_elements as tile_elements
-from .workloads.limits import Limit as Limit
-from .workloads.limits import sum_bound as sum_bound
+from .workloads.tolerances import Limit as Limit
+from .workloads.tolerances import sum_bound as sum_bound
 from .workloads.views import FigureData as FigureData
 from .workloads.views import Swept as Swept
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gpushmoo.model.stage import fit_devices
+from gpushmoo.model.fit_stage import fit_devices
 from gpushmoo.storage.joblog import job_log
 
 with job_log(snakemake.log[0]):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gpushmoo.figures.stage import draw_figure
+from gpushmoo.figures.draw_stage import draw_figure
 from gpushmoo.storage.joblog import job_log
 
 with job_log(snakemake.log[0]) as terminal:

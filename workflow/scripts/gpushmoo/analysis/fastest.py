@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..core.merit import Speeds, metric_of
+from ..core.metric import Speeds, metric_of
 from ..core.schema import DERIVED, Status, is_axis
 from ..core.space import in_order
 from ..storage.dataset import of_one_mode

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from ..core.display import percent
-from ..core.merit import Metric
+from ..core.metric import Metric
 from ..core.schema import DERIVED
 from ..core.space import Condition
 from ..storage.dataset import read_cells

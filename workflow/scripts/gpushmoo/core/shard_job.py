@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+from .measure_settings import Measure
 from .paths import ROOT
-from .settings import Measure
 from .space import TIMING_MODES, ShardSpace, space_of
 
 

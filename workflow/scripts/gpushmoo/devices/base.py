@@ -23,7 +23,9 @@ from ..core.errors import BuildError, DeviceLostError, LaunchConfigError, TypedE
 from ..core.space import USUAL, Condition, Problem, Version
 from ..workloads.contract import Launch, LibraryCall, NullRef, SharedMemory
 from ..workloads.loader import KernelFolder
-from .buffers import (
+from .build_file import BuildRequest, EntryFacts, VersionBuild
+from .capabilities import Clocks, Constants, Counters, Images, Limits, Power
+from .memory import (
     HOST_PART,
     POISON_BYTES,
     STRIDE,
@@ -41,8 +43,6 @@ from .buffers import (
     WordPairs,
     deviation,
 )
-from .builds import BuildRequest, EntryFacts, VersionBuild
-from .capabilities import Clocks, Constants, Counters, Images, Limits, Power
 from .streams import Streams
 
 
@@ -176,7 +176,7 @@ class Device(ABC):
     """
 
     info: DeviceInfo
-    # Names the machine code that the device runs (see `builds.KernelBuild`).
+    # Names the machine code that the device runs (see `build_file.KernelBuild`).
     target: str
     # Asks the backend's compiler for that code.
     request: BuildRequest

@@ -36,7 +36,7 @@ from ..core.space import Version
 from ..storage.joblog import end_with_parent
 from ..workloads.loader import KernelFolder, load_kernel
 from .base import functions_of
-from .builds import (
+from .build_file import (
     BuildRequest,
     KernelBuild,
     VersionBuild,

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from ..core.dtypes import DType
 from ..core.errors import LaunchConfigError
 from ..core.space import Problem
-from ..workloads.limits import Limit
-from .buffers import Output, Tolerance
+from ..workloads.tolerances import Limit
+from .memory import Output, Tolerance
 
 # Makes a context manager that turns the backend's errors into `core.errors`.
 Translated = Callable[[], AbstractContextManager[None]]
@@ -116,7 +116,7 @@ class Limits(Protocol):
         """Return whether the device compares within such a limit."""
 
     def queue(self, words: Any, output: Output, within: Tolerance, found: Any) -> None:
-        """Queue the kernel of `buffers.LIMITS` on an output's words; it writes to two words."""
+        """Queue the kernel of `memory.LIMITS` on an output's words; it writes to two words."""
 
 
 class Counters(Protocol):

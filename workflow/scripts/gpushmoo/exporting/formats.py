@@ -17,7 +17,7 @@ import pandas as pd
 
 from ..core.display import percent
 from ..core.errors import ExportError
-from ..core.merit import interval
+from ..core.metric import interval
 from .choices import CONDITIONS, NUMBERS, USUAL, Choice, ExportGroup, Point
 from .vocabulary import t4_metadata
 

@@ -22,7 +22,7 @@ from ..storage.dataset import SAMPLES, partitions, place_of_products, read_cells
 from ..storage.room import output
 from ..storage.wholefile import replaced_folder, write_atomic, write_json
 from .choices import Choice, ExportGroup, choices, groups_of
-from .form import Chosen, Format
+from .export_format import Chosen, Format
 from .formats import C_HEADER, CPP_HEADER, c_header, choices_json, cpp_header, entries
 from .vocabulary import t4_metadata
 

@@ -24,7 +24,7 @@ from ..analysis.fastest import (
 )
 from ..analysis.peak import PeakRow, cell_peak_gbs, displayed_share
 from ..core.display import gbs, joined, percent, significant, size_bytes
-from ..core.merit import Metric, metric_of, speed_text
+from ..core.metric import Metric, metric_of, speed_text
 from ..core.schema import DERIVED, Status
 from ..workloads.views import Curve, FigureData, Roofline, WorkingSet
 from .style import (

@@ -19,7 +19,7 @@ from matplotlib.ticker import PercentFormatter
 from ..analysis.best import DEFAULT_BLOCKS, cost_of, tied_best
 from ..analysis.fastest import axes_of
 from ..core.display import joined, percent, percent_range
-from ..core.merit import metric_of, share_of_best, speed_text
+from ..core.metric import metric_of, share_of_best, speed_text
 from ..core.schema import FAULTS, LIMITS, Status
 from ..core.space import BLOCK_AXES
 from ..model.form import LIMITS as MODEL_LIMITS

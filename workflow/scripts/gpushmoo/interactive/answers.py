@@ -107,7 +107,7 @@ def print_answer(command: str, form: str | None, answer: Answer, took_s: float) 
     if form == JSON:
         print_json(command, {"status": answer.status, "took_s": took_s, **answer.told})
     elif form == CSV:
-        from .tables import joined
+        from .text_tables import joined
 
         answer.told["rows"].map(joined).to_csv(sys.stdout, index=False)
     else:
@@ -197,10 +197,10 @@ def _object_schema(name: str, own: Sequence[Key]) -> dict[str, Any]:
 def _row_schema(name: str) -> dict[str, Any]:
     """Describe a row of the table ``module.Class`` of the library, with units and meanings."""
     from ..comparing.compare import ChangedCell
-    from ..comparing.history import HistoryRow
+    from ..comparing.run_history import HistoryRow
     from ..core.schema import Cells
-    from ..model.stage import ModelledCell
-    from .tables import Best
+    from ..model.fit_stage import ModelledCell
+    from .text_tables import Best
 
     module, _, table = name.rpartition(".")
     columns: type[Table] = getattr(import_module(f"{library}.{module}"), table)

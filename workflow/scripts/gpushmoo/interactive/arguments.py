@@ -14,7 +14,7 @@ from pydantic import Field
 from ..core.backends import AUTO
 from ..core.errors import ConfigError, KernelFolderError
 from ..core.keys import Section
-from ..core.settings import (
+from ..core.measure_settings import (
     Budget,
     CellBudgetS,
     CellTimeoutS,

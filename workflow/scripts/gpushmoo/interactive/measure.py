@@ -35,8 +35,8 @@ from ..core.run_plan import MIN_SAMPLES_OF_MANY, SAVED, TELLING_REPEATS
 from ..core.schema import FAULTS, Status
 from ..core.space import Condition, Problem, known_problems, plain_size, shard_name
 from ..devices.base import DeviceInfo
+from ..devices.build_file import blaming_the_host
 from ..devices.building import build_in_subprocess
-from ..devices.builds import blaming_the_host
 from ..devices.select import DeviceChoice, kept_for_calls, resolve
 from ..measuring.events import Open
 from ..measuring.job import MeasuredShard, ShardTask, measure_shard
@@ -637,7 +637,7 @@ class Sweep(Run):
         import matplotlib as mpl
         from matplotlib.figure import Figure
 
-        from ..core.merit import metric_of
+        from ..core.metric import metric_of
         from ..figures.heatmap import draw_panels, every_variant, over_words
         from ..figures.style import set_style, subject
         from ..storage.dataset import matching

@@ -49,7 +49,7 @@ from ..model.launches import (
 from ..storage.wholefile import read_json
 from ..workloads.loader import KernelFolder
 from .arguments import checked, loaded
-from .tables import aligned
+from .text_tables import aligned
 
 # The model of a device that comes with the library.
 KNOWN = Path(__file__).with_name("known_devices") / "nvidia-h200.json"

@@ -34,7 +34,7 @@ from .answers import (
 from .commands import FAMILIES
 from .commands import __name__ as commands
 from .commands.options import Parser, add_json_options
-from .commands.runs import split_words
+from .commands.run import split_words
 from .snakemake_run import STOPPED, STOPPED_SENTENCE
 
 _STATUSES = """exit status:

@@ -17,7 +17,7 @@ from ..core.errors import ConfigError
 from ..core.numbers import whole
 from ..workloads.call import ArrayArgument, Expression, array_to_pass, compiled
 from ..workloads.contract import SharedMemory
-from ..workloads.limits import EXACT, Limit, each_share, parts
+from ..workloads.tolerances import EXACT, Limit, each_share, parts
 from .tune_source import KernelSource, Parameter, words_of
 
 Array = npt.NDArray[Any]

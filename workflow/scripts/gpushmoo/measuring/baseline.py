@@ -9,8 +9,8 @@ from ..core.errors import DeviceLostError, TypedError
 from ..core.space import Condition, Problem
 from ..devices.base import PreparedLaunch, Sample, TimedInterval
 from .events import CopySample, Overhead, Preparing
-from .launches import launches_of_group
 from .overhead import overhead_of_copy
+from .sample_length import launches_of_group
 from .verify import CellSteps
 
 log = logging.getLogger(__name__)

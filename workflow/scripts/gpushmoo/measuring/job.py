@@ -37,7 +37,6 @@ from ..storage.store import write_parquet
 from ..workloads.combinations import Combinations
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder, load_kernel
-from .builds import first_printf, space_here
 from .events import (
     Assignment,
     CellRun,
@@ -51,6 +50,7 @@ from .events import (
 )
 from .locks import HeldClocks
 from .process import Session, Workers
+from .programs import first_printf, space_here
 from .progress import LiveFile, Progress, live_path
 from .requests import received_request
 from .sampling import TOGETHER, Sampling

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..devices.base import Device, elements_of
-from ..devices.buffers import HOST_PART, POISON_BYTES, Deviation, Output, Tolerance
+from ..devices.memory import HOST_PART, POISON_BYTES, Deviation, Output, Tolerance
 from ..workloads.contract import ceil_div
-from ..workloads.limits import EXACT, FLOATING, KeyFormat, Limit, key_format, parts
+from ..workloads.tolerances import EXACT, FLOATING, KeyFormat, Limit, key_format, parts
 
 Array = npt.NDArray[Any]
 

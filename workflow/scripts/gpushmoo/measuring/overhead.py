@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ..core.errors import TypedError
 from ..devices.base import Sample, TimedInterval, each_or_error
 from .events import CellRun, Overhead
-from .launches import interval_of
+from .sample_length import interval_of
 from .sampling import TOGETHER_S
 from .verify import CellSteps
 

@@ -15,7 +15,6 @@ from ..core.schema import Status
 from ..core.space import CONDITIONS, Cell, CellGroup, Problem
 from ..workloads.contract import Array, ReducingWorkload, Workload
 from ..workloads.host_fed import HostFedWorkload
-from .buffers import Space, Workspace, open_space
 from .events import (
     NAMES,
     CellsStarted,
@@ -29,10 +28,11 @@ from .events import (
     status_of,
 )
 from .host_data import HostData
-from .launches import choose_launches, chunked, first_s, launches_of_cell
 from .overhead import group_overhead, set_overheads
 from .rounds import shuffled, take_rounds
+from .sample_length import choose_launches, chunked, first_s, launches_of_cell
 from .sampling import TOGETHER_S
+from .spaces import Space, Workspace, open_space
 from .verify import CellSteps
 
 log = logging.getLogger(__name__)

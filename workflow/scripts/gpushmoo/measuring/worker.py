@@ -44,15 +44,14 @@ from ..core.errors import (
 from ..core.shard_job import ShardJob
 from ..core.space import Cell, ShardSpace, Version, needs_device
 from ..devices.base import Device, DeviceInfo, functions_of
+from ..devices.build_file import KernelBuild, read_build
 from ..devices.building import compile_ahead
-from ..devices.builds import KernelBuild, read_build
 from ..devices.isolated import PATIENCE
 from ..devices.select import open_device, open_for_job
 from ..storage.joblog import end_with_parent
 from ..workloads.combinations import Combinations
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder, load_kernel, versions_of
-from .builds import Builds, axis_values, plan_cells, programs_for, space_here
 from .events import (
     Against,
     Assignment,
@@ -71,6 +70,7 @@ from .events import (
 )
 from .host_data import HostData
 from .paired import PairedRun, matched
+from .programs import Builds, axis_values, plan_cells, programs_for, space_here
 from .rounds import ShardRun
 from .sampling import Sampling
 from .trial import Trial, first_seed

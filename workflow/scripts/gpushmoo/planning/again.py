@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..core.errors import BadParquetError, DamagedFileError
 from ..core.schema import Status
-from ..devices.builds import read_build
+from ..devices.build_file import read_build
 from ..storage.store import check_table, is_complete_file, open_shard
 from ..storage.wholefile import read_complete, read_json
 from .flow import Flow

@@ -14,9 +14,9 @@ from typing import Any
 from ..core.backends import source_suffix
 from ..core.build_job import BuildJob
 from ..core.errors import ConfigError, DamagedFileError
+from ..core.measure_settings import Measure
 from ..core.paths import ROOT
 from ..core.run_plan import RunPlan, SweepPlan
-from ..core.settings import Measure
 from ..core.shard_job import ShardJob
 from ..core.space import (
     CACHE_STATES,

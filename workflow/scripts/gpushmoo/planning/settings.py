@@ -13,8 +13,8 @@ from pydantic import Field, Tag
 from ..core.backends import AUTO, BACKENDS
 from ..core.keys import Axis, OneOf, Section, SizeKey, Text, Texts, Unique, alternatives, matching
 from ..core.meaning import Meaning
+from ..core.measure_settings import Measure
 from ..core.schema import FAULTS
-from ..core.settings import Measure
 from ..core.space import TIMING_MODES
 
 Backend = Annotated[str, OneOf((AUTO, *BACKENDS))]

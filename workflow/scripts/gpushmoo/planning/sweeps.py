@@ -15,7 +15,7 @@ from typing import Any
 from ..core.backends import BACKENDS
 from ..core.display import joined
 from ..core.errors import ConfigError, SizeError, WorkloadError
-from ..core.settings import Measure
+from ..core.measure_settings import Measure
 from ..core.space import (
     TIMING_MODES,
     TYPICAL,

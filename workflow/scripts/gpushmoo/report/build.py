@@ -30,10 +30,10 @@ from ..comparing.compare import (
 )
 from ..comparing.compare import percent as signed_percent
 from ..core.display import one_line, percent
-from ..core.merit import heading_of
+from ..core.metric import heading_of
 from ..core.paths import ROOT
 from ..core.schema import GROUP, is_axis
-from ..figures.runs import MAX_GROUPS, draw_changes
+from ..figures.run_changes import MAX_GROUPS, draw_changes
 from ..figures.style import apply_style, save
 from ..model.limits import GAIN, read_counted
 from ..registry import Section, extra_folders, extra_sections

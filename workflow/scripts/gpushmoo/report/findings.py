@@ -12,7 +12,7 @@ import pandas as pd
 from ..analysis.best import Advice, Cost, cost_of
 from ..analysis.fastest import Step, params_text, ratio, steps
 from ..core.display import joined, mode_words, number, percent, seconds, significant
-from ..core.merit import metric_of, speed_text
+from ..core.metric import metric_of, speed_text
 from ..core.schema import GROUP, Status
 from ..core.space import CACHE_STATES, TIMING_MODES, in_order
 from ..model.fit import fit_partitions

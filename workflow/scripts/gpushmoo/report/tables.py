@@ -15,7 +15,7 @@ from ..analysis.fastest import INSIDE, OUTSIDE
 from ..analysis.peak import PeakRow
 from ..analysis.run_quality import COLUMNS, write_verdict
 from ..core.display import mode_words, number_of, percent, percent_range, significant, size_words
-from ..core.merit import (
+from ..core.metric import (
     BANDWIDTH,
     SEVERAL,
     half_width,

@@ -26,7 +26,7 @@ from ..core.errors import LaunchConfigError, WorkloadError
 from ..core.numbers import whole
 from ..core.space import BLOCK_AXES, Cell, Problem, Version
 from .contract import Access, Array, BufferRef, Launch, Roofline, SharedMemory, Workload
-from .limits import Limit
+from .tolerances import Limit
 from .unnamed import UnnamedFile, array_in_file, file_of, unnamed_file
 
 CLUSTER_AXES = ("cluster_x", "cluster_y", "cluster_z")

@@ -21,7 +21,7 @@ from ..core.errors import WorkloadError
 from ..core.numbers import whole
 from ..core.space import Cell, Problem, Version, indexed
 from . import user_code
-from .limits import EXACT, Limit
+from .tolerances import EXACT, Limit
 from .views import Curve as Curve
 from .views import HeatMap as HeatMap
 from .views import Roofline as Roofline

@@ -32,8 +32,7 @@ from ..base import (
     Device,
     check_limits,
 )
-from ..buffers import check_sizes, named
-from ..builds import BuildRequest, CompiledCode, EntryFacts, VersionBuild, missing_entry
+from ..build_file import BuildRequest, CompiledCode, EntryFacts, VersionBuild, missing_entry
 from ..capabilities import Translated
 from ..machine_code.cubins import (
     Unit,
@@ -48,6 +47,7 @@ from ..machine_code.cubins import (
     unit_of,
 )
 from ..machine_code.sass import EntryCode, failed_check
+from ..memory import check_sizes, named
 from .batches import CudaBatches
 from .buffers import SOURCE, CudaBuffers
 from .images import CudaImages

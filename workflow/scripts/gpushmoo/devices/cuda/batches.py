@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ...core.errors import TypedError
 from ..base import PreparedLaunch, Sample, each_or_error
-from ..buffers import Checksum, OutOfBoundsWrites, ProofBuffers, ProofResult, Strays, deviation
+from ..memory import Checksum, OutOfBoundsWrites, ProofBuffers, ProofResult, Strays, deviation
 from .buffers import CudaBuffers
 from .timing import EventTimer
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from ...core.dtypes import DType
 from ...core.space import Problem
 from ...workloads.contract import TextureRef
-from ..buffers import Image
 from ..capabilities import Images, Translated
+from ..memory import Image
 
 # Channels that a CUDA array may have, and the bits of one.
 _CHANNELS = (1, 2, 4)

@@ -26,7 +26,7 @@ from ...core.space import INDEX_BITS, Version
 from ...storage.wholefile import write_atomic
 from ...workloads.contract import Argument, Launch, SharedMemory
 from ...workloads.loader import KernelFolder, included
-from ..builds import (
+from ..build_file import (
     BuildRequest,
     CompiledCode,
     EntryFacts,

@@ -21,7 +21,7 @@ from ...core.code_path import CodePath
 from ...core.errors import DeviceError, NoDeviceError, WorkloadError
 from ...workloads.contract import Access
 from ...workloads.loader import KernelFolder
-from .flow import Instruction, code_path, looping
+from .control_flow import Instruction, code_path, looping
 
 
 @dataclass(frozen=True)

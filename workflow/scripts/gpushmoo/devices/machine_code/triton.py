@@ -18,7 +18,7 @@ from ...core.dtypes import TRITON_OPTIONS
 from ...core.errors import BuildError, NoDeviceError
 from ...core.space import Version
 from ...workloads.loader import KernelFolder
-from ..builds import CompiledCode, EntryFacts, kept_code, kernel_source
+from ..build_file import CompiledCode, EntryFacts, kept_code, kernel_source
 
 SUFFIX = ".triton.py"
 _FILE = f"kernel{SUFFIX}"

@@ -32,8 +32,7 @@ from ...workloads.contract import (
 )
 from ...workloads.loader import KernelFolder
 from ..base import Device, TimedInterval, check_limits, flush_bytes
-from ..buffers import check_count, named
-from ..builds import (
+from ..build_file import (
     BuildRequest,
     CompiledCode,
     EntryFacts,
@@ -43,6 +42,7 @@ from ..builds import (
     missing_entry,
     own_headers,
 )
+from ..memory import check_count, named
 from .buffers import OpenCLBuffers
 from .images import OpenCLImages
 from .runtime import (

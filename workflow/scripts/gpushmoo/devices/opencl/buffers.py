@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...workloads.contract import ceil_div
-from ...workloads.limits import Limit
+from ...workloads.tolerances import Limit
 from ..base import Device
-from ..buffers import (
+from ..memory import (
     KERNELS,
     Check,
     Checksum,

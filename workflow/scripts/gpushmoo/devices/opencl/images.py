@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from ...core.dtypes import DType
 from ...core.space import Problem
-from ..buffers import Image, zone_bytes
 from ..capabilities import Images, Translated
+from ..memory import Image, zone_bytes
 
 _ORDERS = {1: "R", 2: "RG", 4: "RGBA"}
 

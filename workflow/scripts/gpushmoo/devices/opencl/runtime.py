@@ -22,7 +22,7 @@ from ...core.paths import install
 from ...core.space import INDEX_BITS
 from ...storage.wholefile import write_atomic
 from ..base import DeviceInfo
-from ..builds import blaming_the_host, compile_error, own_headers
+from ..build_file import blaming_the_host, compile_error, own_headers
 
 # Name of the platform that each runtime reports (a part of it). The PoCL that pip ships knows no
 # CPU younger than its LLVM (14) and then builds nothing, so a probe has to build and run a kernel.

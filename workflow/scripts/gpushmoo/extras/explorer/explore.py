@@ -22,13 +22,13 @@ from ...analysis.aggregate import OpenedSet, count_planned, opened
 from ...analysis.best import tied_best
 from ...analysis.fastest import axes_of, params_text
 from ...analysis.run_quality import dataset_provenance
-from ...comparing.history import BESTS, COPY, History, bests_of, read_history
+from ...comparing.run_history import BESTS, COPY, History, bests_of, read_history
 from ...core.display import one_line
 from ...core.errors import BadParquetError, ExplorerError, OpenedError
-from ...core.merit import metric_of
+from ...core.metric import metric_of
 from ...core.schema import GROUP, PARAMS, Status
 from ...core.space import needs_device
-from ...model.stage import DEVICE_MODEL_SCHEMA
+from ...model.fit_stage import DEVICE_MODEL_SCHEMA
 from ...storage.dataset import partitions, place_of_products, read_cells
 from ...storage.room import output
 from ...storage.store import read_table

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...registry import Extra
 
 if TYPE_CHECKING:
-    from ...exporting.form import Format
+    from ...exporting.export_format import Format
 
 
 def _format(name: str) -> type[Format]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from ...core.dtypes import TRITON_OPTIONS
 from ...core.errors import ExportError
 from ...exporting.choices import ExportGroup
-from ...exporting.form import Chosen, Format, write_object
+from ...exporting.export_format import Chosen, Format, write_object
 from ...exporting.vocabulary import AUTOTUNE, t4_metadata
 from ...storage.wholefile import write_atomic, write_json
 from .loaded import HOLDS, LoadedTable, triton_table, vllm_tables

@@ -17,7 +17,7 @@ def _files(flow: Flow) -> Sequence[str]:
 
 
 def _content(files: Sequence[Path]) -> dict[str, Any]:
-    from ...comparing.history import read_history
+    from ...comparing.run_history import read_history
     from .page import history_page
 
     return history_page(read_history(files[0].parent))

@@ -12,10 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ...comparing.history import BEST, BESTS, COPY, BestChange, bests_of, read_history
+from ...comparing.run_history import BEST, BESTS, COPY, BestChange, bests_of, read_history
 from ...core.display import mode_words, size_words
 from ...core.schema import GROUP
-from ...figures.runs import ACROSS, MAX_PANELS
+from ...figures.run_changes import ACROSS, MAX_PANELS
 from ...figures.style import OKABE_ITO, PAGE_WIDTH, apply_style, save, save_words
 
 # Quantities below each other, each with a separate scale, because a copy may be much faster:

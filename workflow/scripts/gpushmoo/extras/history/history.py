@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...comparing.history import History, history_of, read_runs
+from ...comparing.run_history import History, history_of, read_runs
 from ...comparing.runs import Place
 from ...core.errors import CompareError
 from ...core.names import several

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...comparing.history import CHANGE_HEADS, METHOD, History
+from ...comparing.run_history import CHANGE_HEADS, METHOD, History
 
 # Groups that the section names.
 _MAX_ROWS = 15

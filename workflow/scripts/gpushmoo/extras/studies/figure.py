@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from ...core.display import size_words
-from ...figures.runs import ACROSS, MAX_PANELS
+from ...figures.run_changes import ACROSS, MAX_PANELS
 from ...figures.style import OKABE_ITO, PAGE_WIDTH, apply_style, save, save_words
 from .energy_table import TIED_SPEED, EnergyGroup, energy_groups, launch_text, read_energy
 

@@ -6,4 +6,4 @@ import the rest of the library within functions, because the parser imports all 
 """
 
 # In the order of ``--help``.
-FAMILIES = ("kernels", "measuring", "comparing", "results", "runs")
+FAMILIES = ("kernels", "measuring", "comparing", "results", "run")

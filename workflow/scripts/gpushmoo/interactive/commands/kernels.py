@@ -56,7 +56,9 @@ def _add_list(commands: options.Subparsers) -> None:
             _list,
             "list the kernels or the devices",
             (
-                ROWS.of("interactive.tables.ListedKernel", "interactive.tables.ListedDevice"),
+                ROWS.of(
+                    "interactive.text_tables.ListedKernel", "interactive.text_tables.ListedDevice"
+                ),
                 NOTES,
             ),
         ),
@@ -73,11 +75,11 @@ def _add_list(commands: options.Subparsers) -> None:
 
 def _list(what: str) -> Answer:
     """Run the command ``list``, and return its answer."""
-    from .. import tables
+    from .. import text_tables
 
-    rows, notes = (tables.found_devices if what == "devices" else tables.found_kernels)()
+    rows, notes = (text_tables.found_devices if what == "devices" else text_tables.found_kernels)()
     status = NOT_MEASURED if rows.empty and what == "devices" else 0
     # Of some kernels there are dozens of variants.
     shown = rows.drop(columns="variants", errors="ignore")
-    text = None if rows.empty else partial(tables.aligned, shown)
+    text = None if rows.empty else partial(text_tables.aligned, shown)
     return Answer({"rows": rows, "notes": notes}, text, status)

@@ -59,7 +59,7 @@ def _add_sweep(commands: options.Subparsers) -> None:
             "sweep",
             _sweep,
             "measure a kernel's folder here and now",
-            (ROWS.of("interactive.tables.Best"), STATUSES, FOLDER),
+            (ROWS.of("interactive.text_tables.Best"), STATUSES, FOLDER),
         ),
         example="kernels/transpose --axes TILE=16,32 PAD=1 --dtypes float --sizes 1024",
     )
@@ -104,7 +104,7 @@ def _add_tune(commands: options.Subparsers) -> None:
             "tune",
             _tune,
             "measure a kernel that options describe",
-            (ROWS.of("interactive.tables.Best"), STATUSES, FOLDER),
+            (ROWS.of("interactive.text_tables.Best"), STATUSES, FOLDER),
         ),
         example=(
             "add.cl add --size 1000003 --axes block_x=32,64 --arguments 'c=empty(n, float32)' "
@@ -280,9 +280,9 @@ def _unsteady(result: Sweep, of: Mapping[str, Any]) -> str:
 
 def _table(group: DataFrame, alone: bool, unsteady: str) -> str:
     """The table of a group, whose intervals are of this run `alone`, or of another run."""
-    from ...core.merit import metric_of
+    from ...core.metric import metric_of
     from ...core.schema import is_axis
-    from ..tables import aligned
+    from ..text_tables import aligned
 
     top = group.head(_MAX_ROWS)
     merit = metric_of(group)

@@ -44,7 +44,7 @@ export class Part {
     throw new Error(`no column '${name}'`);
   }
 
-  /** The figure of merit, or an end (`_low`, `_high`) of its interval: see core/merit.py. */
+  /** The figure of merit, or an end (`_low`, `_high`) of its interval: see core/metric.py. */
   speed(end) {
     if (this.merit.name === "bandwidth") return this.numbers(`bandwidth${end}_gbs`);
     if (this.merit.name === "time") return this.numbers(`median${end}_s`).map((s) => s * 1e6);

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gpushmoo.comparing.history import write_history
+from gpushmoo.comparing.run_history import write_history
 from gpushmoo.storage.joblog import job_log, speaker
 
 with job_log(snakemake.log[0]) as terminal:

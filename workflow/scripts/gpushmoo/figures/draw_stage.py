@@ -15,7 +15,7 @@ from ..core.errors import DamagedFileError, WorkloadError
 from ..core.paths import ROOT
 from ..core.space import RelativeSize, size_of
 from ..model.fit import partition_table
-from ..model.stage import DEVICE_MODEL_SCHEMA
+from ..model.fit_stage import DEVICE_MODEL_SCHEMA
 from ..storage.dataset import matching, read_medians
 from ..storage.store import read_table
 from ..storage.wholefile import read_complete, read_json

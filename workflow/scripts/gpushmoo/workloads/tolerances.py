@@ -4,7 +4,7 @@ An element has a *key*, an unsigned integer as wide as itself, in the order of t
 float, sign and magnitude become one number, both zeros have the same key, and NaN the largest.
 Elements with the same key are equal. `ulp` is a difference of keys. `rtol` and `atol` bound a
 difference of values, in doubles as `numpy.isclose` does: ``|found - expected| <= atol + rtol *
-|expected|``, each operation rounded. On the device, `devices.buffers.LIMITS` compares. On the host,
+|expected|``, each operation rounded. On the device, `devices.memory.LIMITS` compares. On the host,
 `Limit.judged` does the same.
 """
 

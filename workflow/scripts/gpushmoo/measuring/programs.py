@@ -23,8 +23,8 @@ from ..core.errors import (
 from ..core.shard_job import ShardJob
 from ..core.space import Cell, Residency, ShardSpace, Version, expand_axis
 from ..devices.base import Device, DeviceInfo, Program, completed, set_constants, steady_room
+from ..devices.build_file import EntryFacts, KernelBuild, VersionBuild
 from ..devices.building import compile_here, compiling
-from ..devices.builds import EntryFacts, KernelBuild, VersionBuild
 from ..workloads.combinations import MAX_ROWS, Combinations, Tell, look_through
 from ..workloads.contract import Launch
 from ..workloads.loader import KernelFolder

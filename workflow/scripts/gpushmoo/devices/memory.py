@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ..core.errors import LaunchFailedError
 from ..workloads.contract import Argument, BufferRef, SurfaceRef, TextureRef
-from ..workloads.limits import KeyFormat, Limit, key_format
+from ..workloads.tolerances import KeyFormat, Limit, key_format
 
 # Two words of 32 bits for each of several buffers.
 WordPairs = npt.NDArray[np.uint32]

@@ -25,7 +25,7 @@ from ..devices.base import (
     images_of,
     streams_of,
 )
-from ..devices.buffers import POISON_BYTES, Deviation, OutOfBoundsWrites, ProofBuffers, ProofResult
+from ..devices.memory import POISON_BYTES, Deviation, OutOfBoundsWrites, ProofBuffers, ProofResult
 from ..workloads.contract import ReducingWorkload, Workload, ceil_div
 from ..workloads.host_fed import HostFedWorkload, Pipeline, StreamSetup, cuts
 from .host_data import HostData

@@ -78,7 +78,7 @@ fuzz: .venv/dev.stamp $(if $(TESTS),,test-documents)
 
 # Instruments that attack the project; bounded, unattended, repeatable by the seed that they print.
 # Figures: results/chaos/*.json. `make chaos SEED=7 REPLAY=12` plays round 12 of that run alone.
-CHAOS := PYTHONPATH=workflow/scripts:kernels:reports/chapters:.:tests/unit:tests/workflow .venv/bin/python experiments
+CHAOS := PYTHONPATH=workflow/scripts:kernels:reports/chapters:.:tests/support .venv/bin/python experiments
 .PHONY: chaos
 chaos: .venv/dev.stamp
 	$(CHAOS)/chaos.py --strikes $(or $(STRIKES),200) --minutes $(or $(MINUTES),25) --seed $(SEED) \

@@ -56,8 +56,8 @@ class Tests:
     """The test files, and which modules they import."""
 
     def __init__(self) -> None:
-        folders = (ROOT / "tests/unit", ROOT / "tests/workflow")
-        files = [p for folder in folders for p in sorted(folder.glob("*.py"))]
+        folders = (ROOT / f"tests/{name}" for name in ("support", "unit", "workflow"))
+        files = [p for folder in folders for p in sorted(folder.rglob("*.py"))]
         self._texts = {p: p.read_text(encoding="utf-8") for p in files}
         stub = (ROOT / LIBRARY / "__init__.pyi").read_text(encoding="utf-8")
         self._homes = _homes(stub)

@@ -2,7 +2,7 @@
 # Runs a test file ten times in a row, the last five beside a busy loop on every core: what a test
 # says may depend neither on draws nor on what else the machine does. Ends at the first failure.
 set -eu
-file=${1:-tests/unit/test_whole_runs.py}
+file=${1:-tests/unit/project/test_whole_runs.py}
 said=$(mktemp)
 busy=
 trap 'kill $busy 2>/dev/null || true; rm -f "$said"' EXIT

@@ -11,8 +11,8 @@ every step. The runs are alike, but for two whose samples are half and twice as 
 ``launches_factor``), and those named planted, which hold the copies of planted/copy_planted alone
 and do 3 % of the work twice. With ``--backend opencl`` give a smaller configuration, for example
 ``--config experiments/benchmarks/repeated_runs_cpu.yaml``. ``made-up N`` needs no device: it draws
-N pairs of runs of a made-up GPU (tests/unit/rowed.py) whose clock shows S(n) = c + n·t, and
-needs ``tests/unit:tests/workflow:.`` in PYTHONPATH, too.
+N pairs of runs of a made-up GPU (tests/support/rowed.py) whose clock shows S(n) = c + n·t, and
+needs ``tests/support:.`` in PYTHONPATH, too.
 
 The table has, over all pairs of runs alike: the share of cells whose 95 % intervals are disjoint
 and the share whose interval holds the other's median, apart for groups whose working set is 0.3 to

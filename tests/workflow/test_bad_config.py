@@ -15,7 +15,7 @@ def complaints(outcome: Outcome) -> list[str]:
     return [x for x in outcome.text.splitlines() if x and not x.startswith(said)]
 
 
-# What else may be wrong, tests/unit/test_config.py and test_readable.py show.
+# What else may be wrong, tests/unit/planning/test_config.py and test_readable.py show.
 def test_what_cannot_be_read_or_run_is_refused_before_any_job(tmp_path: Path) -> None:
     bare = new_project(tmp_path / "project")
     (bare.root / "twice.yaml").write_text("run: a\nrun: b")

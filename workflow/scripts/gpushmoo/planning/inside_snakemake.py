@@ -1,8 +1,8 @@
 """Contain all code that reads and changes Snakemake's inner objects.
 
 Snakemake has no public interface for the members of `Inside`. Each member is one use, with its
-reason. tests/unit/test_inside_snakemake.py runs the installed Snakemake for each of them and bounds
-their number. pyproject.toml bounds Snakemake's version.
+reason. tests/unit/planning/test_inside_snakemake.py runs the installed Snakemake for each of them,
+and bounds their number. pyproject.toml bounds Snakemake's version.
 """
 
 from __future__ import annotations

@@ -155,5 +155,5 @@ def test_no_test_of_the_documents_reads_a_file_that_does_not_count() -> None:
     imported = set(re.findall(r"^(?:from|import) (\w+)", text, re.M))
     sources = [path.relative_to(ROOT) for path in ROOT.glob("[te]*/**/*.py")]
     assert {path.stem for path in sources if re.match(apart, f"{path}")}.isdisjoint(imported)
-    for name in ("README.md", "config/config.yaml", "tests/workflow/warm.py", "CHANGELOG.md"):
+    for name in ("README.md", "config/config.yaml", "tests/support/warm.py", "CHANGELOG.md"):
         assert not re.match(apart, name)

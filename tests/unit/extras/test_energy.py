@@ -287,7 +287,7 @@ def test_without_a_meter_there_is_a_sentence(opencl_choice: DeviceChoice, tmp_pa
 
 
 def test_nvml_tells_millijoules_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "tests/unit/fake_nvml"))
+    monkeypatch.syspath_prepend(str(ROOT / "tests/support/fake_nvml"))
     monkeypatch.setenv("FAKE_NVML", str(tmp_path / "nvml"))
     sensor = open_sensor("0000:18:00.0")
     assert sensor is not None

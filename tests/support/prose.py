@@ -1,6 +1,6 @@
 """Find phrases that make the project's English hard to read, and count them by kind of text.
 
-    PYTHONPATH=workflow/scripts python tests/unit/prose.py [RULE ...]
+    PYTHONPATH=workflow/scripts python tests/support/prose.py [RULE ...]
 
 Without arguments it prints one table of counts. With names of rules (or "all") it also lists each
 match. `docs/contributing.md` has the style sheet. On the documentation of httpx, nvbench and

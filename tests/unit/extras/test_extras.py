@@ -20,8 +20,8 @@ from gpushmoo.planning import config
 from gpushmoo.registry import extra_folders
 
 # Fast ones, which load the rules, the configuration and the command line.
-CORE = ("test_digest", "test_flow", "test_numbers")
-IMPORTED = ("workflow/scripts", "kernels", "reports/chapters", "tests/unit", "tests/workflow")
+CORE = ("planning/test_digest", "planning/test_flow", "core/test_numbers")
+IMPORTED = ("workflow/scripts", "kernels", "reports/chapters", "tests/support")
 
 
 # Of the project's folders, those that a copy has itself.
@@ -95,7 +95,7 @@ def test_without_all_extras_the_cores_tests_pass(tmp_path: Path) -> None:
 def test_without_an_extra_all_tests_of_the_core_pass(name: str, tmp_path: Path) -> None:
     copy = copy_without(tmp_path, [name])
     words = ("-m", "pytest", "-q", "-x", "-n", "2", "-p", "no:cacheprovider", "tests/unit")
-    said(started(copy, *words, "--deselect", "tests/unit/test_extras.py"))
+    said(started(copy, *words, "--deselect", "tests/unit/extras/test_extras.py"))
 
 
 def test_a_key_of_an_extra_that_is_not_there_is_refused(

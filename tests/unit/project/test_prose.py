@@ -31,7 +31,7 @@ def test_texts_avoid_the_phrases(kind: str, counts: dict[str, prose.Count]) -> N
     allowed = max(ERRORS_TODAY.get(kind, 0), ERRORS_IN_1000 * count.words / 1000)
     assert count.errors <= allowed, (
         f"{count.errors} phrases in {kind}, at most {allowed:.0f} are allowed; to list them, run "
-        "PYTHONPATH=workflow/scripts python tests/unit/prose.py all"
+        "PYTHONPATH=workflow/scripts python tests/support/prose.py all"
     )
 
 

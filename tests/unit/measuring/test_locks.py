@@ -143,7 +143,7 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calls:
     """What the fake NVML was told so far; locks are in a folder of the test's own."""
     file = tmp_path / "nvml"
     monkeypatch.setenv("FAKE_NVML", str(file))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests/unit/fake_nvml"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests/support/fake_nvml"))
     monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
     file.touch()
     return lambda: [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]

@@ -35,7 +35,7 @@ CALL = {
     "size": TOKENS,
     "axes": {"block_x": [128, 256, 512, 1024], "VEC": [1, 2, 4], "EACH": [1, 2, 4]},
     "launch": gpushmoo.LaunchConfig(
-        grid=f"ceil(n * {WIDTH} / (block_x * VEC * EACH))", moved=f"n * (4 + 8 * {WIDTH})"
+        grid=f"ceil(n * {WIDTH} / (block_x * VEC * EACH))", bytes_moved=f"n * (4 + 8 * {WIDTH})"
     ),
     "check": gpushmoo.Check([table[index], None, None, None]),
 }

@@ -48,7 +48,7 @@ CALL = {
     "launch": gpushmoo.LaunchConfig(
         grid="n / ROWS_A_BLOCK",
         block="THREADS_A_ROW * ROWS_A_BLOCK",
-        moved=f"2 * {WIDTH} * n",
+        bytes_moved=f"2 * {WIDTH} * n",
         work=f"2 * {WIDTH} * n",
     ),
     "check": gpushmoo.Check([exact, None, None], atol=gpushmoo.sum_bound(sizes, WIDTH)),

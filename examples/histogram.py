@@ -45,7 +45,7 @@ CALL = {
         "COPIES": [1, 4, 16],
         "grid_x": [132, 264, 528],
     },
-    "launch": gpushmoo.LaunchConfig(grid="grid_x", moved="n"),
+    "launch": gpushmoo.LaunchConfig(grid="grid_x", bytes_moved="n"),
     "check": gpushmoo.Check([np.bincount(x, minlength=256), None, None], in_place=["bins"]),
 }
 PEERS = {"PyTorch": "torch.bincount(x, minlength=256)", "CuPy": "cupy.bincount(x, minlength=256)"}

@@ -68,7 +68,7 @@ CALL = {
     "size": x.shape,
     "axes": {"block_x": [32, 64, 128, 256, 512, 1024], "VEC": [1, 2, 4]},
     "launch": gpushmoo.LaunchConfig(
-        grid="height", valid=f"VEC * block_x <= {WIDTH}", moved="2 * 4 * n"
+        grid="height", valid=f"VEC * block_x <= {WIDTH}", bytes_moved="2 * 4 * n"
     ),
     "check": gpushmoo.Check(
         [centred * scale * weight + bias, None, None, None], rtol=1e-5, atol=1e-5

@@ -43,7 +43,7 @@ CALL = {
     "size": SEGMENTS,
     "axes": {"block_x": [64, 128, 256, 512], "SHARERS": [1, 2, 4, 8, 16, 32]},
     "launch": gpushmoo.LaunchConfig(
-        grid="ceil(n * SHARERS / block_x)", moved=f"4 * ({x.size} + 2 * n)"
+        grid="ceil(n * SHARERS / block_x)", bytes_moved=f"4 * ({x.size} + 2 * n)"
     ),
     "check": gpushmoo.Check([exact, None, None, None], atol=gpushmoo.sum_bound(sizes, LONGEST)),
 }

@@ -63,7 +63,7 @@ CALL = {
     "arguments": [np.empty_like(x), x],
     "size": x.shape,
     "axes": {"block_x": [32, 64, 128, 256, 512, 1024], "VEC": [1, 2, 4]},
-    "launch": gpushmoo.LaunchConfig(grid="height", moved="2 * 4 * n", work="5 * n"),
+    "launch": gpushmoo.LaunchConfig(grid="height", bytes_moved="2 * 4 * n", work="5 * n"),
     "check": gpushmoo.Check([powers / powers.sum(axis=1, keepdims=True), None], rtol=1e-5),
 }
 PEERS = {"PyTorch": "torch.softmax(x, 1)", "CuPy": "softmax_of_scipy(x, axis=1)"}

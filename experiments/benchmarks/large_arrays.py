@@ -128,7 +128,7 @@ def call(given: argparse.Namespace, row: str, n: int) -> dict[str, Any]:
         {"y": y, "x": x, "n": np.uint64(n)},
         n,
         {"block_x": [256]},
-        launch=gpushmoo.LaunchConfig(moved=f"{2 * x.itemsize} * n"),
+        launch=gpushmoo.LaunchConfig(bytes_moved=f"{2 * x.itemsize} * n"),
         check=gpushmoo.Check({"y": expected}, **limit),
         backend=given.backend,
         min_samples=6,

@@ -39,7 +39,7 @@ if __name__ == "__main__":
             arguments,
             ELEMENTS,
             {"block_x": [*THREADS]},
-            launch=gpushmoo.LaunchConfig(shared=SHARED, moved=f"{8 * arrays} * n"),
+            launch=gpushmoo.LaunchConfig(shared=SHARED, bytes_moved=f"{8 * arrays} * n"),
             # The compiler fuses product and sum, the host does not.
             check=gpushmoo.Check([expected[kernel], None, None, None], ulp=1),
             search={"mode": "all"},

@@ -79,7 +79,7 @@ class Bench:
                     "mode": "all",
                     "tolerance": 0.01,
                     "better_probability": 0.05,
-                    "most_share": 1.0,
+                    "max_share": 1.0,
                 },
                 "cell_timeout_s": 4.0,
                 "warmup": 0,

@@ -234,7 +234,7 @@ class TeslaC1060(Chapter):
             if made == kind
         ]
         constants = {run.path(file): name for file, name in _record_names(asked, figures).items()}
-        anew = options.get("simulate_anew")
+        anew = options.get("rerun_simulation")
         recorded = {} if anew else found(constants)
         why = "asked for" if anew else "recorded with other code or options"
         reads: dict[str, tuple[str, ...]] = _recorded_index(run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from gpushmoo.core.keys import Axis, Section, Unique
 from pydantic import Field
@@ -72,10 +72,12 @@ class Tiles(Section):
 class Options(Section):
     """The options of this chapter, each of which may be left out."""
 
+    FORMERLY: ClassVar = {"simulate_anew": "rerun_simulation"}
+
     simulate: dict[str, Simulate | None] | None = None
     """Simulated devices by name of their file in the chapter's devices/; null leaves one out, or
     all."""
-    simulate_anew: bool = False
+    rerun_simulation: bool = False
     """Whether what no measurement enters is computed, and not taken from reports/recorded/."""
     tables: Tables | None = None
     """The document's tables 1 and 4 to 6 as predictions; null leaves them out."""

@@ -752,7 +752,7 @@ def test_a_workload_that_cannot_be_swept_is_refused(
 def test_a_guided_sweep_leaves_cells_out(folder: Path, device: dict[str, str]) -> None:
     axes = {"block_x": {"from": 16, "to": 256, "step": 4}, "PER_THREAD": 1}
     # However unsteady the machine: it ends at a half of them at the latest.
-    asked = {"mode": "guided", "most_share": 0.5}
+    asked = {"mode": "guided", "max_share": 0.5}
     what = {"axes": axes, "dtypes": "float", "sizes": 64, "search": asked}
     found = sweep(folder, **what, progress=False, **SHORT, **device)
     assert set(found.statuses) <= {"ok", "unproposed"}

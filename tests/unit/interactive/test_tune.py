@@ -191,7 +191,7 @@ __kernel void scale(__global float *y, __global const float *x, const int n)
     assert result.winner["BY"] == 0.5
     assert result.winner["STEP"] == "get_global_size(0)"
     assert set(result.best["BY"]) == {0.5}
-    assert "no GB/s, since `moved` is not given" in repr(result)
+    assert "no GB/s, since `bytes_moved` is not given" in repr(result)
     assert all(f"{axis}={value}" in repr(result) for axis, value in result.winner.items())
     again = tuned(
         source,
@@ -264,7 +264,7 @@ def test_an_error_in_an_expression_names_the_callers_argument() -> None:
     [
         *("--grid=-1", "--grid=0", "--grid=n / 0", "--grid=1.5"),
         *("--block=-block_x", "--block=block_x/0"),
-        *("--moved=-8", "--moved=n / 0", "--work=-1", "--work=n / 0"),
+        *("--bytes_moved=-8", "--bytes_moved=n / 0", "--work=-1", "--work=n / 0"),
     ],
 )
 def test_an_impossible_expression_is_a_wrong_request(wrong: str, tmp_path: Path) -> None:

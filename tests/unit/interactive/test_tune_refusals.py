@@ -164,7 +164,7 @@ def test_a_mapping_in_another_order_is_taken_by_its_names() -> None:
         ({"atol": -1e-6}, "atol is -1e-06"),
         ({"atol": np.full(N, np.nan)}, "atol is an array"),
         ({"ulp": 2, "rtol": 1e-3}, "pass one kind"),
-        ({"resets": "no"}, "resets: .*True or False"),
+        ({"resets": "no"}, "restore_in_place: .*True or False"),
         ({"progress": "no"}, "progress: .*True or False"),
         ({"check": True}, "check: .*function"),
         ({"repeats": 1.5}, "'repeats' is 1.5"),
@@ -253,8 +253,8 @@ def test_former_keywords_are_one_sentence_with_the_new_form() -> None:
     [said] = (one for one in caught if one.category is DeprecationWarning)
     assert said.filename == __file__
     assert str(said.message) == (
-        "tune: moved, expect, rtol are former keywords, which the next version refuses; pass "
-        "launch=gpushmoo.LaunchConfig(moved=…), check=gpushmoo.Check(expect=…, rtol=…)."
+        "tune: expect, rtol, moved are former keywords, which the next version refuses; pass "
+        "launch=gpushmoo.LaunchConfig(bytes_moved=…), check=gpushmoo.Check(expect=…, rtol=…)."
     )
     assert result.cells["bandwidth_gbs"].notna().all()
 

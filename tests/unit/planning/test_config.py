@@ -528,6 +528,15 @@ def test_a_folder_may_be_named_by_the_users_home(
         ({"same": []}, "Unknown config key 'same', now called 'noise_runs'."),
         ({"delta": 0.01}, "Unknown config key 'delta', now called 'threshold'."),
         ({"guard": True}, "Unknown config key 'guard', now called 'fail_on_regression'."),
+        (
+            {"measure": {"search": {"most_share": 0.5}}},
+            "Unknown config key 'measure.search.most_share', now called 'max_share'.",
+        ),
+        (
+            {"chapters": {"tesla_c1060": {"simulate_anew": True}}},
+            "Unknown config key 'chapters.tesla_c1060.simulate_anew', now called "
+            "'rerun_simulation'.",
+        ),
         ({"remeasure": "faults"}, "Config key 'remeasure' is 'faults', now called 'failed'."),
         (
             {"kernels": {"copy2d_coalesced": {"launch": ["isolated"]}}},

@@ -104,7 +104,7 @@ MEASURE = st.fixed_dictionaries(
                 "mode": st.sampled_from(["all", "all", "race", "guided"]),
                 "tolerance": st.sampled_from([0.01, 1.0]),
                 "better_probability": st.sampled_from([0.05, 0.99]),
-                "most_share": st.sampled_from([0.1, 1.0]),
+                "max_share": st.sampled_from([0.1, 1.0]),
             }
         ),
         "cells_per_shard": st.sampled_from([60, 1000]),

@@ -215,12 +215,12 @@ def test_the_same_seed_asks_the_same_and_another_something_else() -> None:
 def test_budgets_end_a_search_even_before_there_is_a_model() -> None:
     # Without any shape nothing is learnt, so that only the budget can end it early.
     times_s = 1e-5 * np.random.default_rng(0).uniform(1.0, 1.5, len(BLOCKS))
-    trial = led(planner_of("guided", BLOCKS, most_share=0.2), lambda place: float(times_s[place]))
+    trial = led(planner_of("guided", BLOCKS, max_share=0.2), lambda place: float(times_s[place]))
     verdict = trial.planner.verdict()
     assert verdict.ended is SearchEnd.BUDGET
     assert verdict.measured == math.ceil(0.2 * len(BLOCKS))
     consistent(trial, len(BLOCKS))
-    planner = planner_of("guided", line_of(40), most_share=0.1)
+    planner = planner_of("guided", line_of(40), max_share=0.1)
     for place in range(6):
         planner.tell(place, [1e-5] * RULE[1])
     assert planner.propose() == []

@@ -195,7 +195,7 @@ def test_what_is_asked_otherwise_is_not_taken_from_the_record(raw_config: dict[s
         return {Path(file).parent.absolute().resolve() for (file,) in plan.reads.values()}
 
     assert read(PLAN) == {RECORD}
-    options["simulate_anew"] = True
+    options["rerun_simulation"] = True
     assert read(plan_of(raw_config)) == {(ROOT / "results/local/simulated").resolve()}
 
 

@@ -39,7 +39,7 @@ BetterProbability = Annotated[
         "this probability, all together."
     ),
 ]
-MostShare = Annotated[
+MaxShare = Annotated[
     float,
     Gt(0),
     Le(1),
@@ -54,7 +54,10 @@ class Search:
     mode: Mode = "race"
     tolerance: Tolerance = 0.01
     better_probability: BetterProbability = 0.05
-    most_share: MostShare = 1.0
+    max_share: MaxShare = 1.0
+
+    # Former names of keys, with today's names.
+    FORMERLY: ClassVar = {"most_share": "max_share"}
 
 
 # With several repeats, intervals predict another run. With 1, they cover the median of this run

@@ -104,7 +104,7 @@ def tune(
     own = [*inspect.signature(tune).parameters, *FORMER, "progress", *argument_names()]
     progress = sweep.pop("progress", True)
     refuse_unknown("tune", sweep, [n for n in own if n not in _OF_FOLDERS])
-    refuse_no_flag(resets=check.resets, progress=progress)
+    refuse_no_flag(restore_in_place=check.restore_in_place, progress=progress)
     if check.function is not None and not callable(check.function):
         problem = f"it is {shown(check.function)}; it must be a function of all arguments"
         raise ConfigError(f"check: {problem}.")
@@ -138,8 +138,8 @@ def tune(
         _listed(launch.valid),
         0 if launch.shared is None else launch.shared,
         launch.work,
-        launch.moved,
-        bool(check.resets),
+        launch.bytes_moved,
+        bool(check.restore_in_place),
         words,
         check.function,
         constants_of(build.constants),
@@ -310,7 +310,7 @@ class Tuned(Sweep):
             used = ", ".join(f"{axis}={value}" for axis, value in self.winner.items())
             text = f"{text[:-1]}; use {used}>"
         untold = Status.OK in self.statuses and self.cells["bandwidth_gbs"].isna().all()
-        return f"{text[:-1]}; no GB/s, since `moved` is not given>" if untold else text
+        return f"{text[:-1]}; no GB/s, since `bytes_moved` is not given>" if untold else text
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the arrays, as without the folder."""

@@ -170,7 +170,7 @@ def with_unseen(call: Call, axes: Mapping[str, Any], source: KernelSource) -> Ca
         hint = f" Did you mean '{near[0]}'?" if near else ""
         raise ConfigError(
             f"axes: nothing uses '{axis}', neither the source nor block, grid, valid, shared, work "
-            f"or moved; use it, or leave it out.{hint}"
+            f"or bytes_moved; use it, or leave it out.{hint}"
         )
     return call
 

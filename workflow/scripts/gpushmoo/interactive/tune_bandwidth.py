@@ -36,7 +36,7 @@ def unreachable(
     if not reached > limit[0]:
         return None
     return (
-        f"moved: {moved:,} bytes a launch in {seconds(cell['median_s'])} are "
+        f"bytes_moved: {moved:,} bytes a launch in {seconds(cell['median_s'])} are "
         f"{_rate(reached)}, but {limit[1]}; give the bytes that a launch must read and write"
     )
 

@@ -29,7 +29,7 @@ class LaunchConfig:
         Bytes of dynamic shared memory; of OpenCL those of the one parameter in local memory.
     valid : expression, or several
         Conditions that a combination must meet.
-    moved : expression
+    bytes_moved : expression
         Bytes that the launch must read and write. If the device cannot have moved as many,
         gpushmoo warns.
     work : expression
@@ -42,7 +42,7 @@ class LaunchConfig:
     block: Any = None
     shared: Expression = 0
     valid: Any = ()
-    moved: Expression | None = None
+    bytes_moved: Expression | None = None
     work: Expression | None = None
     work_unit: str = "FLOP"
 
@@ -64,7 +64,7 @@ class Check:
         How far off an element may be; by default it must be equal. See `Limit`.
     in_place : name or sequence
         Names or places of outputs whose content the kernel reads. gpushmoo poisons others.
-    resets : bool
+    restore_in_place : bool
         Whether this content is restored before each timed launch; False if that changes no time.
     unchecked : name, sequence or "not const"
         Names or places of arrays that launches may write and nobody compares, or all that the
@@ -77,7 +77,7 @@ class Check:
     rtol: float = 0.0
     atol: Any = 0.0
     in_place: Sequence[str | int] | str | int = ()
-    resets: bool = True
+    restore_in_place: bool = True
     unchecked: Sequence[str | int] | str | int | None = None
 
 
@@ -105,7 +105,7 @@ FORMER = {
     "check" if field.name == "function" else field.name: (name, field.name)
     for name, kind in KINDS.items()
     for field in fields(kind)
-}
+} | {"moved": ("launch", "bytes_moved"), "resets": ("check", "restore_in_place")}
 
 
 def gathered(given: Mapping[str, Any], keywords: MutableMapping[str, Any]) -> Options:

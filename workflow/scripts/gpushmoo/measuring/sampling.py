@@ -77,7 +77,7 @@ class Sampling:
             mode=how.search.mode,
             tolerance=how.search.tolerance,
             better_probability=how.search.better_probability,
-            most_share=how.search.most_share,
+            max_share=how.search.max_share,
             # One repeat has no spread between repeats.
             reference_cells=RACE_REFERENCE_CELLS if how.repeats > 1 else 0,
         )

@@ -374,7 +374,7 @@ def searched_findings(provenance: Sequence[Json]) -> list[str]:
         )
     early = sum(search["ended"] == "budget" for search in searches)
     if early:
-        text += f"; {early} of {len(searches)} searches ended at most_share before they were sure"
+        text += f"; {early} of {len(searches)} searches ended at max_share before they were sure"
     return [f"{text}."]
 
 

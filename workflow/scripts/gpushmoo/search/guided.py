@@ -288,7 +288,7 @@ class GuidedPlanner(Planner):
         self._size = max(1, min(settings.batch, len(candidates) // MIN_BATCHES))
         # With fewer times there is no spread.
         self._needed = max(2, settings.first)
-        self._most_cells = max(1, math.ceil(settings.most_share * len(candidates)))
+        self._most_cells = max(1, math.ceil(settings.max_share * len(candidates)))
         drawn = np.random.default_rng(seed).permutation(len(candidates))
         self._first = whole_first(candidates, drawn)
         self._fitted = 0

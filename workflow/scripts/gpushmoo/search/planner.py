@@ -78,7 +78,7 @@ class SearchSettings:
     """Rules of a search in a group; all but `mode` and `fewest` affect guided searches only.
 
     A search stops if the summed probability that an unmeasured cell beats the best by more than the
-    share `tolerance` is below `better_probability`, or if `most_share` of the cells have samples.
+    share `tolerance` is below `better_probability`, or if `max_share` of the cells have samples.
     It starts with `first` cells and continues with `batch` at a time, fewer in a small group. Every
     cell gets `fewest` samples before it is judged. A race measures `reference_cells` cells of each
     decade of time to the end, even if they are slow.
@@ -90,7 +90,7 @@ class SearchSettings:
     first: int = 8
     batch: int = 8
     fewest: int = 2
-    most_share: float = 1.0
+    max_share: float = 1.0
     reference_cells: int = RACE_REFERENCE_CELLS
 
 

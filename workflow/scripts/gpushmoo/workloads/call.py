@@ -135,7 +135,7 @@ class Call:
     valid: Sequence[Expression] = ()
     shared: Expression = 0
     work: Expression | None = None
-    moved: Expression | None = None
+    bytes_moved: Expression | None = None
     renews: bool = True
     options: tuple[str, ...] = ()
     check: Callable[..., Any] | None = None
@@ -146,7 +146,9 @@ class Call:
     @property
     def expressions(self) -> list[tuple[str, Expression]]:
         """Each expression with the name of its argument."""
-        told = {n: getattr(self, n) for n in ("block", "grid", "valid", "shared", "work", "moved")}
+        told = {
+            n: getattr(self, n) for n in ("block", "grid", "valid", "shared", "work", "bytes_moved")
+        }
         parts = {n: t if isinstance(t, list | tuple) else [t] for n, t in told.items()}
         found = [(name, one) for name, several in parts.items() for one in several]
         local = [a.n_bytes for a in self.arguments if isinstance(a, SharedMemory)]
@@ -181,7 +183,7 @@ class Call:
                 return f"work: it is {one}; it must be more than 0."
             if is_number and what not in ("valid", "work"):
                 try:
-                    number = _rounded(one) if what == "moved" else one
+                    number = _rounded(one) if what == "bytes_moved" else one
                     whole_of(what, number, int(what in ("block", "grid")))
                 except WorkloadError as err:
                     return f"{err}."
@@ -432,8 +434,8 @@ class CallWorkload(Workload):
 
     def bytes_moved(self, cell: Cell) -> tuple[int, int]:
         """Return the caller's bytes as whole bytes, counted as read; 0 if the caller gives none."""
-        moved = evaluated("moved", self.call.moved or 0, self.values(cell))
-        return whole_of("moved", _rounded(moved)), 0
+        moved = evaluated("bytes_moved", self.call.bytes_moved or 0, self.values(cell))
+        return whole_of("bytes_moved", _rounded(moved)), 0
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
         """Return (): outputs are compared, and the code's accesses are unknown."""
@@ -486,7 +488,7 @@ def called(
         "has_check": call.check is not None,
         "options": call.options,
         "work_unit": work_unit,
-        "views": () if call.work is None or call.moved is None else (Roofline(),),
+        "views": () if call.work is None or call.bytes_moved is None else (Roofline(),),
     }
     made: CallWorkload = type("Called", (CallWorkload,), own)(call)
     return made

@@ -257,7 +257,7 @@ class _Kernel:
             {_AXIS: range(len(every))},
             launch=LaunchConfig(grid=grid, block=block, shared=shared),
             # Launches find the results of earlier launches.
-            check=replace(check, unchecked="not const", resets=False),
+            check=replace(check, unchecked="not const", restore_in_place=False),
             build=Build([*options, f"-I{Path.cwd()}"], constants),
             thread_limit=MAX_THREADS,
             backend=self.lang.lower(),

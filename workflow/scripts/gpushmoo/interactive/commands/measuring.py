@@ -108,7 +108,7 @@ def _add_tune(commands: options.Subparsers) -> None:
         ),
         example=(
             "add.cl add --size 1000003 --axes block_x=32,64 --arguments 'c=empty(n, float32)' "
-            "'a=random(n, float32)' 'n=int32(n)' --expect 'c=2 * a' --moved '8 * n'"
+            "'a=random(n, float32)' 'n=int32(n)' --expect 'c=2 * a' --bytes-moved '8 * n'"
         ),
     )
     parser.add_argument(
@@ -151,7 +151,7 @@ def _add_tune(commands: options.Subparsers) -> None:
         ("--grid", "blocks; by default as many as cover the size"),
         ("--valid", "condition of a combination: TILE<=block_x"),
         ("--work", "floating-point operations of a launch"),
-        ("--moved", "bytes that a launch reads and writes"),
+        ("--bytes-moved", "bytes that a launch reads and writes"),
     ):
         parser.add_argument(name, metavar="EXPRESSION", help=meaning)
     options.add_device(parser)

@@ -46,7 +46,7 @@ from gpushmoo.measuring.events import (
     CellRun,
     Event,
     Finished,
-    Measure,
+    MeasureCells,
     Message,
     ShardResult,
     Working,
@@ -503,19 +503,19 @@ def measure_by(
     events: list[Event] = []
     limits = FaultLimits(sampling.job.measure.cell_timeout_s, max_faults)
 
-    def start(do: Measure) -> FakeWorker:
+    def start(do: MeasureCells) -> FakeWorker:
         device.open()
         mine = [c for c in cells if do.keys is None or c.key in do.keys]
         return work(device, mine, sampling, events.append, do)
 
     runs = [CellRun(c, FOLDER.workload.launch(c)) for c in cells]
     supervisor = Supervisor(runs, start, limits, lambda n, share: seen.append((n, share)))
-    result = supervisor.measure(start(Measure(None, TOGETHER, {})))
+    result = supervisor.measure(start(MeasureCells(None, TOGETHER, {})))
     return Outcome(result, device, seen, events)
 
 
 def supervised(
-    first: FakeWorker, start: Callable[[Measure], FakeWorker], cells: Sequence[Cell]
+    first: FakeWorker, start: Callable[[MeasureCells], FakeWorker], cells: Sequence[Cell]
 ) -> list[CellRun]:
     """What becomes of `cells` by a first process and those that `start` gives after it."""
     runs = [CellRun(c, FOLDER.workload.launch(c)) for c in cells]
@@ -541,7 +541,7 @@ def work(
     cells: list[Cell],
     sampling: Sampling,
     keep: Callable[[Event], None],
-    do: Measure,
+    do: MeasureCells,
 ) -> FakeWorker:
     """What the real worker does with an open device."""
     told: list[Message] = []

@@ -11,7 +11,7 @@ import numpy as np
 from fakes import FOLDER, INFO, FakeCopy, FakeDevice, Tag, make_cells, work
 from gpushmoo.core.space import USUAL, Cell, CellGroup, Condition
 from gpushmoo.devices.base import DeviceInfo, TimedInterval
-from gpushmoo.measuring.events import CellRun, Measure, ShardResult
+from gpushmoo.measuring.events import CellRun, MeasureCells, ShardResult
 from gpushmoo.measuring.sampling import TOGETHER, StoppingRule
 from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.measuring.supervise import FaultLimits, Supervisor
@@ -93,14 +93,14 @@ def measured(
     """The shard as a job measures it; `launches` are those of the first repeat."""
     asked = sampling_of(RULE, repeat=repeat, repeats=repeats, **settings)
 
-    def start(do: Measure) -> Any:
+    def start(do: MeasureCells) -> Any:
         device.open()
         mine = [c for c in cells if do.keys is None or c.key in do.keys]
         return work(device, mine, asked, lambda event: None, do)
 
     runs = [CellRun(c, FOLDER.workload.launch(c)) for c in cells]
     supervisor = Supervisor(runs, start, FaultLimits(10.0), lambda n, share: None)
-    return supervisor.measure(start(Measure(None, TOGETHER, launches or {})))
+    return supervisor.measure(start(MeasureCells(None, TOGETHER, launches or {})))
 
 
 def table_of(result: ShardResult, info: DeviceInfo = INFO) -> Any:

@@ -40,7 +40,7 @@ from gpushmoo.measuring.events import (
     Assignment,
     CellsStarted,
     Finished,
-    Measure,
+    MeasureCells,
     Message,
     PairRun,
     PairsOpened,
@@ -261,7 +261,7 @@ def test_cells_are_matched_by_all_that_both_have() -> None:
 KEYS = [a.key for a, _ in PAIRS]
 
 
-def process(do: Measure, bad: dict[int, BaseException]) -> FakeWorker:
+def process(do: MeasureCells, bad: dict[int, BaseException]) -> FakeWorker:
     """A process that measures pairs and falls at a bad one, by its place."""
     told: list[Message] = []
     left = [place for place, key in enumerate(KEYS) if do.keys is None or key in do.keys]
@@ -279,7 +279,7 @@ def process(do: Measure, bad: dict[int, BaseException]) -> FakeWorker:
 
 
 def supervised(
-    first: FakeWorker, start: Callable[[Measure], FakeWorker]
+    first: FakeWorker, start: Callable[[MeasureCells], FakeWorker]
 ) -> list[tuple[Status | None, str | None]]:
     runs = [pair_of(a, b) for a, b in PAIRS]
     result = Supervisor(runs, start, FaultLimits(4.0), lambda done, share: None).measure(first)
@@ -295,13 +295,13 @@ def supervised(
     ],
 )
 def test_who_takes_its_process_down(err: BaseException, status: Status, said: str) -> None:
-    asked: list[Measure] = []
+    asked: list[MeasureCells] = []
 
-    def start(do: Measure) -> FakeWorker:
+    def start(do: MeasureCells) -> FakeWorker:
         asked.append(do)
         return process(do, {2: err})
 
-    ended = supervised(process(Measure(None, 32, {}), {2: err}), start)
+    ended = supervised(process(MeasureCells(None, 32, {}), {2: err}), start)
     assert [status for status, _ in ended] == [Status.OK, Status.OK, status, Status.OK]
     assert str(ended[2][1]).startswith(said)
     # Blamed is what ran alone.

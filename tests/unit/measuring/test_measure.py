@@ -31,7 +31,7 @@ from gpushmoo.core.errors import DeviceLostError, WorkerCrashedError
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import USUAL, Cell, Problem, ShardSpace
 from gpushmoo.devices.capabilities import Reading
-from gpushmoo.measuring.events import CellsStarted, Finished, Measure, ShardResult, result_of
+from gpushmoo.measuring.events import CellsStarted, Finished, MeasureCells, ShardResult, result_of
 from gpushmoo.measuring.outputs import hint_of
 from gpushmoo.measuring.programs import axis_values, plan_cells
 from gpushmoo.measuring.sampling import StoppingRule
@@ -282,7 +282,7 @@ def test_device_that_does_not_come_back_loses_the_cells_without_a_status(at: int
 
 
 def test_what_processes_leave_open_has_a_status() -> None:
-    def unused(do: Measure) -> FakeWorker:
+    def unused(do: MeasureCells) -> FakeWorker:
         raise AssertionError("no second process is needed")
 
     runs = supervised(FakeWorker([Finished()]), unused, CELLS)
@@ -294,7 +294,7 @@ def test_what_processes_leave_open_has_a_status() -> None:
     with pytest.raises(WorkerCrashedError):
         supervised(FakeWorker([], crashed), unused, [FIRST, *OTHERS])
 
-    def broken(do: Measure) -> FakeWorker:
+    def broken(do: MeasureCells) -> FakeWorker:
         raise WorkerCrashedError("CUDARuntimeError: cudaErrorDevicesUnavailable")
 
     worker = FakeWorker([result_of(ended), CellsStarted((OTHERS[0].key,))], DeviceLostError("gone"))
@@ -359,7 +359,9 @@ def test_rounds_visit_unfinished_cells_in_an_order_of_the_seed_and_repeat() -> N
     orders = []
     for repeat in (1, 2):
         sampling = sampling_of(RULE, repeat=repeat)
-        told = work(FakeDevice(), CELLS, sampling, lambda event: None, Measure(None, 9, {})).told
+        told = work(
+            FakeDevice(), CELLS, sampling, lambda event: None, MeasureCells(None, 9, {})
+        ).told
         orders.append([e.keys for e in told if isinstance(e, CellsStarted)])
     assert orders[0] != orders[1]
 
@@ -402,7 +404,7 @@ def test_each_group_has_its_own_number_of_launches_also_after_a_fault() -> None:
     assert outcome.result.launches == {group: n for group, (n,) in groups.items()}
     # The next process does not choose again: the fastest cells may have ended.
     cells = make_cells(threads=(1, 6), chunks=(1,), variants=("a",))
-    do = Measure(None, 1, {cells[0].group: 8})
+    do = MeasureCells(None, 1, {cells[0].group: 8})
     sampling = sampling_of(RULE)
     told = work(ColdDevice(), cells, sampling, lambda event: None, do).told
     assert {run.launches for run in ended_runs(told)} == {8}
@@ -427,13 +429,13 @@ def test_each_repeat_verifies_its_cells(repeat: int, repeats: int, times: int) -
     """Before the first sample of all and after the last of each later repeat."""
     sampling = sampling_of(RULE, repeat=repeat, repeats=repeats)
     device = FakeDevice()
-    told = work(device, CELLS, sampling, lambda event: None, Measure(None, 9, {})).told
+    told = work(device, CELLS, sampling, lambda event: None, MeasureCells(None, 9, {})).told
     ended = ended_runs(told)
     assert {(r.status, r.verified_words is None) for r in ended} == {(Status.OK, False)}
     assert sum(entry[0] == "compare" for entry in device.log) == times * len(CELLS)
     # A result that has gone wrong is found.
     wrong = FakeDevice(faults=[Fault(cell_tag(FIRST), "run", 0, "wrong")])
-    told = work(wrong, [FIRST], sampling, lambda event: None, Measure(None, 9, {})).told
+    told = work(wrong, [FIRST], sampling, lambda event: None, MeasureCells(None, 9, {})).told
     assert [run.status for run in ended_runs(told)] == [Status.WRONG_RESULT]
 
 

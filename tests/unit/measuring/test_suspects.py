@@ -28,7 +28,7 @@ from gpushmoo.measuring.events import (
     CellRun,
     CellsStarted,
     Finished,
-    Measure,
+    MeasureCells,
     Message,
     NoLaunch,
     Preparing,
@@ -269,7 +269,7 @@ def test_first_strikes_and_faults_of_nobody_measure_all_again() -> None:
     asked: list[tuple[int, int]] = []
     killed = WorkerKilledError("the measuring process was ended by SIGTERM")
 
-    def start(do: Measure) -> FakeWorker:
+    def start(do: MeasureCells) -> FakeWorker:
         keys = do.keys or frozenset()
         asked.append((len(keys), do.together))
         if len(asked) < STRIKES_FORGIVEN:
@@ -282,7 +282,7 @@ def test_first_strikes_and_faults_of_nobody_measure_all_again() -> None:
     assert asked == [(len(CELLS), TOGETHER)] * STRIKES_FORGIVEN
     ended = measure_cells(FakeDevice(), CELLS).runs
 
-    def start(do: Measure) -> FakeWorker:
+    def start(do: MeasureCells) -> FakeWorker:
         return FakeWorker([*map(result_of, ended), Finished()])
 
     for err in (WorkerExitedError("ended with status 1"), WorkerKilledError("ended by SIGHUP")):
@@ -346,18 +346,18 @@ GONE = WorkerExitedError(SAID)
 DATA = Preparing(CELLS[0].problem, frozenset("a"))
 
 
-def outcome(told: list[Message], *ends: Exception) -> tuple[list[CellRun], list[Measure]]:
+def outcome(told: list[Message], *ends: Exception) -> tuple[list[CellRun], list[MeasureCells]]:
     """The cells after processes that tell `told` and end so, and what each successor was asked for.
 
     After `ends` they leave out what they are asked for.
     """
-    asked: list[Measure] = []
+    asked: list[MeasureCells] = []
     left = list(ends)
 
     def next_worker() -> FakeWorker:
         return FakeWorker([*told], left.pop(0)) if left else FakeWorker([Finished()])
 
-    def start(do: Measure) -> FakeWorker:
+    def start(do: MeasureCells) -> FakeWorker:
         asked.append(do)
         return next_worker()
 

@@ -13,8 +13,6 @@ import yaml
 
 from .errors import UnreadableError
 
-# Chapters import it from here.
-
 
 def refuse_braces(path: Path | str) -> None:
     """Raise UnreadableError for a path in which Snakemake sees wildcards."""

@@ -18,7 +18,9 @@ from .space import TIMING_MODES, ShardSpace, space_of
 
 @dataclass(frozen=True, kw_only=True)
 class ShardJob:
-    """Everything but code that the cells of a shard depend on. A difference measures again.
+    """Everything but code that the cells of a shard depend on.
+
+    If it differs, Snakemake runs the job again. The job reuses cells that are the same (`Earlier`).
 
     Parameters
     ----------
@@ -38,7 +40,8 @@ class ShardJob:
         The device: the name of a backend, the index of a device or ``all``, and of OpenCL the
         runtime.
     seed
-        The seed of all data and orders.
+        The seed of the data, of the orders of cells and samples, and of the places of buffers. The
+        orders and places also depend on the repeat.
     thread_limit
         The most threads of a block; None for the device's own limit.
     measure

@@ -257,7 +257,7 @@ class Locked:
 
 
 @dataclass(frozen=True)
-class Measure:
+class MeasureCells:
     """A request for cells: those with these keys (None: all), at most `together` at a time.
 
     The cell with the key `first` is launched before all others of its problem, and its problem

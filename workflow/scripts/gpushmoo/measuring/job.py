@@ -40,7 +40,7 @@ from ..workloads.loader import KernelFolder, load_kernel
 from .events import (
     Assignment,
     CellRun,
-    Measure,
+    MeasureCells,
     Opened,
     PairRun,
     PairsOpened,
@@ -169,7 +169,7 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
         began = time.monotonic()
         until = None if task.seconds is None else began + task.seconds
         mixed = frozenset(c.group for c in opened.cells if c.key in reused.keys)
-        request = Measure(keys, TOGETHER, launches, until, mixed)
+        request = MeasureCells(keys, TOGETHER, launches, until, mixed)
         worker.say(request)
         if not isinstance(folder.workload, HostFedWorkload):
             # There the host is measured, too.
@@ -245,7 +245,7 @@ def measure_pairs(
     with Session(assignment, label, terminal, workers) as session:
         worker, opened = session.begin()
         assert isinstance(opened, PairsOpened)
-        worker.say(Measure(None, TOGETHER, {}))
+        worker.say(MeasureCells(None, TOGETHER, {}))
         runs = [pair_of(a, b) for a, b in opened.pairs]
         progress = Progress(label, len(runs), terminal, in_place)
         progress.announce()

@@ -38,7 +38,7 @@ from .events import (
     Assignment,
     Candidates,
     Locked,
-    Measure,
+    MeasureCells,
     Message,
     Open,
     Opened,
@@ -366,7 +366,7 @@ class Session:
                 raise HostError(why) from err
             raise OpenError(f"The device was not opened: {err}.") from err
 
-    def start(self, do: Measure) -> WorkerProcess:
+    def start(self, do: MeasureCells) -> WorkerProcess:
         """A fresh process, at work. Raises DeviceError, WorkerExitedError, WorkerTimeoutError.
 
         Meanwhile another process imports for the next call, if a GPU's runtime starts slowly.

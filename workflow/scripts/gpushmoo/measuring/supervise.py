@@ -22,7 +22,7 @@ from ..core.errors import (
     WorkerTimeoutError,
 )
 from ..core.schema import Status
-from .events import CellsStarted, Finished, Measure, Preparing, Run, ShardResult, Working
+from .events import CellsStarted, Finished, MeasureCells, Preparing, Run, ShardResult, Working
 from .process import IDLE_LIMIT_S, WorkerProcess
 from .sampling import TOGETHER
 from .suspects import Attempt, Suspects, Turn, WorkerFailure
@@ -88,10 +88,10 @@ class Supervisor(Generic[Run]):
     def __init__(
         self,
         runs: Sequence[Run],
-        start: Callable[[Measure], WorkerProcess],
+        start: Callable[[MeasureCells], WorkerProcess],
         limits: FaultLimits,
         on_progress: Callable[[int, float], None],
-        request: Measure | None = None,
+        request: MeasureCells | None = None,
         version_of: Callable[[Run], str] | None = None,
         notify: Callable[[str], None] = log.info,
     ) -> None:
@@ -101,7 +101,7 @@ class Supervisor(Generic[Run]):
         `notify` shows a sentence to the user.
         """
         own: dict[str, Run] = {run.cell.key: run for run in runs}
-        self._request = request or Measure(None, TOGETHER, {})
+        self._request = request or MeasureCells(None, TOGETHER, {})
         self.result: ShardResult[Run] = ShardResult(own, launches=dict(self._request.launches))
         self._start, self._on_progress, self._notify = start, on_progress, notify
         self._limits = limits
@@ -168,7 +168,7 @@ class Supervisor(Generic[Run]):
             self._end_open(Status.LOST_DEVICE, f"the device did not come back: {err}")
             return None
 
-    def _request_for(self, turn: Turn) -> Measure:
+    def _request_for(self, turn: Turn) -> MeasureCells:
         ended: list[Any] = [r for r in self.result.runs.values() if r.status is Status.OK]
         launched = self.result.timed_s.keys()
         return replace(

@@ -58,7 +58,7 @@ from .events import (
     Candidates,
     Finished,
     Locked,
-    Measure,
+    MeasureCells,
     Message,
     Open,
     Opened,
@@ -306,7 +306,7 @@ def _measure_shard(
             found if found is not None and found.unlisted else None,
         )
     )
-    do: Measure = caller.receive()
+    do: MeasureCells = caller.receive()
     steps = _steps(assignment, device, folder, builds, caller, do)
     asked = [cell for cell in cells if do.keys is None or cell.key in do.keys]
     ended = ShardRun(steps, shard.data).measure(asked)
@@ -335,7 +335,7 @@ def _measure_pairs(
     alone = len(cells_a) - len(pairs), len(cells_b) - len(pairs)
     if against.most is not None:
         order = np.random.default_rng(assignment.job.seed).permutation(len(pairs))
-        nothing = Measure(None, 1, {})
+        nothing = MeasureCells(None, 1, {})
         unbuilt = [_steps(assignment, device, f, Builds(), caller, nothing) for f in folders]
         tried = (i for i in order if any(map(_is_launchable, unbuilt, pairs[i])))
         # If nothing can be launched, the first pair reports that.
@@ -349,7 +349,7 @@ def _measure_pairs(
     with _compiling(assignment.compile_s, caller):
         builds_a, builds_b = built(0), built(1)
     caller.send(PairsOpened(device.info, pairs, alone, (builds_a.codes, builds_b.codes)))
-    do: Measure = caller.receive()
+    do: MeasureCells = caller.receive()
     a = _steps(assignment, device, folders[0], builds_a, caller, do)
     b = replace(a, folder=folders[1], builds=builds_b)
     run = PairedRun((a, b), against.blocks)
@@ -369,7 +369,7 @@ def _steps(
     folder: KernelFolder,
     builds: Builds,
     caller: Caller,
-    do: Measure,
+    do: MeasureCells,
 ) -> CellSteps:
     return CellSteps(
         device,

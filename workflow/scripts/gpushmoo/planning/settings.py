@@ -52,7 +52,7 @@ THREAD_LIMIT = 1024
 Seed = Annotated[
     int,
     Field(ge=0, le=2**32 - 1),
-    Meaning("Seed of the input data and of the sampling order."),
+    Meaning("Seed of the input data, of the order of samples and of the places of buffers."),
 ]
 # 1024 is the limit of every NVIDIA GPU since Fermi. That of a CPU is higher; the same limit keeps
 # both comparable. A cell over it is not run and gets the status too_many_threads.

@@ -264,7 +264,11 @@ class Cost:
 
     @property
     def text(self) -> str:
-        """``+6.8 %``, or ``≥ +1.2 %`` if the size is not known; ``none`` if not significant."""
+        """Return the cost as reports show it, for example ``+6.8 %``.
+
+        If the interval is too wide to state how large the cost is, the text is its lower end, for
+        example ``≥ +1.2 %``. If the cost is not significantly above zero, the text is ``none``.
+        """
         if not self.sure:
             return "none"
         return f"{'' if self.known else '≥ '}+{percent(self.supported)}"

@@ -165,10 +165,20 @@ def share_of_peak(rows: Sequence[PeakRow], cell: Mapping[str, Any]) -> float | N
 
 
 def displayed_share(rows: Sequence[PeakRow], cell: Mapping[str, Any]) -> PeakShare | None:
-    """Return the share of the peak to show for a verified row; None without a measured peak.
+    """Return the share of the measured peak that a report shows for a cell; None without a peak.
 
-    The measured peak has an interval, too. The cell is significantly faster if the lower end of its
-    interval is above the bandwidth that loads and stores reach at the upper ends of theirs.
+    Up to 1, this is the bandwidth of the cell divided by its peak (`share_of_peak`). Above 1, the
+    result depends on the confidence intervals. The peak is computed again from the upper ends of
+    the intervals of the load and store bandwidths. If the lower end of the cell's interval exceeds
+    this upper bound, the cell is significantly faster than its peak, and the result is
+    ``PeakShare(None)``. Otherwise it is ``PeakShare(1.0)``.
+
+    Parameters
+    ----------
+    rows
+        Measured peaks, see `peak_rows`.
+    cell
+        Row of the data set of a verified cell. Bandwidths are in GB/s.
     """
     share = share_of_peak(rows, cell)
     if share is None or share <= 1:

@@ -49,7 +49,7 @@ class News:
             self._due_s = now + self._pause_s
 
     def write(self, text: str) -> None:
-        """Write a line that stays, in place of the shown one."""
+        """Write `text` as a permanent line, in place of the progress line if one is shown."""
         self.clear()
         self._stream.write(f"{text}\n")
         self._stream.flush()

@@ -88,7 +88,11 @@ class ShardJob:
 
     @property
     def space(self) -> ShardSpace:
-        """The cells of this part, before a device is asked for sizes and values."""
+        """Return the shard's part of the sweep, made from this job alone.
+
+        No device is open yet: `sizes` and values of `axes` that depend on the device are still
+        rules, not numbers.
+        """
         return space_of(self.plain)
 
     @property

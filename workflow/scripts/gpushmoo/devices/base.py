@@ -408,7 +408,23 @@ def bind_library(device: Device, call: LibraryCall, buffers: Mapping[str, Any]) 
 def set_constants(
     device: Device, program: Program, constants: Mapping[str, npt.NDArray[Any]]
 ) -> None:
-    """Write constant memory of a loaded program. Raises BuildError."""
+    """Copy arrays from the host to the constant memory of a loaded program.
+
+    Parameters
+    ----------
+    device
+        The device that the program is loaded on.
+    program
+        The loaded program.
+    constants
+        Arrays by the names of their ``__constant__`` symbols in the program; at least one.
+
+    Raises
+    ------
+    BuildError
+        If the backend cannot set constant memory by the name of a symbol, or if the program has no
+        such symbol, or the symbol has fewer bytes than the array.
+    """
     if device.constants is None:
         raise BuildError(
             f"constants: {device.info.backend} sets no constant memory by the name of a symbol; "

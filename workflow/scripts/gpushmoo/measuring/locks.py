@@ -35,10 +35,17 @@ _PATIENCE_S = 60.0
 
 
 class DeviceLock:
-    """An exclusive lock that the system frees when all processes that hold it have ended.
+    """Exclusive lock on a device, held through an open file that is locked by ``flock``.
 
-    `descriptor` is the locked file's while the lock is held, else None. A process that gets it
-    holds the lock as well.
+    The system frees the lock when every process that has this open file has closed it or has ended.
+
+    `descriptor` is the file descriptor of the locked file, or None while this object does not hold
+    the lock. Another process that receives a copy of the descriptor also holds the lock.
+
+    Parameters
+    ----------
+    path
+        The file to lock. It is created if it does not exist.
     """
 
     def __init__(self, path: Path) -> None:
@@ -111,7 +118,23 @@ def lock_one(
 
 
 class HeldClocks:
-    """The clocks of a locked device, held by a guardian process, which holds its lock as well."""
+    """Clock frequencies that a guardian process keeps locked on one device until `free` is called.
+
+    The guardian is a child process. It inherits the descriptor of `lock`, so the device stays
+    locked against other jobs until the guardian has freed the clocks, even if this process is
+    killed. If the clocks cannot be locked, `sentence` says why, and measuring continues.
+
+    Parameters
+    ----------
+    backend
+        Name of the device's backend.
+    uuid
+        UUID of the device.
+    asked
+        Core clock to lock, in MHz, or ``base``.
+    lock
+        The acquired lock of the device.
+    """
 
     def __init__(self, backend: str, uuid: str, asked: int | str, lock: DeviceLock) -> None:
         self._uuid = uuid

@@ -70,7 +70,10 @@ class CheckedOutput:
 
     @property
     def words(self) -> int:
-        """The 32-bit words that are compared."""
+        """Return the size of this output in 32-bit words, rounded up.
+
+        It is the number of words that are compared with the expected output.
+        """
         return ceil_div(math.prod(self.shape) * self.form.width, 4)
 
     def fault(self, found: Deviation, place: str) -> str:

@@ -115,9 +115,17 @@ class WorkerProcess:
             self._connection.send(message)
 
     def lease(self, index: int, lock: DeviceLock) -> None:
-        """Have the process open the device `index` and hold its `lock` as well.
+        """Tell the measuring process to open a locked device, and share the device's lock with it.
 
-        When this process is killed, the other one may be in a kernel for a moment longer.
+        If the job is killed, the measuring process may still run a kernel for a moment. Because it
+        holds the lock as well, no other job gets the device until it has ended.
+
+        Parameters
+        ----------
+        index
+            Index of the device.
+        lock
+            Lock of the device, which the job holds.
         """
         assert lock.descriptor is not None
         self.say(Locked(index))

@@ -143,7 +143,16 @@ class LiveShard:
 
 
 def live_path(run: Path, out: Path) -> Path:
-    """The file in a run's folder for the shard ``…/<sweep>/<dtype>/<shard>.parquet``."""
+    """Return the path of the file in which the job writes the progress of a shard.
+
+    Parameters
+    ----------
+    run
+        The folder of the run.
+    out
+        The shard's result file, ``…/<sweep>/<dtype>/<shard>.parquet``. Its progress is in
+        ``<run>/live/<sweep>@<dtype>@<shard>.jsonl``.
+    """
     name = "@".join((*out.parts[-3:-1], out.stem))
     return run / FOLDER / f"{name}.jsonl"
 

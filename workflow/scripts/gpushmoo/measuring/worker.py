@@ -122,7 +122,16 @@ def main(fd: int) -> None:
 
 
 class Caller:
-    """The job at the other end of the socket."""
+    """Connection of the measuring process to the job that it measures for.
+
+    The job sends requests, and the measuring process sends answers. A `Caller` also keeps the
+    descriptor of the device's lock, once the job has sent it.
+
+    Parameters
+    ----------
+    connection
+        The socket to the job.
+    """
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection

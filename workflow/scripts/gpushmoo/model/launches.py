@@ -283,7 +283,23 @@ def _begins(keys: Ints) -> npt.NDArray[np.bool_]:
 def code_paths(
     provenance: Iterable[Mapping[str, Any]], recorded: Path | None = None
 ) -> dict[tuple[str, str, str, str], CodePath]:
-    """Read the paths through machine code from the shards, or from the file `recorded`."""
+    """Return the path of one thread through the machine code of each kernel entry.
+
+    Paths come from the file `recorded`, if given, and from the shards' provenance. Where both have
+    a path, that of the shards counts.
+
+    Parameters
+    ----------
+    provenance
+        Metadata of measured shards.
+    recorded
+        JSON file of recorded code paths, or None.
+
+    Returns
+    -------
+    dict
+        `CodePath` by the names of the kernel, element type, version and entry.
+    """
     kept = read_json(recorded)["paths"] if recorded else {}
     found = {
         (kernel, dtype, version, entry): CodePath.from_json(path)

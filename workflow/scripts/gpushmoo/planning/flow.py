@@ -116,9 +116,18 @@ class Flow:
         return self.plan.sweeps[shard.sweep][shard.dtype].job.part(shard.index, shard.repeat)
 
     def measure_request(self, wildcards: Any, output: Any) -> str:
-        """The request for a shard without its files, in JSON; see `ShardRequest`.
+        """Return the request to measure a shard, as JSON without the paths of the shard's files.
 
-        The argument `output` keeps Snakemake from comparing this with the last run's value.
+        The JSON has the values of `ShardRequest` except `out`, `log`, `first` and `build`, which
+        `measuring.client` adds.
+
+        Parameters
+        ----------
+        wildcards
+            Snakemake's wildcards, which name the shard.
+        output
+            Not used. If a parameter's function takes `output`, Snakemake does not compare its value
+            with that of the last run. So a changed request alone does not measure again.
         """
         code = code_of("measuring"), self.shared_code(wildcards)
         request = {
@@ -317,7 +326,10 @@ class Flow:
 
     @property
     def earlier_files(self) -> list[str]:
-        """The Parquet files of the earlier runs of a history."""
+        """Return the Parquet files of the earlier runs that the key ``history`` selects.
+
+        The extra ``history`` compares this run with them. The list is empty if the key is not set.
+        """
         return data_files(self.config.earlier or [])
 
     # Analysis
@@ -382,7 +394,11 @@ class Flow:
 
     @property
     def run_figures(self) -> dict[str, str]:
-        """Headings of figures of the run as a whole, by name; "" is a page of its own."""
+        """Return the figures of report sections that extras add, as a dict from name to heading.
+
+        Every heading is "": `report_params` then lists the figure under no heading, because the
+        extra's own section of the report places it.
+        """
         return dict.fromkeys([section.figure for section in self._sections.values()], "")
 
     @property

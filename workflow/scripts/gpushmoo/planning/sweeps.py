@@ -165,7 +165,17 @@ class SweepConfig:
         return len(found.places) if found and found.invalid > jobs * MAX_ROWS else None
 
     def refusal(self, dtype: str) -> str | None:
-        """Why nothing of a dtype is valid, as a clause; None if something is, or may be."""
+        """Return why the sweep cannot measure any cell of an element type, as a clause.
+
+        The reason is that the kernel's rule `valid` leaves nothing to measure: it rejects each
+        combination of parameters or raises an error for it, or it raises too many errors. The
+        result is None if there is no such reason, or if that is not known before a device is open.
+
+        Parameters
+        ----------
+        dtype
+            Name of the element type.
+        """
         w = self.folder.workload
         found = self._found.get(dtype)
         return found.fault(w.valid_is) if found else refusal(w, self.space(dtype))

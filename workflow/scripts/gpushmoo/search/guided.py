@@ -131,10 +131,24 @@ STEPS = 25
 
 @dataclass(frozen=True)
 class Posterior:
-    """Mean and variance of each candidate's time; the process scales times by their `unit`.
+    """Prediction of the Gaussian process for every candidate, given the times observed so far.
 
-    `half` has a row for each observation. The covariance of two candidates is their prior
-    covariance minus the product of their columns.
+    Times are logarithms of seconds. Inside the process, they are shifted to mean 0 and divided by
+    `unit`. The predicted covariance of candidates i and j, without noise and in units of `unit`
+    squared, is their prior covariance minus ``half[:, i] @ half[:, j]``.
+
+    Parameters
+    ----------
+    mean
+        Predicted log time of each candidate, shape (candidates,).
+    variance
+        Variance of that prediction, with noise, shape (candidates,).
+    half
+        Inverse Cholesky factor of the observations' covariance, times their prior covariance with
+        the candidates, shape (observations, candidates). `Process.followed` appends a row for each
+        candidate that it assumes to be observed.
+    unit
+        Standard deviation of the observed log times, at least 0.001.
     """
 
     mean: Floats
@@ -352,10 +366,17 @@ class GuidedPlanner(Planner):
 
 
 def whole_first(candidates: Sequence[Candidate], drawn: Places) -> Places:
-    """Move places whose block is a common first choice to the front, otherwise in drawn order.
+    """Return the candidates' indices with commonly fast block shapes first, else in drawn order.
 
-    Such a block has whole warps and rows of a power of two. In the recorded groups these blocks are
-    near the fastest more often than others, and the model learns as much from them.
+    These blocks consist of whole warps, and their width is a power of two. In the recorded groups
+    they are near the fastest more often than others, and the model learns as much from them.
+
+    Parameters
+    ----------
+    candidates
+        The cells that the search may measure.
+    drawn
+        Indices of `candidates` in random order.
     """
     rows = np.array([c.block[0] for c in candidates])
     threads = np.array([c.threads for c in candidates])

@@ -548,10 +548,12 @@ class Workload(ABC):
 
 
 class ReducingWorkload(Workload):
-    """Base of kernels whose result is one number, exact up to rounding.
+    """Base of kernels that reduce their inputs to one number, such as a dot product.
 
-    For data on the device, the output buffer is one element of the inputs' type. `fault` replaces
-    the comparison with `reference`.
+    The number may differ from the exact result by rounding. So gpushmoo does not compare it with
+    an expected output from `reference`, but calls `fault`, which decides whether rounding explains
+    the difference. If the inputs are on the device, the output buffer holds one element of the
+    inputs' type. For inputs on the host, see `HostFedWorkload`.
     """
 
     @abstractmethod

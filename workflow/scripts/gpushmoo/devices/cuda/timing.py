@@ -131,10 +131,24 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps of a sample: `before` untimed, then `timed` between two events, `times` over.
+    """What the host queues on a stream for one sample: `times` repetitions of two steps.
 
-    The timed step has this number of `launches`. `isolated` ones find the device idle: the host
-    waits for the step `before`.
+    A repetition calls `before`, records a CUDA event, calls `timed`, and records a second event.
+    The time between the two events counts.
+
+    Parameters
+    ----------
+    before
+        Queues the untimed work of a repetition, such as a flush of the L2 cache.
+    timed
+        Queues the timed launches of a repetition.
+    times
+        Number of repetitions in the sample.
+    launches
+        Number of kernel launches in one call of `timed`.
+    isolated
+        Whether the host waits until the work of `before` has finished, before it queues the timed
+        launches. They then find the device idle.
     """
 
     before: Callable[[], None]

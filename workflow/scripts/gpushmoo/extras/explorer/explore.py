@@ -225,7 +225,16 @@ def payload(source: Source, prefix: str = "a") -> Payload:
 
 
 def first_of(facts: Path) -> dict[str, Any] | None:
-    """Return the first group of a report from its `facts`, or None if it does not have any."""
+    """Return the group of cells that is first on the first page of a run's report.
+
+    The explorer opens on this group. The result maps the columns that identify a group, such as
+    kernel, type and size, to their values. It is None if the report recommends no launch.
+
+    Parameters
+    ----------
+    facts
+        The report's facts, a JSON file.
+    """
     first: dict[str, Any] | None = read_json(facts)["first_page"].get("first")
     return first
 

@@ -76,7 +76,20 @@ class CounterSteps:
     def look(
         self, at: float, mj: int | None, state: Callable[[], Reading | None] = lambda: None
     ) -> None:
-        """Record the counter's value at the time `at`; the first value does not count as a step."""
+        """Append a step if the energy counter has changed since the last call.
+
+        The first value of the counter is kept only for comparison, because nobody saw when the
+        counter reached it.
+
+        Parameters
+        ----------
+        at
+            Time at which the counter was read, in seconds of the caller's clock.
+        mj
+            Value of the counter in millijoules, or None if it could not be read.
+        state
+            Reads the device's state. It is called only if a step is appended.
+        """
         if mj is None or mj == self._last_mj:
             return
         if self._last_mj is not None:

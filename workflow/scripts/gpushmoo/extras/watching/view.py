@@ -107,7 +107,11 @@ class RunState:
 
     @property
     def done(self) -> float:
-        """The work that was done, in cells of all repeats."""
+        """Return the finished work of the run, as a number of cells.
+
+        A cell counts once in every repeat. A shard that is being measured counts with its finished
+        share, so the number need not be whole.
+        """
         return sum(sweep.done for sweep in self.sweeps)
 
     @property

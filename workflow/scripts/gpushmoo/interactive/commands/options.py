@@ -25,7 +25,18 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are one sentence."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise UserError with the sentence of `message`."""
+        """Raise a UserError instead of printing the usage and exiting, as argparse does.
+
+        Parameters
+        ----------
+        message
+            What is wrong with the command line. A hint to ``--help`` is appended.
+
+        Raises
+        ------
+        UserError
+            Always.
+        """
         raise UserError(f"{message}; run with --help to list the options.")
 
 

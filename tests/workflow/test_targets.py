@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from conftest import record
+from energetic import write_energy
 from gpushmoo.comparing.run_history import read_history
 from gpushmoo.exporting.formats import FORMAT
 from gpushmoo.registry import extras
@@ -98,6 +99,17 @@ def test_a_run_is_shown_beside_earlier_ones(bare: Project) -> None:
         assert [run["run"] for run in index[0]["history"]["runs"]] == runs.tolist()
     # All of it is there: nothing is made again.
     assert bare.plan(config=files) == {}
+
+
+def test_the_energy_of_a_recorded_run_is_drawn(bare: Project) -> None:
+    slowed(bare.root / "held", 1.0)
+    write_energy(bare.root / "held-studies/energy.parquet", [], "No device has a counter.")
+    figure = "results/drawn/figures/energy.svg"
+    words = ("--config", "run=drawn", "dataset=held", "only=null")
+    outcome = bare.snakemake(figure, *words, config=("config/gallery.yaml",))
+    assert outcome.status == 0, outcome.text
+    note = read_json((bare.root / figure).with_suffix(".json"))
+    assert "No device has a counter." in note["caption"]
 
 
 def test_a_run_is_exported_once(project: Project) -> None:

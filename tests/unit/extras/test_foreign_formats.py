@@ -161,9 +161,9 @@ def test_a_folder_with_something_else_is_never_replaced(dataset: Path, tmp_path:
     assert {p for p in out.rglob("[!.]*") if p.is_file()} == {*first.files}
     assert len(first.files) == 8 + 8 + 1 + 2 + 1 + 4 + 1
     (out / "mine.txt").write_text("mine")
-    with pytest.raises(ExportError, match=r"holds 'mine\.txt', which is of no export"):
+    with pytest.raises(ExportError, match=r"contains 'mine\.txt', which no export wrote"):
         write_exports(dataset, "made", out)
-    with pytest.raises(ExportError, match="which is of no export"):
+    with pytest.raises(ExportError, match="which no export wrote"):
         write_exports(dataset, "made", shutil.copytree(dataset, tmp_path / "copy"))
     with pytest.raises(ExportError, match="is a file"):
         write_exports(dataset, "made", out / "mine.txt")

@@ -84,7 +84,7 @@ def test_repeated_runs_are_alike_but_for_the_length_of_their_samples() -> None:
     pair = ["usual", "planted"]
     assert [run for _, run in told["runs"]] == [*pair * 2, "half", "twice", *pair * 2]
     factors = {
-        name: {shard[4]["measure"]["launches_factor"] for shard in plan["shards"]}
+        name: {shard[4].measure.launches_factor for shard in plan["shards"]}
         for name, plan in plans.items()
     }
     assert factors == {"usual": {1.0}, "half": {0.5}, "twice": {2.0}, "planted": {1}}
@@ -95,7 +95,7 @@ def test_repeated_runs_are_alike_but_for_the_length_of_their_samples() -> None:
     assert {plans[name]["built_as"] for name in ("half", "twice")} == {"usual"}
     # Planted ones hold the copies alone, of the same name and another text.
     assert {(shard[0], shard[1]) for shard in plans["planted"]["shards"]} == copies
-    codes = [{shard[4]["folder"] for shard in plans[n]["shards"]} for n in ("usual", "planted")]
+    codes = [{shard[4].folder for shard in plans[n]["shards"]} for n in ("usual", "planted")]
     assert codes[1].isdisjoint(codes[0])
 
 

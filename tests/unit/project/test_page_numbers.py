@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 from gpushmoo.analysis.run_quality import STEADY
+from gpushmoo.comparing.verdicts import FALSE_SHARE
 from gpushmoo.devices.cuda.timing import SPINS_US
 from gpushmoo.devices.memory import zone_bytes
 from gpushmoo.measuring.overhead import CELLS
@@ -33,6 +34,7 @@ SETTINGS = frozenset(
         f"{LONGEST_S:.2f} s",
         f"{zone_bytes(2**40) / 2**20:.0f} MiB",
         f"{STEADY:.0%}".replace("%", " %"),
+        f"{FALSE_SHARE:.0%}".replace("%", " %"),
         f"{TOGETHER} cells",
         f"{SPINS_US[-1] / 1e3:.0f} ms",
         f"{LONGEST_S:.2f} s",

@@ -186,7 +186,8 @@ def run_all(raw: Mapping[str, Any], cache: Path) -> Flow:
         "best": best,
         "peak": top,
         "figures": [*map(Path, flow.figure_files)],
-        **dict.fromkeys(("machine", "device", "counted", "energy", "history"), ()),
+        **dict.fromkeys(("machine", "device", "counted"), ()),
+        "extras": {},
     }
     facts = Path(flow.path("report.json"))
     pdf = Path(flow.path("report.pdf"))

@@ -548,7 +548,7 @@ class Workload(ABC):
 
 
 class ReducingWorkload(Workload):
-    """Base of kernels that reduce their inputs to one number, such as a dot product.
+    """Base of kernels that reduce their inputs to one number, such as a sum of products.
 
     The number may differ from the exact result by rounding. So gpushmoo does not compare it with
     an expected output from `reference`, but calls `fault`, which decides whether rounding explains

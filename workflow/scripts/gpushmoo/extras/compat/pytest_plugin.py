@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import pytest
 
-from ...core.errors import UserError
-
 _MEANING = (
     "shmoo(kernel, recorded, threshold=0.01, slower=0.1, sample=3, **sweep): the launch recorded "
     "of the kernel's folder must still be as fast as the fastest; paths are those from the rootdir"
@@ -36,6 +34,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if (marker := item.get_closest_marker("shmoo")) is None:
         return
     # This import takes a second, which a run without marks must not spend.
+    from ...core.errors import UserError
     from .recorded_launches import hold
 
     asked = dict(marker.kwargs)

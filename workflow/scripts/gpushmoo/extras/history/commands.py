@@ -17,7 +17,7 @@ def add_commands(commands: options.Subparsers) -> None:
             "history",
             _history,
             "order many runs by time: how each group's best changed",
-            (ROWS.of("comparing.history.HistoryRow"), FOLDER),
+            (ROWS.of("comparing.run_history.HistoryRow"), FOLDER),
         ),
         example="results --out history",
     )

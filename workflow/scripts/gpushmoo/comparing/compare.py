@@ -67,17 +67,17 @@ class ChangedCell(Group):
     cell_key: String
     params: Annotated[String, Meaning("launch parameters, as one text")]
     a_s: Annotated[
-        Float64, Meaning("median of a launch in A; with several runs, in the first", "s")
+        Float64, Meaning("median of a launch in A. With several runs, in the first", "s")
     ]
     b_s: Annotated[
-        Float64, Meaning("median of a launch in B; with several runs, in the first", "s")
+        Float64, Meaning("median of a launch in B. With several runs, in the first", "s")
     ]
     change: Annotated[Float64 | None, Meaning("time in B over time in A, minus one")]
     change_low: Annotated[
-        Float64 | None, Meaning("lower end of its 95 % interval; null if nothing determines it")
+        Float64 | None, Meaning("lower end of its 95 % interval. Null if nothing determines it")
     ]
     change_high: Annotated[
-        Float64 | None, Meaning("upper end of its 95 % interval; null if nothing determines it")
+        Float64 | None, Meaning("upper end of its 95 % interval. Null if nothing determines it")
     ]
     change_vs_memcpy: Annotated[
         Float64 | None, Meaning("the change of the time in multiples of the memcpy baseline")
@@ -85,7 +85,7 @@ class ChangedCell(Group):
     change_vs_memcpy_low: Annotated[Float64 | None, Meaning("lower end of its 95 % interval")]
     change_vs_memcpy_high: Annotated[Float64 | None, Meaning("upper end of its 95 % interval")]
     p_value: Annotated[
-        Float64, Meaning("of no change, the larger of both tests; for this row alone", "0 to 1")
+        Float64, Meaning("of no change, the larger of both tests. For this row alone", "0 to 1")
     ]
     verdict: Annotated[
         String, Meaning("slower, faster, same or undecided, corrected for the number of rows")
@@ -98,13 +98,13 @@ class ChangedGroup(Group):
     best_a: Annotated[String, Meaning("launch parameters of A's fastest cell")]
     best_b: Annotated[String, Meaning("launch parameters of B's fastest cell")]
     a_gbs: Annotated[
-        Float64 | None, Meaning("bandwidth of A's best; with several runs, in the first", "GB/s")
+        Float64 | None, Meaning("bandwidth of A's best. With several runs, in the first", "GB/s")
     ]
     b_gbs: Annotated[
-        Float64 | None, Meaning("bandwidth of B's best; with several runs, in the first", "GB/s")
+        Float64 | None, Meaning("bandwidth of B's best. With several runs, in the first", "GB/s")
     ]
-    a_s: Annotated[Float64, Meaning("median of A's best; with several runs, in the first", "s")]
-    b_s: Annotated[Float64, Meaning("median of B's best; with several runs, in the first", "s")]
+    a_s: Annotated[Float64, Meaning("median of A's best. With several runs, in the first", "s")]
+    b_s: Annotated[Float64, Meaning("median of B's best. With several runs, in the first", "s")]
     change: Float64 | None
     change_low: Float64 | None
     change_high: Float64 | None
@@ -128,7 +128,7 @@ class ChangedGroup(Group):
     ]
     unlike: Annotated[
         Float64,
-        Meaning("change that a different number of launches in a sample may cause; 0 if equal"),
+        Meaning("change that a different number of launches in a sample may cause. 0 if equal"),
     ]
     tied_a: Annotated[Int32, Meaning("cells that are statistically tied with A's fastest")]
     tied_b: Annotated[Int32, Meaning("cells that are statistically tied with B's fastest")]

@@ -21,7 +21,7 @@ Mode = Annotated[
     Literal["all", "race", "guided"],
     Meaning(
         "all (every cell has all samples), race (slow cells have few), or guided (most cells "
-        "have none)."
+        "have no samples)."
     ),
 ]
 Tolerance = Annotated[
@@ -67,16 +67,16 @@ Repeats = Annotated[
     Ge(1),
     Le(100),
     Meaning(
-        "How often all cells are measured, in separate processes; they share the samples of "
-        "each cell."
+        "How often all cells are measured, in separate processes. The repeats share the "
+        "samples of each cell."
     ),
 ]
 # All measuring jobs share it. Every cell still gets its fewest samples, once in each repeat.
 Budget = Annotated[
     Annotated[float, Gt(0)] | None,
     Meaning(
-        "Seconds of measuring in which cells that may be the fastest are known as well as it "
-        "allows; null for no limit."
+        "Seconds of measuring, which gpushmoo spends on the cells that may be the fastest. "
+        "null for no limit."
     ),
 ]
 # Each of two repeats takes at least six samples, each of more repeats three.
@@ -84,7 +84,7 @@ MinSamples = Annotated[
     int,
     Ge(6),
     Le(10_000),
-    Meaning("Samples that every cell gets; the median of fewer than 6 has no 95 % interval."),
+    Meaning("Samples that every cell gets. The median of fewer than 6 has no 95 % interval."),
 ]
 # With three or more repeats, a cell that these could not make precise enough gets the fewest.
 MaxSamples = Annotated[
@@ -119,7 +119,7 @@ MaxFaults = Annotated[
     Annotated[int, Ge(1)] | None,
     Meaning(
         "Cells of one version of the code that crash or hang, after which its other cells are "
-        "skipped, unless one was right; null for no limit."
+        "skipped, unless one was right. null for no limit."
     ),
 ]
 # Processor seconds, so that a busy machine does not fail a kernel. A compiler that only waits is
@@ -153,7 +153,7 @@ LaunchesFactor = Annotated[
     float,
     Ge(0.125),
     Le(8),
-    Meaning("Multiplies the length of a sample in a row of launches; 1 is 200 µs."),
+    Meaning("Multiplies the length of a sample in a row of launches. 1 is 200 µs."),
 ]
 # The number of shards is a power of two.
 CellsPerShard = Annotated[
@@ -167,7 +167,7 @@ MaxCells = Annotated[
     int,
     Ge(1),
     Le(10**9),
-    Meaning("Valid cells of all sweeps together; a configuration of more is refused."),
+    Meaning("Valid cells of all sweeps together. gpushmoo refuses a configuration of more."),
 ]
 # One for each combination of variant, element type and values of the compiled axes.
 MaxBuilds = Annotated[
@@ -175,8 +175,8 @@ MaxBuilds = Annotated[
     Ge(1),
     Le(1_000_000),
     Meaning(
-        "Versions of kernels with valid cells that a run may compile; a configuration of more "
-        "is refused."
+        "Versions of kernels with valid cells that a run may compile. gpushmoo refuses a "
+        "configuration of more."
     ),
 ]
 

@@ -125,19 +125,19 @@ class Cells(Table):
     both are the interval of its samples.
     """
 
-    cell_key: Annotated[String, Meaning("hash of the cell's identity; the same in every sweep")]
+    cell_key: Annotated[String, Meaning("hash of the cell's identity, the same in every sweep")]
     kernel: String
     dtype: String
     variant: String
     height: Int64
     width: Int64
     status: Annotated[
-        String, Meaning("how the cell ended; only ok cells were verified and have times")
+        String, Meaning("how the cell ended. Only ok cells were verified and have times")
     ]
     message: Annotated[String | None, Meaning("reason if the status is not ok, otherwise null")]
     bandwidth_gbs: Annotated[
         Float64 | None,
-        Meaning("bytes read and written over the median; null without bytes", "GB/s"),
+        Meaning("bytes read and written over the median. Null without bytes", "GB/s"),
     ]
     bandwidth_low_gbs: Annotated[
         Float64 | None, Meaning("lower end of its prediction interval for another run", "GB/s")
@@ -156,13 +156,13 @@ class Cells(Table):
     ]
     coverage: Annotated[
         Float64 | None,
-        Meaning("confidence of the interval; smaller with very few samples", "0 to 1"),
+        Meaning("confidence of the interval, smaller with very few samples", "0 to 1"),
     ]
     own_low_s: Annotated[
         Float64 | None, Meaning("as median_low_s, without the drift that a group shares", "s")
     ]
     own_high_s: Annotated[
-        Float64 | None, Meaning("as median_high_s, without it; these two decide ties", "s")
+        Float64 | None, Meaning("as median_high_s, without it. These two decide ties", "s")
     ]
     within_half_width: Annotated[
         Float64 | None, Meaning("half of the samples' own interval over the median", "0 to 1")
@@ -181,7 +181,7 @@ class Cells(Table):
         list[Float64] | None,
         Meaning(
             "the same by the device's clock, if samples_s are processor times because the "
-            "process lacked its cores; null otherwise",
+            "process lacked its cores. Null otherwise",
             "s",
         ),
     ]
@@ -192,7 +192,7 @@ class Cells(Table):
         list[Float64] | None,
         Meaning(
             "on a CPU: processor time of all threads for a launch of each sample, without "
-            "waits for a core; null on other devices",
+            "waits for a core. Null on other devices",
             "s",
         ),
     ]
@@ -214,7 +214,7 @@ class Cells(Table):
     ]
     work: Annotated[
         Float64 | None,
-        Meaning("work of a launch; null if the workload does not define it", "work_unit"),
+        Meaning("work of a launch. Null if the workload does not define it", "work_unit"),
     ]
     work_unit: Annotated[String | None, Meaning("unit of the work: FLOP or another")]
     working_set_over_cache: Annotated[
@@ -232,9 +232,9 @@ class Cells(Table):
     tiles: Annotated[Int64, Meaning("equal pieces of work in the grid")]
     multiprocessors: Annotated[Int32, Meaning("multiprocessors or compute units of the device")]
     resident_blocks: Annotated[
-        Int32 | None, Meaning("blocks that fit on a multiprocessor at once; null if unknown")
+        Int32 | None, Meaning("blocks that fit on a multiprocessor at once. Null if unknown")
     ]
-    registers: Annotated[Int32 | None, Meaning("registers of a thread; null if unknown")]
+    registers: Annotated[Int32 | None, Meaning("registers of a thread. Null if unknown")]
     verified_words: Annotated[
         Int64 | None, Meaning("words of the output that were compared", "words of four bytes")
     ]
@@ -243,7 +243,7 @@ class Cells(Table):
         Meaning("compared words that were wrong", "words of four bytes"),
     ]
     worst_error: Annotated[
-        Float64 | None, Meaning("largest error of an element over its limit; null if exact")
+        Float64 | None, Meaning("largest error of an element over its limit. Null if exact")
     ]
     device_uuid: Annotated[
         String, Meaning("UUID of the device that measured (in the first repeat)")
@@ -270,7 +270,7 @@ class BestCell(Table):
     share_of_peak: Annotated[
         Float64 | None,
         Meaning(
-            "bandwidth over the measured peak, above 1 if the cell is faster; null without a "
+            "bandwidth over the measured peak, above 1 if the cell is faster. Null without a "
             "measured peak",
         ),
     ]
@@ -370,10 +370,12 @@ class StudiedCell(Table):
 
 
 class Energy(StudiedCell):
-    """Cells whose energy was measured; lists have an entry for each round."""
+    """Cells whose energy was measured. Lists have an entry for each round."""
 
     role: Annotated[String, Meaning("why the cell was chosen")]
-    message: Annotated[String | None, Meaning("why the cell has no figures; null where it has")]
+    message: Annotated[
+        String | None, Meaning("reason why the cell has no figures. Null if it has them")
+    ]
     bytes_read: Int64
     bytes_written: Int64
     rounds: Annotated[Int32, Meaning("rounds in each of which the cell had one window")]

@@ -37,10 +37,10 @@ class ModelledCell(Group):
     measured_s: Annotated[Float64, Meaning("median of a launch", "s")]
     predicted_s: Annotated[Float64, Meaning("predicted median of a launch", "s")]
     low_s: Annotated[
-        Float64 | None, Meaning("lower end of the model's band; null without a band", "s")
+        Float64 | None, Meaning("lower end of the model's band. Null without a band", "s")
     ]
     high_s: Annotated[
-        Float64 | None, Meaning("upper end of the model's band; null without a band", "s")
+        Float64 | None, Meaning("upper end of the model's band. Null without a band", "s")
     ]
     measured_gbs: Annotated[Float64, Meaning("bandwidth of the median", "GB/s")]
     predicted_gbs: Annotated[Float64, Meaning("predicted bandwidth", "GB/s")]

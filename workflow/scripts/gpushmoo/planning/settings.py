@@ -59,7 +59,8 @@ Seed = Annotated[
 ThreadLimit = Annotated[
     Annotated[int, Field(ge=1)] | None,
     Meaning(
-        "Threads a block may have at most, beside the device's own limit; null leaves the device's."
+        "Threads that a block may have at most, besides the device's own limit. null leaves "
+        "only that limit."
     ),
 ]
 Threshold = Annotated[
@@ -70,7 +71,7 @@ Threshold = Annotated[
 
 
 class SweptKeys(Section):
-    """Which cells of a kernel are measured; a missing key takes the kernel's own default."""
+    """Which cells of a kernel are measured. A missing key takes the kernel's own default."""
 
     FORMERLY: ClassVar = {"launch": "timing_modes"}
 
@@ -89,7 +90,7 @@ class SweptKeys(Section):
 
 
 class Sweep(SweptKeys):
-    """What of a kernel is measured; a missing key takes the kernel's own default."""
+    """A kernel to sweep and its cells. A missing key takes the kernel's own default."""
 
     kernel: Text | None = None
     """Folder name of the kernel that is swept, if it is not the sweep's own name."""
@@ -113,17 +114,17 @@ class Settings(Section):
             "letters, digits, '.', '_' and '-' are allowed, up to 64, a letter or digit first",
         ),
     ] = "local"
-    """Name of the run; its outputs are in results/<run>/."""
+    """Name of the run. Its outputs are in results/<run>/."""
     seed: Seed = SEED
     # On a cluster it must be named: auto asks the host on which Snakemake starts, not the nodes.
     backend: Backend = AUTO
-    """Device backend, a folder of the library's devices; auto takes the first of which a device
-    answers."""
-    device: DeviceKey = "all"
-    """all (every CUDA device at once, one shard each; the first OpenCL device) or the index of one
+    """Device backend, a folder of the library's devices. auto takes the first that finds a
     device."""
+    device: DeviceKey = "all"
+    """all (every CUDA device at once, one shard each, or the first OpenCL device) or the index of
+    one device."""
     opencl_runtime: OpenclRuntime = AUTO
-    """OpenCL runtime; pocl by pip, the intel extra, whatever the system offers, or auto for the
+    """OpenCL runtime: pocl by pip, the intel extra, the one that the system offers, or auto for the
     first that works."""
     cuda_arch: (
         Annotated[
@@ -135,10 +136,10 @@ class Settings(Section):
         ]
         | None
     ) = None
-    """Architecture to check CUDA machine code for, such as sm_90; null asks the device."""
+    """Architecture to check CUDA machine code for, such as sm_90. null asks the device."""
     # With backend auto the device is asked before any job starts, else when the first job opens it.
     device_memory_gib: Annotated[float, Field(gt=0, le=2**20)] | None = None
-    """Memory of the device in GiB, for checks where the device is not on this host; null asks the
+    """Memory of the device in GiB, for checks if the device is not on this host. null asks the
     device."""
     thread_limit: ThreadLimit = THREAD_LIMIT
     # A relative one begins at the folder of the file that names it; on the command line, at the
@@ -146,8 +147,8 @@ class Settings(Section):
     kernel_folders: Texts = ()
     """Folders that hold kernel folders, besides the project's own."""
     kernels: Annotated[dict[str, Sweep | None], Field(min_length=1, max_length=256)]
-    """Sweeps by name, which is the kernel's folder unless the sweep says kernel; a missing key
-    takes the kernel's own default, null leaves a sweep out."""
+    """Sweeps by name, which is the kernel's folder unless the sweep has the key kernel. A
+    missing key takes the kernel's own default. null leaves a sweep out."""
     only: Names | None = None
     """Names of the sweeps to run, or null for all of kernels."""
     measure: Measure = Field(default_factory=Measure)
@@ -156,27 +157,27 @@ class Settings(Section):
     chapter_folders: Texts = ()
     """Folders that hold chapters, besides the project's own."""
     chapters: dict[str, dict[str, Any] | None] | None
-    """The options of chapters, by name of their folder; null leaves one out, or all, and so does a
-    run that sweeps none of its kernels."""
+    """The options of chapters, by name of their folder. null leaves out one chapter, or all. A run
+    has no chapter whose kernels it does not sweep."""
     # counters: a profiler (Nsight Compute) reads hardware counters. energy: joules per gigabyte of
     # the best launches and the usual blocks, by NVML's counter.
     studies: Annotated[tuple[Study, ...], Unique] = ()
-    """Measurements beside the sweeps; machine adds the sweeps of config/machine.yaml, each as
+    """Measurements beside the sweeps. machine adds the sweeps of config/machine.yaml, each as
     machine_<name>."""
     dataset: Text | None = None
-    """Folder of recorded shards to render instead of measuring; null measures."""
+    """Folder of recorded shards to render instead of measuring. null measures."""
     strict: bool = False
     """End with an error, after the report, when a cell ended in a fault."""
     history: Runs | None = None
-    """Earlier runs that the report and the explorer show this one beside; a folder of a run, of
+    """Earlier runs that the report and the explorer show beside this one: a folder of a run, of
     runs or of shards, or a list of them, or null."""
     # snakemake compare --config before=results/one after=results/other writes
     # results/<run>/compare/. Lists of equally many folders are pairs, measured in turns.
     before: Runs | None = None
-    """The earlier run that the target compare takes; the folder of a run, of a data set or of
+    """The earlier run that the target compare takes: the folder of a run, of a data set or of
     shards, or a list of them, or null."""
     after: Runs | None = None
-    """The later run that the target compare compares with before; the same number of folders."""
+    """The later run that the target compare compares with before: the same number of folders."""
     noise_runs: Annotated[Texts, Unique] = ()
     """Folders of two or more runs of one and the same thing, which show how far runs are apart."""
     threshold: Threshold = 0.01
@@ -185,8 +186,8 @@ class Settings(Section):
     significant at 95 %."""
     # Meant for the command line: --config remeasure=failed, --config remeasure=[timeout,throttled].
     remeasure: Remeasure | None = None
-    """Measure cells again that ended in a fault (failed), in one of these statuses, or all; null
-    for none."""
+    """Measure cells again that ended in a fault (failed), in one of these statuses, or all. null
+    measures none again."""
 
 
 def json_schema() -> dict[str, Any]:

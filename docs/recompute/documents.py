@@ -34,9 +34,9 @@ ANSWERS = {
     "same": "comes out here, within the tolerance that the row states",
     "in part": "part of it does, or under a condition",
     "no": "does not come out: a slip, or it is otherwise here",
-    "lost": "what it says does not survive, so nothing can be held against it",
-    "hypothesis": "neither its text nor our data decide it: an assumption or a number that is "
-    "taken over, or an explanation that nothing excludes",
+    "lost": "it is about data or drawings that did not survive, so there is nothing to compare",
+    "hypothesis": "neither its text nor our data decide it: an assumption, a number from "
+    "another source, or an explanation that nothing excludes",
 }
 
 Reference = Mapping[str, Any]

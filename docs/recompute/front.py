@@ -21,7 +21,9 @@ def values(record: Record, claims: Claims) -> dict[str, Any]:
     claims.hold("float's shape matters.", told["float"].tied == 1)
     costly = any(cost.sure for cost in wide.defaults.values())
     claims.hold("float4 has many.", wide.tied > 5 and not costly)
-    claims.hold("Of the same problem.", len({a.group["width"] for a in told.values()}) == 1)
+    claims.hold(
+        "All rows have the same problem.", len({a.group["width"] for a in told.values()}) == 1
+    )
     return {
         "size": f"{wide.group['height']} × {wide.group['width']}",
         "device": wide.group["device_name"],

@@ -111,7 +111,7 @@ class UserError(Exception):
 
 
 class ConfigError(UserError, ValueError):
-    """The configuration is not usable; one sentence names the key and the allowed values."""
+    """The configuration is not usable. One sentence names the key and the allowed values."""
 
     def __init__(self, text: str) -> None:
         # Names and values are the user's and may hold line breaks; the sentence stays one line.

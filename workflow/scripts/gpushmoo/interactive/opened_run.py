@@ -135,7 +135,7 @@ class Run:
 
 
 def open_run(folder: str | os.PathLike[str]) -> Run:
-    """Read what a run has found; nothing is measured.
+    """Read the results of a run, without any measurement.
 
     Parameters
     ----------

@@ -186,7 +186,7 @@ def _throughput_findings(published: pd.DataFrame) -> Iterator[str]:
         if above is not None:
             said += f" and above the device-to-host line from n = {length(above)} on"
         yield f"{said}."
-    yield "Of the lines, host to device stands in the document's text and not in its plots."
+    yield "The line of host to device is from the document's text. Its plots do not have this line."
 
 
 def _curve(rows: pd.DataFrame, name: str) -> pd.Series:

@@ -58,8 +58,8 @@ class Options(Section):
     """The options of this chapter, each of which may be left out."""
 
     timeline: dict[str, Timeline | None] | None = None
-    """Cells of streamed kernels, by a name of their own, whose copies and kernels are drawn over
-    time."""
+    """Cells of streamed kernels whose copies and kernels are drawn over time, each by a name that
+    you choose."""
     errors: Errors | None = None
     """Data on which every way of computing a dot product is compared with the exact one."""
     rivals: Rivals | None = None

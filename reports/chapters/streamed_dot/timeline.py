@@ -169,7 +169,9 @@ class TracedSpan(Table):
     total_s: Annotated[
         Float64, Meaning("from the first copy to the number, by the host's clock", "s")
     ]
-    untraced_s: Annotated[Float64, Meaning("the median of as many runs without marks", "s")]
+    untraced_s: Annotated[
+        Float64, Meaning("the median of the same number of runs without marks", "s")
+    ]
     stream: Annotated[Int32, Meaning("which stream, from zero")]
     piece: Annotated[Int32, Meaning("which piece of the arrays, from zero")]
     what: Annotated[String, Meaning("copy or kernel")]

@@ -20,7 +20,7 @@ def managed_array(device: Any, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         raise LaunchConfigError("No page of managed memory moves when it is touched.")
     with device.translated():
         if 2 * array.nbytes > cuda.Device().mem_info[0]:
-            raise OutOfDeviceMemoryError("Managed memory would take over half of the device.")
+            raise OutOfDeviceMemoryError("Managed memory would need more than half of the device.")
         memory = cuda.malloc_managed(max(4, array.nbytes))
     room: Any = (ctypes.c_char * array.nbytes).from_address(memory.ptr)
     # The array holds `room`, which holds the memory.

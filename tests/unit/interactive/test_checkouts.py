@@ -73,7 +73,7 @@ def test_a_slower_kernel_is_a_regression_and_one_that_did_not_change_is_not_meas
     assert main([*asked, "--fail-on-regression", "--markdown", str(summary)]) == 1
     said = capsys.readouterr().out
     assert summary.read_text() == f"Before.\n{said}"
-    assert "**1 of 1 measured kernel surely slower by more than 1 %: kernels/slow.**" in said
+    assert "**1 of 1 measured kernel significantly slower by more than 1 %: kernels/slow.**" in said
     assert "| kernels/slow, float, one, 64 × 64, warm | 2 | +" in said
     assert " | **slower** |" in said
     assert "* Unchanged: kernels/same\n" in said
@@ -164,8 +164,8 @@ def test_what_cannot_be_is_told_in_one_sentence(
     (empty := tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path)
     for given, sentence in [
-        ({"base": "trunk"}, "'trunk' is no folder, no wheel and no revision of the git repository"),
-        ({"base": bad}, "bad.whl' is no wheel (File is not a zip file)."),
+        ({"base": "trunk"}, "'trunk' is not a folder, a wheel or a revision of the git repository"),
+        ({"base": bad}, "bad.whl' is not a wheel (File is not a zip file)."),
         ({"head": empty}, "have no kernel in common."),
         ({"kernels": ["other"]}, "kernels: neither side has 'other'."),
         ({"rounds": 2}, "Argument 'rounds' is 2; it must be at least 4"),

@@ -735,7 +735,7 @@ class Misnamed(Defined):
 @pytest.mark.parametrize(
     ("make", "source", "sentence"),
     [
-        (Defined, None, "source: a workload that is no folder needs its kernel's text"),
+        (Defined, None, "source: a workload without a folder needs the text of its kernel"),
         (Defined, {".metal": ""}, "source: '.metal' is not known; allowed: "),
         (Unfit, SOURCE, "kernel: the workload cannot be sent to the measuring process"),
         (Misnamed, SOURCE, "kernel: the workload's name is 'a/b'; it must consist of letters"),

@@ -89,12 +89,21 @@ def test_unfitted_kernels_have_the_wide_band_or_are_refused() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"dtype": "int", "size": 64, **BLOCK}, "dtype: 'int' is none of float, double"),
+        ({"dtype": "int", "size": 64, **BLOCK}, "dtype: 'int' is not one of float, double"),
         ({"dtype": "float", "size": 64, "block_x": 8}, "block_x, block_y; name each"),
-        ({"dtype": "float", "size": 64, "cache": "hot", **BLOCK}, "'hot' is none of warm, flushed"),
-        ({"dtype": "float", "size": 64, "variant": "fast", **BLOCK}, "variant: 'fast' is none of"),
-        ({"dtype": "float", "size": 64, "model": "nowhere.json", **BLOCK}, "no model/device.json"),
-        ({"dtype": "float", "size": 64, "model": __file__, **BLOCK}, "of a run; name such a file"),
+        (
+            {"dtype": "float", "size": 64, "cache": "hot", **BLOCK},
+            "'hot' is not one of warm, flushed",
+        ),
+        (
+            {"dtype": "float", "size": 64, "variant": "fast", **BLOCK},
+            "variant: 'fast' is not one of",
+        ),
+        (
+            {"dtype": "float", "size": 64, "model": "nowhere.json", **BLOCK},
+            "is not the model/device.json",
+        ),
+        ({"dtype": "float", "size": 64, "model": __file__, **BLOCK}, "of a run; pass such a file"),
         ({"dtype": "float", "size": 64, "block_x": 64, "block_y": 64}, "No block of 4096 threads"),
         ({"dtype": "float", "size": 64, "block_x": 64, "block_y": 0}, "such launch: .*ZeroDiv"),
         ({"dtype": "float", "size": 64, "block_x": 8, "axes": {"block_y": HELD}}, "name numbers"),

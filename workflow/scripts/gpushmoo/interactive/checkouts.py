@@ -126,7 +126,7 @@ def _opened(side: str | os.PathLike[str] | None) -> Iterator[tuple[Path, str]]:
                 with ZipFile(path) as wheel:
                     wheel.extractall(folder)
             except BadZipFile as err:
-                raise ConfigError(f"'{name}' is no wheel ({err}).") from err
+                raise ConfigError(f"'{name}' is not a wheel ({err}).") from err
             yield folder, path.name
             return
         try:
@@ -135,7 +135,7 @@ def _opened(side: str | os.PathLike[str] | None) -> Iterator[tuple[Path, str]]:
             )
         except ConfigError as err:
             raise ConfigError(
-                f"'{name}' is no folder, no wheel and no revision of the git repository here."
+                f"'{name}' is not a folder, a wheel or a revision of the git repository here."
             ) from err
         _git("-c", "core.hooksPath=/dev/null", "worktree", "add", "--detach", str(folder), commit)
         try:
@@ -233,7 +233,7 @@ class Checkouts:
         failed = f" {len(self.failed)} not measured." if self.failed else ""
         parts = [
             f"## {', '.join([' → '.join(self.names), *devices])}",
-            f"**{len(slow) or 'None'} of {measured} surely slower by more than {margin}"
+            f"**{len(slow) or 'None'} of {measured} significantly slower by more than {margin}"
             f"{': ' if slow else ''}{', '.join(slow)}.{failed}**",
             markdown_table(["all launches of", "pairs", "change", "verdict"], rows) if rows else "",
             "\n".join(f"* {line}" for line in self._remarks()),
@@ -259,7 +259,7 @@ class Checkouts:
 
 
 def _first(rows: pd.DataFrame) -> list[dict[Any, Any]]:
-    """What is surely slower first, then what takes the most longer."""
+    """Return the rows, first the significantly slower groups, then those that slowed down most."""
     return [*rows.sort_values(["beyond", "change"], ascending=False).to_dict("records")]
 
 

@@ -46,8 +46,8 @@ def write_folder(
     known = sorted(suffix for backend in BACKENDS.values() for suffix in backend.suffixes)
     if not sources and workload.device_code:
         raise ConfigError(
-            "source: a workload that is no folder needs its kernel's text, or texts by the names "
-            f"{', '.join(known)}."
+            "source: a workload without a folder needs the text of its kernel, or texts by the "
+            f"names {', '.join(known)}."
         )
     refuse_unknown("source", sources, known)
     folder = parent / name

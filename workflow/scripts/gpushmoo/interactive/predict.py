@@ -326,11 +326,13 @@ def _model(path: Path) -> dict[str, Any]:
     try:
         devices = read_json(path)["devices"]
     except OSError as err:
-        raise ConfigError(f"model: '{path}' is no model/device.json of a run ({err}).") from err
+        raise ConfigError(
+            f"model: '{path}' is not the model/device.json of a run ({err})."
+        ) from err
     except (DamagedFileError, KeyError, TypeError) as err:
         # Another kind of file: a KeyError's text would be its suffix.
         raise ConfigError(
-            f"model: '{path}' is no model/device.json of a run; name such a file."
+            f"model: '{path}' is not the model/device.json of a run; pass such a file."
         ) from err
     fitted = next((d for d in devices if "parameters" in d), None)
     if fitted is None:
@@ -360,7 +362,7 @@ def _cells(
         ("cache", cache, CACHE_STATES),
     ):
         if value not in allowed:
-            raise ConfigError(f"{what}: '{value}' is none of {', '.join(allowed)}.")
+            raise ConfigError(f"{what}: '{value}' is not one of {', '.join(allowed)}.")
     needed = {name for name, value in workload.axes.items() if value != 0}
     if not needed <= set(specs) <= set(workload.axes):
         names = ", ".join(sorted(workload.axes))

@@ -46,7 +46,7 @@ class ListedDevice(Table):
     device_name: String
     memory_gib: Annotated[Float64, Meaning("memory of the device", "GiB")]
     driver: Annotated[String, Meaning("version of its driver")]
-    device_uuid: Annotated[String, Meaning("what tells it from others")]
+    device_uuid: Annotated[String, Meaning("identifier of the device that no other device has")]
 
 
 def aligned(rows: DataFrame, justify: Callable[[str, int], str] = str.ljust) -> str:

@@ -13,11 +13,10 @@ SEMICOLONS_IN_1000 = 3.0
 
 # Kinds that do not meet the bound yet may not get worse. Lower a number after you rewrite texts.
 ERRORS_TODAY = {
-    "docs": 40,
-    "messages": 36,
+    # Most are in reports/chapters/tesla_c1060, whose text is part of the digest of its records.
+    "messages": 14,
     "tests": 288,
 }
-SEMICOLONS_TODAY = 177
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +35,7 @@ def test_texts_avoid_the_phrases(kind: str, counts: dict[str, prose.Count]) -> N
 
 
 def test_pages_have_few_semicolons(counts: dict[str, prose.Count]) -> None:
-    allowed = max(SEMICOLONS_TODAY, SEMICOLONS_IN_1000 * counts["docs"].words / 1000)
+    allowed = SEMICOLONS_IN_1000 * counts["docs"].words / 1000
     assert counts["docs"].semicolons <= allowed
 
 

@@ -114,7 +114,7 @@ def _defaults(advice: Sequence[Advice]) -> Iterator[Finding]:
             most = "no significant cost"
             if least.sure:
                 most = f"at most {_longer(least.value if least.known else least.high)} ({_who(b)})"
-            sentence += f" Of the common blocks, {safest} is the safest choice: {most}."
+            sentence += f" The safest of the common blocks is {safest}: {most}."
         yield Finding(sentence, worth, kernel=a.group["kernel"])
 
 

@@ -121,7 +121,7 @@ def clause_fault(value: Any) -> str | None:
     """Return the fault of a returned reason, a text or None."""
     if value is None or isinstance(value, str):
         return None
-    return f"{_words(value)}; it must return the reason, a text, or None where there is none"
+    return f"{_words(value)}; it must return the reason as a text, or None"
 
 
 def bytes_fault(value: Any) -> str | None:

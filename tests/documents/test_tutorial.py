@@ -77,6 +77,10 @@ def test_guides_show_what_commands_print(page: str, tmp_path: Path) -> None:
     """A recorded run's lines are the same, and those of a sweep or a dry run but for numbers."""
     text = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
     (tmp_path / "gpushmoo").symlink_to(ROOT)
+    # The quickstart is followed in the clone, and other guides beside it.
+    (tmp_path / "reports").symlink_to(ROOT / "reports")
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv/bin").symlink_to(tmp_path / "bin")
     (tmp_path / "add.cl").write_text(ADD)
     if "```yaml" in text:
         (tmp_path / "rows.yaml").write_text(block("yaml", text))

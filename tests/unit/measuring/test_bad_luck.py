@@ -85,6 +85,11 @@ def test_visible_devices_are_candidates(monkeypatch: pytest.MonkeyPatch) -> None
             id="old driver",
         ),
         pytest.param(
+            fake_cupy("cudaErrorInsufficientDriver: driver is too old", driver=0),
+            r"^No NVIDIA driver answers; this needs an NVIDIA GPU and its driver\.$",
+            id="no driver",
+        ),
+        pytest.param(
             fake_cupy(0), r"^No CUDA device is visible; see CUDA_VISIBLE_DEVICES\.$", id="0"
         ),
     ],

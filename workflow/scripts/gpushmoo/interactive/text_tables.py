@@ -104,17 +104,18 @@ def found_kernels() -> tuple[DataFrame, list[str]]:
 
 
 def found_devices() -> tuple[DataFrame, list[str]]:
-    """A row for each device that answers; why none does, where none does."""
+    """A row for each device that answers, and why a backend has no device that does."""
     import pandas as pd
 
-    rows, reasons = [], []
+    rows = []
+    reasons: dict[str, list[str]] = {}
     with OwnFolder() as cache:
         for backend, runtime in ((b, r) for b in BACKENDS.values() for r in b.runtimes or (AUTO,)):
             for index in count():
                 try:
                     info = probe(DeviceChoice(backend.name, index, runtime, Path(cache)))
                 except NoDeviceError as err:
-                    reasons.append(str(err))
+                    reasons.setdefault(backend.name, []).append(str(err))
                     break
                 rows.append(
                     {
@@ -127,4 +128,6 @@ def found_devices() -> tuple[DataFrame, list[str]]:
                         "device_uuid": info.uuid,
                     }
                 )
-    return pd.DataFrame(rows), [] if rows else reasons
+    answering = {row["backend"] for row in rows}
+    silent = [said for name, said in reasons.items() if name not in answering]
+    return pd.DataFrame(rows), [sentence for said in silent for sentence in said]

@@ -66,13 +66,17 @@ def _has_driver() -> bool:
 
 def _driver_sentence(runtime: Any) -> str:
     try:
-        has = f"supports CUDA {version(runtime.driverGetVersion())}"
+        supported = runtime.driverGetVersion()
     except runtime.CUDARuntimeError:
-        has = "is missing or does not answer"
+        supported = 0
+    # The runtime's word for no driver.
+    if supported == 0:
+        return "No NVIDIA driver answers; this needs an NVIDIA GPU and its driver."
     needs = version(runtime.runtimeGetVersion())
     return (
-        f"The NVIDIA driver {has}, but this CuPy is built for CUDA {needs}; install a newer driver "
-        f"or, for a driver of CUDA 12, the extra 'cuda12': {install('cuda12')}."
+        f"The NVIDIA driver supports CUDA {version(supported)}, but this CuPy is built for CUDA "
+        f"{needs}; install a newer driver or, for a driver of CUDA 12, the extra 'cuda12': "
+        f"{install('cuda12')}."
     )
 
 

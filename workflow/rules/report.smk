@@ -131,7 +131,7 @@ rule figure:
     params:
         code=code_of("figures", scripts / "figure.py"),
         note=figure_note,
-        spec=flow.figure_params,
+        job=lambda wildcards: flow.figure_job(wildcards).plain,
         views=lambda wildcards: flow.figure(wildcards).code,
     script:
         "../scripts/stages/figure.py"

@@ -14,6 +14,7 @@ import pytest
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.peak import PeakRow, peak_rows, write_peak
 from gpushmoo.core.display import gbs
+from gpushmoo.core.figure_job import FigureJob
 from gpushmoo.core.space import CACHE_STATES, Problem
 from gpushmoo.figures.draw_stage import draw_figure
 from gpushmoo.model.fit import partition_table
@@ -267,10 +268,17 @@ def test_a_view_that_fails_says_why_in_its_figures_place(
     write_peak([], tmp_path / "peak.json")
     files = {"dataset": dataset, "peak": tmp_path / "peak.json"}
     where = {"kernel": "mine", "height": 64, "width": 64, "cache_state": "warm"}
-    spec = {"folder": str(folder), "view": "view-own", "where": where}
-    words = {"dtypes": ["float"], "controls": [], "named": []}
+    job = FigureJob(
+        folder=str(folder),
+        view="view-own",
+        where=where,
+        dtypes=["float"],
+        controls=[],
+        named=[],
+    )
+    assert FigureJob.of_plain(job.plain) == job
     svg, terminal = tmp_path / "a.svg", io.StringIO()
-    draw_figure(spec | words, files, svg, terminal)
+    draw_figure(job, files, svg, terminal)
     read_complete(svg)
     note = note_of(svg)
     if fault is None:

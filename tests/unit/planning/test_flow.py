@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from gpushmoo.core.figure_job import FigureJob
 from gpushmoo.planning.flow import Flow
 from gpushmoo.planning.plan import figure_labels, figure_note
 from gpushmoo.storage.wholefile import write_json
@@ -17,8 +18,8 @@ def flow_of(raw: dict[str, Any], kernels: dict[str, Any]) -> Flow:
     return Flow(raw, ask_device=False)
 
 
-def params_of(flow: Flow, name: str) -> dict[str, Any]:
-    return flow.figure_params(SimpleNamespace(figure=name))
+def figure_of(flow: Flow, name: str) -> FigureJob:
+    return flow.figure_job(SimpleNamespace(figure=name))
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def test_sweeps_of_one_kernel_have_shards_of_their_own(raw_config: dict[str, Any
 
 
 def test_a_figure_is_told_which_cells_it_shows(flow: Flow) -> None:
-    assert params_of(flow, "heatmap-copy2d_coalesced-block_x-block_y-256x256-warm") == {
+    assert figure_of(flow, "heatmap-copy2d_coalesced-block_x-block_y-256x256-warm").plain == {
         "where": {
             "kernel": "copy2d_coalesced",
             "timing_mode": "batched",
@@ -95,7 +96,7 @@ def test_a_figure_is_told_which_cells_it_shows(flow: Flow) -> None:
         "dtypes": ["float"],
         "controls": [],
     }
-    assert params_of(flow, "workingset-global_copy")["where"] == {
+    assert figure_of(flow, "workingset-global_copy").where == {
         "kernel": "global_copy",
         "timing_mode": "batched",
     }
@@ -108,11 +109,11 @@ def test_figures_are_of_the_devices_model(raw_config: dict[str, Any]) -> None:
     [curve, *_] = [f.name for f in flow.figures if f.name.startswith("curve")]
     files = flow.figure_inputs(SimpleNamespace(figure=curve))
     assert [files["device"]] == flow.device_cells
-    params = params_of(flow, "heatmap-tex2d_sum-block_x-block_y-64x64-warm")
-    assert "block-point-clamp-written" in params["controls"]
-    assert "block-point-clamp" not in params["controls"]
+    job = figure_of(flow, "heatmap-tex2d_sum-block_x-block_y-64x64-warm")
+    assert "block-point-clamp-written" in job.controls
+    assert "block-point-clamp" not in job.controls
     # A state is named only where the run has several.
-    assert params["named"] == []
+    assert job.named == []
 
 
 def measured(flow: Flow, sweep: str) -> SimpleNamespace:

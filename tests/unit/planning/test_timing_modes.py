@@ -90,9 +90,9 @@ def test_figures_show_one_kind(raw_config: dict[str, Any]) -> None:
         raw_config["kernels"] = {"copy2d_coalesced": {**COPY, "timing_modes": launch}}
         flow = Flow(raw_config, ask_device=False)
         [figure] = flow.figures
-        told = flow.figure_params(type("Wildcards", (), {"figure": figure.name}))
-        assert told["named"] == (["timing_mode"] if len(launch) > 1 else [])
-        assert told["where"]["timing_mode"] == next(k for k in TIMING_MODES if k in launch)
+        job = flow.figure_job(type("Wildcards", (), {"figure": figure.name}))
+        assert job.named == (["timing_mode"] if len(launch) > 1 else [])
+        assert job.where["timing_mode"] == next(k for k in TIMING_MODES if k in launch)
         names.append(figure.name)
     assert names[0] == names[1]
     assert names[2] == f"{names[0]}-isolated"

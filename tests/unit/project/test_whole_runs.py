@@ -176,7 +176,7 @@ def run_all(raw: Mapping[str, Any], cache: Path) -> Flow:
         inputs = {name: Path(file) for name, file in flow.figure_inputs(wildcards).items()}
         svg = Path(flow.path("figures", f"{figure.name}.svg"))
         said = io.StringIO()
-        draw_figure(flow.figure_params(wildcards), inputs, svg, said)
+        draw_figure(flow.figure_job(wildcards), inputs, svg, said)
         assert said.getvalue() == ""
     for plot in (Path(f).stem for f in flow.figure_files):
         if plot.startswith("dot-"):

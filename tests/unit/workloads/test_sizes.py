@@ -299,7 +299,7 @@ def test_a_run_measures_aggregates_and_draws_what_the_device_gives(
     # The figure is of the factor that is largest, here the size of a CPU, the nearest to it.
     (figure,) = flow.figures
     assert figure.name.endswith("-1-of-cache-warm")
-    shown = where_of(flow.figure_params(SimpleNamespace(figure=figure.name)), dataset)
+    shown = where_of(flow.figure_job(SimpleNamespace(figure=figure.name)), dataset)
     assert (shown["height"], shown["width"]) == (128, 128)
 
 

@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 
 from ..analysis.peak import read_peak, read_work_peaks
 from ..core.errors import DamagedFileError, WorkloadError
-from ..core.paths import ROOT
+from ..core.figure_job import FigureJob
 from ..core.space import RelativeSize, size_of
 from ..model.fit import partition_table
 from ..model.fit_stage import DEVICE_MODEL_SCHEMA
@@ -25,16 +25,14 @@ from ..workloads.views import Curve, FigureData, View
 from .style import apply_style, save_words
 
 
-def draw_figure(
-    spec: Mapping[str, Any], files: Mapping[str, Path], svg: Path, terminal: TextIO
-) -> None:
-    """Draw the view that `spec` describes (see flow.figure_params) to `svg`, with a note beside it.
+def draw_figure(job: FigureJob, files: Mapping[str, Path], svg: Path, terminal: TextIO) -> None:
+    """Draw the view of a job to `svg`, with a note beside it.
 
     If the view fails, the error appears on `terminal` and in place of the figure.
 
     Parameters
     ----------
-    spec
+    job
         Kernel, view and cells to draw.
     files
         Paths of ``dataset`` and ``peak``, and of ``device`` if the view needs the model.
@@ -43,9 +41,9 @@ def draw_figure(
     terminal
         Stream for a line about an error.
     """
-    folder = load_kernel(ROOT / spec["folder"])
-    view = next(v for v in folder.workload.views if v.name == spec["view"])
-    data = _figure_data(view, spec, files, folder.workload.persistent_axis)
+    folder = load_kernel(job.kernel_folder)
+    view = next(v for v in folder.workload.views if v.name == job.view)
+    data = _figure_data(view, job, files, folder.workload.persistent_axis)
     fault = _draw(folder, view, data, svg)
     if fault is not None:
         terminal.write(f"gpushmoo: figure '{svg.stem}' is not drawn: {fault}\n")
@@ -55,9 +53,9 @@ def draw_figure(
 
 
 def _figure_data(
-    view: View, spec: Mapping[str, Any], files: Mapping[str, Path], persistent_axis: str | None
+    view: View, job: FigureJob, files: Mapping[str, Path], persistent_axis: str | None
 ) -> FigureData:
-    where = where_of(spec, files["dataset"])
+    where = where_of(job, files["dataset"])
     # No kernel can have this name. The query finds no row, but the columns of the data set.
     cells = read_medians(files["dataset"], where if "cells" in view.needs else {"kernel": ""})
     device = None
@@ -68,9 +66,9 @@ def _figure_data(
         device = partition_table(cells)
     return FigureData(
         kernel=where["kernel"],
-        dtypes=tuple(spec["dtypes"]),
-        controls=tuple(spec["controls"]),
-        named=tuple(spec["named"]),
+        dtypes=tuple(job.dtypes),
+        controls=tuple(job.controls),
+        named=tuple(job.named),
         cells=cells,
         peak=read_peak(files["peak"]),
         device=device,
@@ -78,15 +76,15 @@ def _figure_data(
     )
 
 
-def where_of(spec: Mapping[str, Any], dataset: Path) -> dict[str, Any]:
+def where_of(job: FigureJob, dataset: Path) -> dict[str, Any]:
     """Return the cells to show, as conditions on columns; the size is the nearest measured one.
 
     So the figure also finds recorded cells from a device with another cache.
     """
-    where = dict(spec["where"])
-    if "nearest" not in spec:
+    where = dict(job.where)
+    if job.nearest is None:
         return where
-    size = size_of(spec["nearest"])
+    size = size_of(job.nearest)
     assert isinstance(size, RelativeSize)
     cells = read_medians(dataset, {"kernel": where["kernel"]})
     of_type = cells[cells["dtype"] == size.dtype]

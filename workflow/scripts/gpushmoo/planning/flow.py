@@ -12,6 +12,7 @@ from typing import Any
 
 from ..core.backends import AUTO, BACKENDS, Backend, source_suffix
 from ..core.build_job import BuildJob
+from ..core.figure_job import FigureJob
 from ..core.paths import RESULTS, ROOT, cache_folder
 from ..core.run_plan import PLAN_FILE, RunPlan
 from ..core.shard_job import ShardJob
@@ -429,24 +430,24 @@ class Flow:
             files["device"] = self.device_cells[0]
         return files
 
-    def figure_params(self, wildcards: Any) -> dict[str, Any]:
-        """What the figure named by the wildcards shows."""
+    def figure_job(self, wildcards: Any) -> FigureJob:
+        """The job that draws the figure that the wildcards name."""
         spec = self.figure(wildcards)
         sweeps = self.config.sweeps.values()
         met = {
             "cache_state": {state for s in sweeps for state in s.cache_states},
             "timing_mode": {kind for s in sweeps for kind in s.timing_modes},
         }
-        return {
-            "folder": os.path.relpath(spec.folder.path, ROOT),
-            "view": spec.view.name,
-            "where": spec.where,
-            **spec.nearest,
-            "dtypes": list(spec.dtypes),
-            "controls": list(spec.folder.workload.controls),
+        return FigureJob(
+            folder=os.path.relpath(spec.folder.path, ROOT),
+            view=spec.view.name,
+            where=spec.where,
+            nearest=spec.nearest,
+            dtypes=list(spec.dtypes),
+            controls=list(spec.folder.workload.controls),
             # If all of the run is in one state, a title need not name it.
-            "named": [column for column, values in met.items() if len(values) > 1],
-        }
+            named=[column for column, values in met.items() if len(values) > 1],
+        )
 
     def report_params(self, wildcards: Any) -> dict[str, Any]:
         """The report's parameters; `sections` are figures' files by their heading."""

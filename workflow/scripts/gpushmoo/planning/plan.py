@@ -236,9 +236,9 @@ class FigureSpec:
         return where | {column: value for column, value in named.items() if value is not None}
 
     @property
-    def nearest(self) -> dict[str, Any]:
-        """``nearest``, a size to look for among the measured ones, unless `where` names it."""
-        return {"nearest": plain_size(self.size)} if isinstance(self.size, RelativeSize) else {}
+    def nearest(self) -> Any:
+        """A size to look for among the measured ones, unless `where` names it."""
+        return plain_size(self.size) if isinstance(self.size, RelativeSize) else None
 
     @property
     def code(self) -> list[str]:

@@ -394,13 +394,9 @@ class Flow:
         return list({f.name: f for f in figures}.values())
 
     @property
-    def run_figures(self) -> dict[str, str]:
-        """Return the figures of report sections that extras add, as a dict from name to heading.
-
-        Every heading is "": `report_params` then lists the figure under no heading, because the
-        extra's own section of the report places it.
-        """
-        return dict.fromkeys([section.figure for section in self._sections.values()], "")
+    def section_figures(self) -> list[str]:
+        """The names of the figures in sections of the report that extras add to this run."""
+        return [section.figure for section in self._sections.values()]
 
     @property
     def _sections(self) -> dict[str, Section]:
@@ -413,9 +409,9 @@ class Flow:
 
     @property
     def figure_files(self) -> list[str]:
-        """SVG files of all figures of the report: of measured cells, and the chapters'."""
+        """SVG files of all figures of the report: of measured cells, of extras, and of chapters."""
         chapters = [name for c in self.config.chapters.values() for name in c.plan.figures]
-        names = [*(f.name for f in self.figures), *self.run_figures, *chapters]
+        names = [*(f.name for f in self.figures), *self.section_figures, *chapters]
         return [self.path("figures", f"{n}.svg") for n in names]
 
     def figure(self, wildcards: Any) -> FigureSpec:
@@ -454,9 +450,6 @@ class Flow:
         sections: dict[str, list[str]] = {}
         for figure in self.figures:
             sections.setdefault(figure.view.section(), []).append(f"{figure.name}.svg")
-        for name, heading in self.run_figures.items():
-            if heading:
-                sections.setdefault(heading, []).append(f"{name}.svg")
         return {
             "run": self.config.settings.run,
             "sections": sections,

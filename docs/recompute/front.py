@@ -1,4 +1,4 @@
-"""The README's table: the launch to use of a copy, how sure it is, and what usual blocks cost."""
+"""The README table: recommended launch of a copy, its interval, and the cost of common blocks."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Names the launches to use and the cells that failed."""
+"""Names the recommended launches and the cells that failed."""
 
 from pathlib import Path
 

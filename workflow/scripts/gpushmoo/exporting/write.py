@@ -33,7 +33,7 @@ _BESIDE = {".snakemake_timestamp"}
 
 
 class _Header(Format):
-    """The launches to use for C and C++."""
+    """The recommended launches for C and C++."""
 
     files = (C_HEADER, CPP_HEADER)
 
@@ -45,7 +45,7 @@ class _Header(Format):
 
 
 class _Json(Format):
-    """The launches to use as JSON."""
+    """The recommended launches as JSON."""
 
     files = (CHOICES_FILE,)
 
@@ -247,10 +247,10 @@ def export(
         Folder to write to. Files of an earlier export in other formats stay. By default ``export``
         in the folder of the run or saved sweep, or in the current folder for recorded shards.
     formats : list of str
-        ``header`` (the launches to use, for C and C++), ``json`` (the same), and those of extras:
-        ``t4`` (the auto-tuning community's form), ``kernel-tuner`` (its cache files), ``vllm``
-        (tables by size, as vLLM and Hugging Face load them), ``triton`` (files of its autotuner's
-        cache). By default all.
+        ``header`` (the recommended launches for C and C++), ``json`` (the same), and those of
+        extras: ``t4`` (the auto-tuning community's form), ``kernel-tuner`` (its cache files),
+        ``vllm`` (tables by size, as vLLM and Hugging Face load them), ``triton`` (files of its
+        autotuner's cache). By default all.
 
     Returns
     -------

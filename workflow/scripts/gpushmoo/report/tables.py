@@ -269,7 +269,8 @@ def closing_lines(facts: Json, report: str) -> list[str]:
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     alone = " (another run may be outside ±)" if facts["method"]["repeats"] == 1 else ""
-    head = f"gpushmoo: the report is {report}" + (f"; the launches to use{alone}:" if rows else ".")
+    listed = f"; recommended launches{alone}:" if rows else "."
+    head = f"gpushmoo: the report is {report}{listed}"
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     named = {row[0].split(", ")[0] for row in rows}
     rest = [kernel["name"] for kernel in facts["kernels"] if kernel["name"] not in named]

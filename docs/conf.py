@@ -25,8 +25,12 @@ nitpick_ignore_regex = [("py:.*", ".*")]
 root_doc = "README"
 # Pages have the same paths as on GitHub, so links work on both. Other files are downloads.
 include_patterns = [
-    *("*.md", "docs/*.md", "config/*.md", "experiments/*.md"),
-    *("reports/chapters/README.md", "reports/chapters/*/README.md"),
+    "*.md",
+    "docs/*.md",
+    "config/*.md",
+    "experiments/*.md",
+    "reports/chapters/README.md",
+    "reports/chapters/*/README.md",
 ]
 exclude_patterns = [".*", "results", "docs/_build", "docs/templates", "tests"]
 myst_heading_anchors = 3

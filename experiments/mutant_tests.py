@@ -29,9 +29,20 @@ TOGETHER = 4
 PATIENCE, HANGS_S = 10.0, 240.0
 # What tests import, imported once. The library is imported by each fork.
 PACKAGES = (
-    *("numpy", "pandas", "pyarrow.parquet", "pyarrow.dataset", "matplotlib.figure", "scipy.stats"),
-    *("matplotlib.backends.backend_agg", "scipy.optimize", "pydantic", "yaml", "filelock"),
-    *("hypothesis", "_pytest.assertion.rewrite", "pyopencl"),
+    "numpy",
+    "pandas",
+    "pyarrow.parquet",
+    "pyarrow.dataset",
+    "matplotlib.figure",
+    "scipy.stats",
+    "matplotlib.backends.backend_agg",
+    "scipy.optimize",
+    "pydantic",
+    "yaml",
+    "filelock",
+    "hypothesis",
+    "_pytest.assertion.rewrite",
+    "pyopencl",
 )
 
 

@@ -69,7 +69,9 @@ def best(run: Path) -> dict[str, Any]:
         tied = sorted(cells.cell_key)
         groups[" ".join(map(str, name))] = [
             *(fastest[k] for k in ("cell_key", "bandwidth_gbs", "bandwidth_low_gbs")),
-            *(fastest["share_of_peak"], len(tied), digest(tied)),
+            fastest["share_of_peak"],
+            len(tied),
+            digest(tied),
         ]
     return groups
 

@@ -19,8 +19,14 @@ from projects import Project
 pytest_plugins = ("workflow_fixtures",)
 
 GUIDES = (
-    *("README.md", "docs/quickstart-cuda.md", "docs/install.md", "docs/kernel-folder.md"),
-    *("docs/tune.md", "docs/snakemake.md", "docs/compare.md", "docs/results.md"),
+    "README.md",
+    "docs/quickstart-cuda.md",
+    "docs/install.md",
+    "docs/kernel-folder.md",
+    "docs/tune.md",
+    "docs/snakemake.md",
+    "docs/compare.md",
+    "docs/results.md",
     "docs/kernel-tuner.md",
 )
 PAGES = "".join((ROOT / page).read_text("utf-8") for page in GUIDES)

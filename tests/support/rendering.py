@@ -160,8 +160,17 @@ def conclude(
 
 # Null in a row that is not ``ok``.
 TIMES = (
-    *("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs", "median_s", "median_low_s"),
-    *("median_high_s", "coverage", "own_low_s", "own_high_s", "within_half_width", "vs_memcpy"),
+    "bandwidth_gbs",
+    "bandwidth_low_gbs",
+    "bandwidth_high_gbs",
+    "median_s",
+    "median_low_s",
+    "median_high_s",
+    "coverage",
+    "own_low_s",
+    "own_high_s",
+    "within_half_width",
+    "vs_memcpy",
 )
 
 

@@ -26,8 +26,17 @@ from pathlib import Path
 
 # What calls import.
 PACKAGES = (
-    *("snakemake.cli", "snakemake.report.html_reporter", "snakemake.script", "smart_open"),
-    *("jsonschema", "pandas", "pyarrow.parquet", "scipy.stats", "seaborn", "numba", "typst"),
+    "snakemake.cli",
+    "snakemake.report.html_reporter",
+    "snakemake.script",
+    "smart_open",
+    "jsonschema",
+    "pandas",
+    "pyarrow.parquet",
+    "scipy.stats",
+    "seaborn",
+    "numba",
+    "typst",
 )
 # Servers of a run: they are forks of its Snakemake, which has imported the same.
 SERVERS = ("gpushmoo.stages", "gpushmoo.measuring.job")

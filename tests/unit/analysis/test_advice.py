@@ -126,8 +126,12 @@ TIMES = st.dictionaries(
 @pytest.mark.parametrize(
     ("share", "expected"),
     [
-        *((None, "unknown"), (float("nan"), "unknown")),
-        *((1.0, "cache"), (1.01, "between"), (3.99, "between"), (4.0, "memory")),
+        (None, "unknown"),
+        (float("nan"), "unknown"),
+        (1.0, "cache"),
+        (1.01, "between"),
+        (3.99, "between"),
+        (4.0, "memory"),
     ],
 )
 def test_where_data_lie(share: float | None, expected: str) -> None:
@@ -255,7 +259,7 @@ def test_where_all_launches_are_tied_none_of_them_stands_out() -> None:
     assert {cost["text"] for cost in undecided["defaults"].values()} == {"none", "—"}
     assert (decided["rank"], undecided["rank"], decided["worst"]) == (0, 1, "9.00 ×")
     facts = {"first_page": page, "kernels": [{"name": n} for n in "kl"], "unsteady": "No."}
-    for repeats, ending in ((1, "(another run may be outside ±):"), (3, "use:")):
+    for repeats, ending in ((1, "(another run may be outside ±):"), (3, "launches:")):
         facts["method"] = {"repeats": repeats}
         [head, *lines, rest, unsteady] = closing_lines(facts, "report.pdf")
         assert head.endswith(ending)

@@ -43,7 +43,7 @@ def test_the_interval_of_a_fall(values: list[float], last: int, first: int) -> N
 
 @pytest.mark.parametrize(
     "values",
-    [*([1.0, 2.0, 3.0, 4.0, 5.0], [4.0] * 4, [10.0, 10.0, 9.1, 9.1], [9.0, 9.0, 1.0], [5.0], [])],
+    [[1.0, 2.0, 3.0, 4.0, 5.0], [4.0] * 4, [10.0, 10.0, 9.1, 9.1], [9.0, 9.0, 1.0], [5.0], []],
 )
 def test_without_a_fall_or_with_few_sizes_there_is_none(values: list[float]) -> None:
     assert fall_interval(SIZES[: len(values)], values) is None

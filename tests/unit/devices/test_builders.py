@@ -127,7 +127,9 @@ def test_arguments_are_specialised_as_tritons_launcher_does() -> None:
     with pytest.raises(BuildError, match="'k' takes d, n, one, the workload's signature has 1 ty"):
         triton.specialised(kernel, {}, types[:1])
     assert [triton_type(v) for v in (np.uint32(17), np.float64(1), np.bool_(True))] == [
-        *("u32", "fp64", "i1")
+        "u32",
+        "fp64",
+        "i1",
     ]
     assert triton_type(np.dtype(ml_dtypes.bfloat16)) == "*bf16:16"
     with pytest.raises(ValueError, match="no type 'complex64'"):

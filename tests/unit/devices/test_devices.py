@@ -161,8 +161,19 @@ def test_block_eq_partition_is_right_for_any_size(
 
 # test_gallery, test_dot_products and test_images try every variant of their first type.
 ELSEWHERE = {
-    *("stream", "stream_dot", "reduce_sum", "stencil5", "gather_stride", "chase", "dispatch"),
-    *("issue", "dot_resident", "dot_square", "dot_streamed", "surf2d_memset", "tex2d_sum"),
+    "stream",
+    "stream_dot",
+    "reduce_sum",
+    "stencil5",
+    "gather_stride",
+    "chase",
+    "dispatch",
+    "issue",
+    "dot_resident",
+    "dot_square",
+    "dot_streamed",
+    "surf2d_memset",
+    "tex2d_sum",
 }
 
 

@@ -14,13 +14,22 @@ from gpushmoo.workloads.contract import BufferRef, Launch
 
 # Of cupy-rocm-7-0 14.2, as far as the skeleton calls them; `nvrtc` is hipRTC there.
 NAMES = {
-    *("RawModule", "cuda.Device", "cuda.Event", "cuda.Stream", "cuda.get_elapsed_time"),
-    *("cuda.alloc", "cuda.set_allocator", "empty", "ndarray", "zeros"),
+    "RawModule",
+    "cuda.Device",
+    "cuda.Event",
+    "cuda.Stream",
+    "cuda.get_elapsed_time",
+    "cuda.alloc",
+    "cuda.set_allocator",
+    "empty",
+    "ndarray",
+    "zeros",
     "cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor",
     *(f"cuda.nvrtc.{name}Program" for name in ("create", "compile", "destroy")),
     *(f"cuda.nvrtc.get{name}" for name in ("PTX", "ProgramLog")),
     *(f"cuda.runtime.get{name}" for name in ("DeviceCount", "DeviceProperties")),
-    *("cuda.runtime.deviceGetPCIBusId", "cuda.runtime.driverGetVersion"),
+    "cuda.runtime.deviceGetPCIBusId",
+    "cuda.runtime.driverGetVersion",
     "cuda.runtime.runtimeGetVersion",
 }
 

@@ -291,7 +291,11 @@ def test_t4_has_each_device_system_and_version_once() -> None:
     assert told["environment"] == {
         "device_query": {"drivers": ["13.0", "12.9"]},
         "requirements": [
-            *("gpushmoo==1", "python==3.11", "CUDA 13.2", "NVRTC 13.1", "python==3.12"),
+            "gpushmoo==1",
+            "python==3.11",
+            "CUDA 13.2",
+            "NVRTC 13.1",
+            "python==3.12",
         ],
     }
 

@@ -262,9 +262,16 @@ def test_an_error_in_an_expression_names_the_callers_argument() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        *("--grid=-1", "--grid=0", "--grid=n / 0", "--grid=1.5"),
-        *("--block=-block_x", "--block=block_x/0"),
-        *("--bytes_moved=-8", "--bytes_moved=n / 0", "--work=-1", "--work=n / 0"),
+        "--grid=-1",
+        "--grid=0",
+        "--grid=n / 0",
+        "--grid=1.5",
+        "--block=-block_x",
+        "--block=block_x/0",
+        "--bytes_moved=-8",
+        "--bytes_moved=n / 0",
+        "--work=-1",
+        "--work=n / 0",
     ],
 )
 def test_an_impossible_expression_is_a_wrong_request(wrong: str, tmp_path: Path) -> None:

@@ -238,13 +238,23 @@ def test_the_host_works_while_the_device_does(bench: Bench) -> None:
     bench.device.log.clear()
     feed.run()
     assert bench.device.log == [
-        *[("copy_in", 0, 3), ("copy_in", 0, 3), ("launch", 0, 3, 0)],
-        *[("copy_in", 1, 3), ("copy_in", 1, 3), ("launch", 1, 3, 1)],
-        *[("copy_in", 0, 1), ("copy_in", 0, 1), ("launch", 0, 1, 2)],
-        *[("copy_in", 1, 1), ("copy_in", 1, 1), ("launch", 1, 1, 3)],
+        ("copy_in", 0, 3),
+        ("copy_in", 0, 3),
+        ("launch", 0, 3, 0),
+        ("copy_in", 1, 3),
+        ("copy_in", 1, 3),
+        ("launch", 1, 3, 1),
+        ("copy_in", 0, 1),
+        ("copy_in", 0, 1),
+        ("launch", 0, 1, 2),
+        ("copy_in", 1, 1),
+        ("copy_in", 1, 1),
+        ("launch", 1, 1, 3),
         ("host", 2),
-        *[("wait", 0), ("wait", 1)],
-        *[("copy_out", 0, 4), ("wait", 0)],
+        ("wait", 0),
+        ("wait", 1),
+        ("copy_out", 0, 4),
+        ("wait", 0),
     ]
 
 

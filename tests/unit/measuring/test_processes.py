@@ -419,8 +419,16 @@ class Jobs:
         request["seconds"] = None
         job = subprocess.Popen(
             [
-                *(sys.executable, "-I", "-S", client.__file__, MEASURING, ADDRESS),
-                *(f"out={self.out}", f"log={self.log}", "first=", "build="),
+                sys.executable,
+                "-I",
+                "-S",
+                client.__file__,
+                MEASURING,
+                ADDRESS,
+                f"out={self.out}",
+                f"log={self.log}",
+                "first=",
+                "build=",
             ],
             env=environment(),
             stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Calls name their arguments one by one, and docstrings are sentences."""
+"""Values are listed one by one, and docstrings are sentences."""
 
 from __future__ import annotations
 
@@ -14,14 +14,11 @@ FOLDERS = (PACKAGE.parent, KERNELS, CHAPTERS)
 MIN_WORDS = 5
 
 
-def packed_arguments(tree: ast.Module) -> Iterator[int]:
-    """Lines of calls that unpack a tuple or list which is written in the call itself."""
+def packed_tuples(tree: ast.Module) -> Iterator[int]:
+    """Lines that unpack a tuple or list which is written at the same place."""
     for node in ast.walk(tree):
-        match node:
-            case ast.Call(args=args):
-                for arg in args:
-                    if isinstance(arg, ast.Starred) and isinstance(arg.value, ast.Tuple | ast.List):
-                        yield arg.lineno
+        if isinstance(node, ast.Starred) and isinstance(node.value, ast.Tuple | ast.List):
+            yield node.lineno
 
 
 def short_docstrings(tree: ast.Module) -> Iterator[int]:
@@ -33,7 +30,7 @@ def short_docstrings(tree: ast.Module) -> Iterator[int]:
                 yield node.body[0].lineno
 
 
-RULES = {"packed arguments": packed_arguments, "short docstring": short_docstrings}
+RULES = {"packed tuple": packed_tuples, "short docstring": short_docstrings}
 
 
 def sources() -> list[Path]:
@@ -52,8 +49,8 @@ def test_the_sources_are_not_golfed(rule: str) -> None:
 @pytest.mark.parametrize(
     ("rule", "source", "lines"),
     [
-        ("packed arguments", "f(*(1, 2), x)\nf(\n    *[y, z],\n)\n", [1, 3]),
-        ("packed arguments", "f(*rest, x)\nf(*map(g, (1, 2)))\nx = (*a, *(1, 2))\n", []),
+        ("packed tuple", "f(*(1, 2), x)\nf(\n    *[y, z],\n)\nx = (*a, *(1, 2))\n", [1, 3, 5]),
+        ("packed tuple", "f(*rest, x)\nf(*map(g, (1, 2)))\nx = (*a, *b)\n", []),
         (
             "short docstring",
             '''

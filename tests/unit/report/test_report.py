@@ -236,7 +236,11 @@ def test_display_strings() -> None:
     assert significant(3164.47) == "3164"
     assert significant(0.012345) == "0.0123"
     assert [significant(v) for v in (9.996, 99.96, 0.9996, -9.996, 999.6)] == [
-        *("10.0", "100", "1.00", "-10.0", "1000")
+        "10.0",
+        "100",
+        "1.00",
+        "-10.0",
+        "1000",
     ]
     assert [percent(v) for v in (0.0123, 0.0999, 0.00996)] == ["1.2 %", "10 %", "1.0 %"]
     assert [seconds(v) for v in (2.0, 1.5e-3, 4.41e-7, 4e-15)] == [
@@ -246,7 +250,11 @@ def test_display_strings() -> None:
         "0 s",
     ]
     assert [seconds(v) for v in (0.9994, 0.9996, 9.996e-4, 9.996e-7, 9.996)] == [
-        *("999 ms", "1.00 s", "1.00 ms", "1.00 µs", "10.0 s")
+        "999 ms",
+        "1.00 s",
+        "1.00 ms",
+        "1.00 µs",
+        "10.0 s",
     ]
     assert number(3e-14) == "0"
     assert [size_bytes(n) for n in (1023, 1024, 62914560)] == ["1023 B", "1.00 KiB", "60.0 MiB"]

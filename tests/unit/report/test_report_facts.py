@@ -38,7 +38,10 @@ def shard(device: str = "GPU-0", **changes: Any) -> dict[str, Any]:
 def test_rows_share_code_and_number_devices() -> None:
     [row] = provenance_rows([shard(), shard(), shard(dtype="double")])
     assert [row[n] for n in ("kernel", "types", "shards", "digest")] == [
-        *("k", "float, double", "3", "d")
+        "k",
+        "float, double",
+        "3",
+        "d",
     ]
     for other in ({"kernel_digest": "e"}, {"folder": "kernels/other"}):
         assert [r["shards"] for r in provenance_rows([shard(), shard(**other)])] == ["1", "1"]

@@ -383,7 +383,10 @@ def test_a_folder_goes_once_all_is_synced(tmp_path: Path, monkeypatch: pytest.Mo
     with replaced_folder(out) as fresh:
         write_atomic(fresh / "in/old", TEXT)
     assert names_below(tmp_path) == {
-        *("deep", "deep/dataset", "deep/dataset/in", "deep/dataset/in/old")
+        "deep",
+        "deep/dataset",
+        "deep/dataset/in",
+        "deep/dataset/in/old",
     }
     synced = list[tuple[str, bool]]()
     fsync = os.fsync
@@ -478,7 +481,9 @@ def test_a_runs_files_are_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert not bad.exists()
     assert record.read_text() == "recorded"
     assert names_below(run / "quarantine/cells/copy/float") == {
-        *("a.parquet", "a-2.parquet", "a-3.parquet")
+        "a.parquet",
+        "a-2.parquet",
+        "a-3.parquet",
     }
     assert set_aside([bad], run) == []
 

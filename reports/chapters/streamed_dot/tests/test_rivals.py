@@ -122,7 +122,9 @@ def test_between_powers_of_two_throughputs_are_compared() -> None:
     found = verdicts.betweens(table(rows(BETWEEN, 64, ways)))
     third = pytest.approx(1 / 3)
     assert [(b.kept, b.n, b.host) for b in found] == [
-        *[(False, 96, third), (False, 128, 0.0), (True, 96, third)]
+        (False, 96, third),
+        (False, 128, 0.0),
+        (True, 96, third),
     ]
     assert [b.gain.median for b in found] == [pytest.approx(g, rel=NOISE) for g in (1.5, 0.5, 0.5)]
     copied = verdicts.copied(table(rows(COPY, 10**9, {"host to device": 0.8})))

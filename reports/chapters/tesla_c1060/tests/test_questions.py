@@ -236,7 +236,10 @@ def test_a_tile_as_wide_as_a_partition_does_not_feel_the_pitch(cells: pd.DataFra
     told = simulated_widths(cells)
     assert told["widths"] == ["128 B", "256 B", "1024 B"]
     assert [(r["dtype"], r["blocks"]) for r in told["rows"][:4]] == [
-        *(("float", "8"), ("float", "30"), ("double", "8"), ("double", "30"))
+        ("float", "8"),
+        ("float", "30"),
+        ("double", "8"),
+        ("double", "30"),
     ]
     assert (
         told["rows"][0]["gbs"][1]

@@ -25,7 +25,12 @@ from .peak import PeakRow, PeakShare, displayed_share, read_peak, share_of_peak
 
 # Columns of a data set that the best sets are made from, besides the axes.
 _COLUMNS = frozenset(BEST_COLUMNS) | {
-    *("status", "median_s", "own_low_s", "own_high_s", "bytes_read", "bytes_written")
+    "status",
+    "median_s",
+    "own_low_s",
+    "own_high_s",
+    "bytes_read",
+    "bytes_written",
 }
 # An axis with at least this number of values is a range with two boundaries.
 _RANGE = 3

@@ -21,10 +21,25 @@ from .fastest import BYTES_TOUCHED, axes_of, bytes_touched, fastest, params_text
 # Columns of a data set that this module reads, besides the axes.
 COLUMNS = frozenset(
     {
-        *("kernel", "dtype", "variant", "cell_key", "cache_state", "timing_mode", "device_name"),
-        *("status", "median_s", "median_low_s", "median_high_s", "work", "work_unit"),
-        *("bytes_read", "bytes_written", "working_set_over_cache"),
-        *("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs"),
+        "kernel",
+        "dtype",
+        "variant",
+        "cell_key",
+        "cache_state",
+        "timing_mode",
+        "device_name",
+        "status",
+        "median_s",
+        "median_low_s",
+        "median_high_s",
+        "work",
+        "work_unit",
+        "bytes_read",
+        "bytes_written",
+        "working_set_over_cache",
+        "bandwidth_gbs",
+        "bandwidth_low_gbs",
+        "bandwidth_high_gbs",
     }
 )
 _KIND = f"{DERIVED}kind"

@@ -141,8 +141,14 @@ def merged(tables: Sequence[pa.Table], spread: RunSpreads | None) -> pa.Table:
 _TIMES = ("median_s", "median_low_s", "median_high_s", "coverage", "own_low_s", "own_high_s")
 _BANDS = ("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs")
 _CHANGED = (
-    *("status", "message", "memcpy_gbs", "vs_memcpy", "within_half_width", "between_spread"),
-    *("overhead_s", "overhead_error_s"),
+    "status",
+    "message",
+    "memcpy_gbs",
+    "vs_memcpy",
+    "within_half_width",
+    "between_spread",
+    "overhead_s",
+    "overhead_error_s",
     *_TIMES,
     *_BANDS,
 )

@@ -44,9 +44,16 @@ MEANING = {
 
 # All columns of a data set that this module reads.
 COLUMNS = (
-    *("cell_key", "kernel", "dtype", "variant", "height", "width"),
-    *("cache_state", "timing_mode"),
-    *("status", "message"),
+    "cell_key",
+    "kernel",
+    "dtype",
+    "variant",
+    "height",
+    "width",
+    "cache_state",
+    "timing_mode",
+    "status",
+    "message",
 )
 
 

@@ -50,11 +50,27 @@ Place = str | os.PathLike[str]
 # Columns of a data set that are compared, besides the axes.
 _COLUMNS = (
     *GROUP,
-    *("cell_key", "status", "message", "median_s", "own_low_s", "own_high_s", "bandwidth_gbs"),
-    *("memcpy_gbs", "samples_s", "repeat_samples", "repeat_medians_s", "repeat_memcpy_gbs"),
-    *("within_half_width", "device_uuid"),
-    *("bandwidth_low_gbs", "bandwidth_high_gbs", "measured_at"),
-    *("median_low_s", "median_high_s", "launches_per_sample", "overhead_s"),
+    "cell_key",
+    "status",
+    "message",
+    "median_s",
+    "own_low_s",
+    "own_high_s",
+    "bandwidth_gbs",
+    "memcpy_gbs",
+    "samples_s",
+    "repeat_samples",
+    "repeat_medians_s",
+    "repeat_memcpy_gbs",
+    "within_half_width",
+    "device_uuid",
+    "bandwidth_low_gbs",
+    "bandwidth_high_gbs",
+    "measured_at",
+    "median_low_s",
+    "median_high_s",
+    "launches_per_sample",
+    "overhead_s",
 )
 # Columns that match cells of two runs. Several device models may have measured the same key.
 KEY = ["cell_key", "device_name"]

@@ -135,7 +135,7 @@ class JudgeError(UserError, ValueError):
 
 
 class WatchError(UserError):
-    """There is no run to watch."""
+    """The folder that `watch` was given has no run, or a plan that this version cannot read."""
 
 
 # Verdicts of a run

@@ -21,7 +21,7 @@ class JobDevice:
 
     @property
     def plain(self) -> dict[str, Any]:
-        """The device as JSON has it."""
+        """The fields by name, sorted, so that Snakemake compares equal devices as equal."""
         return dict(sorted(vars(self).items()))
 
 

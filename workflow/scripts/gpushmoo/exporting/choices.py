@@ -29,9 +29,18 @@ from ..core.space import CACHE_STATES, TIMING_MODES
 
 # Columns that are exported for a launch.
 NUMBERS = (
-    *("median_s", "median_low_s", "median_high_s", "own_low_s", "own_high_s", "coverage"),
-    *("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs"),
-    *("memcpy_gbs", "vs_memcpy", "working_set_over_cache"),
+    "median_s",
+    "median_low_s",
+    "median_high_s",
+    "own_low_s",
+    "own_high_s",
+    "coverage",
+    "bandwidth_gbs",
+    "bandwidth_low_gbs",
+    "bandwidth_high_gbs",
+    "memcpy_gbs",
+    "vs_memcpy",
+    "working_set_over_cache",
 )
 _FIGURES = [*NUMBERS, "work", "work_unit", "cell_key", "threads_per_block"]
 # One launch is chosen per target, and per condition other than the problem.

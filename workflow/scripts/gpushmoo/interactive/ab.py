@@ -47,14 +47,26 @@ from .tune_arguments import options_of
 
 # The arguments of `sweep` that a call of `ab` has as well, and former keywords.
 _SWEPT = (
-    *("axes", "dtypes", "sizes", "cache", "timing_modes"),
-    *("backend", "device", "opencl_runtime"),
+    "axes",
+    "dtypes",
+    "sizes",
+    "cache",
+    "timing_modes",
+    "backend",
+    "device",
+    "opencl_runtime",
 )
 _FORMER = ("variant_a", "variant_b", "options_a", "options_b")
 # The keys of `measure` that mean something here.
 _MEASURE = (
-    *("cell_timeout_s", "compile_timeout_s", "max_builds", "max_cells", "max_faults"),
-    *("seed", "thread_limit", "warmup"),
+    "cell_timeout_s",
+    "compile_timeout_s",
+    "max_builds",
+    "max_cells",
+    "max_faults",
+    "seed",
+    "thread_limit",
+    "warmup",
 )
 
 
@@ -535,7 +547,11 @@ def _judged(changes: Sequence[Any], threshold: float) -> pd.DataFrame:
     rows = [
         [
             *np.expm1([change.estimate, change.low, change.high]),
-            *(change.p_other, change.p_same, change.p_beyond, str(verdict), beyond),
+            change.p_other,
+            change.p_same,
+            change.p_beyond,
+            str(verdict),
+            beyond,
         ]
         for change, (verdict, beyond) in zip(found, judged(found), strict=True)
     ]

@@ -21,8 +21,19 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 # Words beside a type in a declaration that do not change how many bytes are read.
 _QUALIFIERS = frozenset(
     (
-        *("const", "volatile", "restrict", "__restrict", "__restrict__", "struct", "private"),
-        *("__global", "global", "__constant", "constant", "__grid_constant__", "__private"),
+        "const",
+        "volatile",
+        "restrict",
+        "__restrict",
+        "__restrict__",
+        "struct",
+        "private",
+        "__global",
+        "global",
+        "__constant",
+        "constant",
+        "__grid_constant__",
+        "__private",
     )
 )
 _LOCAL = frozenset(("__local", "local"))

@@ -32,10 +32,25 @@ KERNELS = ("chase", "dispatch", "issue", "global_load", "global_store", "global_
 # Columns of verified cells that this module reads, besides the axes.
 COLUMNS = frozenset(
     {
-        *("kernel", "height", "width", "cache_state", "device_name", "status", "multiprocessors"),
-        *("blocks", "bytes_read", "bytes_written", "working_set_over_cache", "tiles"),
-        *("launches_per_sample", "threads_per_block", "median_s", "median_low_s", "median_high_s"),
-        *("overhead_s", "overhead_error_s"),
+        "kernel",
+        "height",
+        "width",
+        "cache_state",
+        "device_name",
+        "status",
+        "multiprocessors",
+        "blocks",
+        "bytes_read",
+        "bytes_written",
+        "working_set_over_cache",
+        "tiles",
+        "launches_per_sample",
+        "threads_per_block",
+        "median_s",
+        "median_low_s",
+        "median_high_s",
+        "overhead_s",
+        "overhead_error_s",
     }
 )
 # In units of the last cache level. A latency up to the first counts as the cache's. Up to the

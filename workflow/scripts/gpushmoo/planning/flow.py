@@ -44,8 +44,13 @@ MEASURING = "gpushmoo.measuring.job"
 COUNTED = "counters.json"
 # What a comparison and a history write, each in a folder of its name.
 COMPARISON = (
-    *("cells.parquet", "groups.parquet", "drift.parquet", "summary.md"),
-    *("changes.svg", "changes.json", "compare.pdf"),
+    "cells.parquet",
+    "groups.parquet",
+    "drift.parquet",
+    "summary.md",
+    "changes.svg",
+    "changes.json",
+    "compare.pdf",
 )
 HISTORY = ("history.parquet", "summary.md")
 

@@ -259,8 +259,13 @@ def start_servers(
         servers = [
             subprocess.Popen(
                 [
-                    *(sys.executable, "-m", program, str(fd), str(os.getpid())),
-                    *(str(listed), str(i)),
+                    sys.executable,
+                    "-m",
+                    program,
+                    str(fd),
+                    str(os.getpid()),
+                    str(listed),
+                    str(i),
                 ],
                 pass_fds=(fd,),
                 stdin=subprocess.DEVNULL,

@@ -178,9 +178,22 @@ NORMAL_HALF = 1.96
 _WORKING_SET = "working_set_over_cache"
 # Columns that follow from the others.
 DERIVED = (
-    *("median_s", "median_low_s", "median_high_s", "own_low_s", "own_high_s", "coverage"),
-    *("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs", "within_half_width", "vs_memcpy"),
-    *("between_spread", "repeat_medians_s", "repeat_samples", "repeat_memcpy_gbs", _WORKING_SET),
+    "median_s",
+    "median_low_s",
+    "median_high_s",
+    "own_low_s",
+    "own_high_s",
+    "coverage",
+    "bandwidth_gbs",
+    "bandwidth_low_gbs",
+    "bandwidth_high_gbs",
+    "within_half_width",
+    "vs_memcpy",
+    "between_spread",
+    "repeat_medians_s",
+    "repeat_samples",
+    "repeat_memcpy_gbs",
+    _WORKING_SET,
 )
 _CELL = ("kernel", "dtype", "variant", "height", "width", "cache_state", "timing_mode")
 

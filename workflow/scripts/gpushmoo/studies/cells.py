@@ -211,9 +211,22 @@ _LOCAL = {
 }
 # Warps that wait for this, in the mean of the cycles in which one issues.
 _STALLS = (
-    *("long_scoreboard", "short_scoreboard", "lg_throttle", "tex_throttle", "mio_throttle"),
-    *("drain", "membar", "wait", "no_instruction", "barrier", "dispatch_stall", "not_selected"),
-    *("math_pipe_throttle", "imc_miss", "branch_resolving", "sleeping"),
+    "long_scoreboard",
+    "short_scoreboard",
+    "lg_throttle",
+    "tex_throttle",
+    "mio_throttle",
+    "drain",
+    "membar",
+    "wait",
+    "no_instruction",
+    "barrier",
+    "dispatch_stall",
+    "not_selected",
+    "math_pipe_throttle",
+    "imc_miss",
+    "branch_resolving",
+    "sleeping",
 )
 _WAITING = {
     f"stall_{reason}": f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"

@@ -59,8 +59,16 @@ _C_COMMENT = re.compile(
 # plan of a run gives each job its cells.
 _SPACE = frozenset(
     {
-        *("axes", "cache_states", "controls", "default_variants", "dtypes", "pattern", "sizes"),
-        *("title", "variants", "views"),
+        "axes",
+        "cache_states",
+        "controls",
+        "default_variants",
+        "dtypes",
+        "pattern",
+        "sizes",
+        "title",
+        "variants",
+        "views",
     }
 )
 

@@ -167,7 +167,7 @@ class CudaBuffers(Device):
                 self._launch(self._checksum, (buffer, words, found))
 
     def read(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
-        """Read words of a buffer."""
+        """Copy 32-bit words of a buffer to the host, and wait for them."""
         with self.translated(), self.stream:
             found: npt.NDArray[np.uint32] = buffer[begin : begin + count].get()
             return found

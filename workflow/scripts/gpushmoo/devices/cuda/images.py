@@ -1,4 +1,4 @@
-"""Images of the CUDA backend."""
+"""CUDA arrays for kernels that read textures or write surfaces, and the limits of their sizes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class CudaImage(Image):
 
 
 class CudaImages(Images):
-    """The images of a CUDA device."""
+    """The capability ``images`` of a CUDA device: its formats, and how it makes and fills one."""
 
     def __init__(
         self, cupy: Any, stream: Any, largest: tuple[int, int], translated: Translated

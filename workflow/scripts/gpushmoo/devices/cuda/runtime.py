@@ -119,8 +119,12 @@ class Translate:
         if "MEMORY_ALLOCATION" in text or "OUT_OF_MEMORY" in text or "MemoryAllocation" in text:
             raise OutOfDeviceMemoryError(f"The buffer does not fit ({text}).") from err
         refused = (
-            *("INVALID_VALUE", "OUT_OF_RESOURCES", "InvalidValue", "OutOfResources"),
-            *("COOPERATIVE_LAUNCH_TOO_LARGE", "INVALID_CLUSTER_SIZE"),
+            "INVALID_VALUE",
+            "OUT_OF_RESOURCES",
+            "InvalidValue",
+            "OutOfResources",
+            "COOPERATIVE_LAUNCH_TOO_LARGE",
+            "INVALID_CLUSTER_SIZE",
         )
         if any(word in text for word in refused):
             raise LaunchConfigError(text) from err

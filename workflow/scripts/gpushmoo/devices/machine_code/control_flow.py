@@ -48,8 +48,17 @@ _JUMPS = {"BRA", "BRX", "JMP", "JMX"}
 # They begin with an operand that they read.
 _NO_RESULT = {
     *_JUMPS,
-    *("BAR", "BPT", "BREAK", "BSYNC", "CALL", "EXIT", "KILL"),
-    *("NANOSLEEP", "R2B", "RET", "WARPSYNC"),
+    "BAR",
+    "BPT",
+    "BREAK",
+    "BSYNC",
+    "CALL",
+    "EXIT",
+    "KILL",
+    "NANOSLEEP",
+    "R2B",
+    "RET",
+    "WARPSYNC",
 }
 # Only their first operand is a result, whatever follows it.
 _ONE_RESULT = {"FCHK", "P2R", "R2P", "UP2UR", "UR2UP"}

@@ -45,8 +45,10 @@ _OF_12 = ("cuda_runtime/include", "cuda_nvcc/include", "cuda_cccl/include")
 _BELOW = {
     "nvidia": ("cu{major}/include", "cu{major}/include/cccl"),
     "cupy": (
-        *("_core/include/cupy/_cccl/libcudacxx", "_core/include/cupy/_cccl/cub"),
-        *("_core/include/cupy/_cccl/thrust", "_core/include/cupy/_cuda/cuda-*"),
+        "_core/include/cupy/_cccl/libcudacxx",
+        "_core/include/cupy/_cccl/cub",
+        "_core/include/cupy/_cccl/thrust",
+        "_core/include/cupy/_cuda/cuda-*",
     ),
 }
 # Files that contain the version of the files beside them.
@@ -54,8 +56,23 @@ _TELLING = ("cuda_runtime_api.h", "cuda.h", "cuda/std/__cccl/version.h", "cub/ve
 _VERSION = re.compile(r"#\s*define (?:CUDART|CUDA|CCCL|CUB)_VERSION (\d+)")
 
 _FROM_CUDA = (
-    *("algorithm", "array", "bit", "cassert", "cfloat", "climits", "cmath", "complex", "cstddef"),
-    *("cstdint", "functional", "limits", "numeric", "span", "tuple", "type_traits", "utility"),
+    "algorithm",
+    "array",
+    "bit",
+    "cassert",
+    "cfloat",
+    "climits",
+    "cmath",
+    "complex",
+    "cstddef",
+    "cstdint",
+    "functional",
+    "limits",
+    "numeric",
+    "span",
+    "tuple",
+    "type_traits",
+    "utility",
 )
 _OF_C = ("assert", "float", "limits", "math", "stddef", "stdint")
 # NVRTC has their contents for device code without them.

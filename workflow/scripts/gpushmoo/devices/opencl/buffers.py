@@ -177,7 +177,7 @@ class OpenCLBuffers(Device):
                 self._queued(self._checksum, buffer, words, found)
 
     def read(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
-        """Read words of a buffer."""
+        """Copy 32-bit words of a buffer to the host, and wait for them."""
         found = np.empty(count, np.uint32)
         with self.translated():
             self._cl.enqueue_copy(self._queue, found, buffer, src_offset=4 * begin)

@@ -143,13 +143,34 @@ def _byte_planes(array: npt.NDArray[Any]) -> bytes:
 EXACT = ("median_s", "own_low_s", "own_high_s")
 # Columns that are shown but never compared.
 DECIMAL = (
-    *("bandwidth_low_gbs", "bandwidth_high_gbs", "median_low_s", "median_high_s", "coverage"),
-    *("within_half_width", "between_spread", "memcpy_gbs", "vs_memcpy", "working_set_over_cache"),
+    "bandwidth_low_gbs",
+    "bandwidth_high_gbs",
+    "median_low_s",
+    "median_high_s",
+    "coverage",
+    "within_half_width",
+    "between_spread",
+    "memcpy_gbs",
+    "vs_memcpy",
+    "working_set_over_cache",
 )
 CODED = (
-    *("status", "message", "threads_per_block", "blocks", "tiles", "multiprocessors"),
-    *("resident_blocks", "registers", "bytes_read", "bytes_written", "launches_per_sample"),
-    *("verified_words", "wrong_words", "device_uuid", "backend", "measured_at"),
+    "status",
+    "message",
+    "threads_per_block",
+    "blocks",
+    "tiles",
+    "multiprocessors",
+    "resident_blocks",
+    "registers",
+    "bytes_read",
+    "bytes_written",
+    "launches_per_sample",
+    "verified_words",
+    "wrong_words",
+    "device_uuid",
+    "backend",
+    "measured_at",
 )
 MODEL = "#predicted_gbs"
 # Order of the cells of a group that have the same median.

@@ -313,8 +313,16 @@ _NICEST = 19
 
 # From slow to fast, readable without distinguishing red and green: viridis.
 _COLOURS = (
-    *("#440154", "#482878", "#3e4a89", "#31688e", "#26828e"),
-    *("#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725"),
+    "#440154",
+    "#482878",
+    "#3e4a89",
+    "#31688e",
+    "#26828e",
+    "#1f9e89",
+    "#35b779",
+    "#6ece58",
+    "#b5de2b",
+    "#fde725",
 )
 # If an axis has more values, neighbors share a square, which shows the fastest.
 _MAX_ROWS = 24

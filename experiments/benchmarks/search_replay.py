@@ -103,7 +103,7 @@ def group_of(
     """A group as the searches see it."""
     medians = rows["median_s"].to_numpy()
     best = int(np.argmin(medians))
-    meets = rows["own_low_s"].to_numpy() <= rows["own_high_s"].to_numpy()[best]
+    meets = rows["group_low_s"].to_numpy() <= rows["group_high_s"].to_numpy()[best]
     repeats = [len(r) for r in rows["repeat_samples"]]
     return Recorded(
         key=key,

@@ -46,7 +46,7 @@ def cell(
         "median_s": seconds,
         **{
             f"{name}_{end}_s": seconds * by
-            for name in ("own", "median")
+            for name in ("group", "median")
             for end, by in ends.items()
         },
         "bandwidth_gbs": gbs,
@@ -115,7 +115,7 @@ class Machine:
             repeat_samples=[[SAMPLES] * repeats] * n,
             repeat_medians_s=list(medians),
             repeat_memcpy_gbs=[[copy] * repeats] * n,
-            within_half_width=self._noise,
+            sample_half_width=self._noise,
             launches_per_sample=2,
             overhead_s=0.0,
             measured_at=pd.Timestamp(2026, 1, day, tz="UTC"),

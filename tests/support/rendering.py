@@ -167,9 +167,9 @@ TIMES = (
     "median_low_s",
     "median_high_s",
     "coverage",
-    "own_low_s",
-    "own_high_s",
-    "within_half_width",
+    "group_low_s",
+    "group_high_s",
+    "sample_half_width",
     "vs_memcpy",
 )
 

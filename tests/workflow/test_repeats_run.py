@@ -65,12 +65,12 @@ def test_faults_are_measured_again_when_asked(repeated: tuple[Project, Outcome])
     shard = project.results / "cells/block_eq_partition/float/0000-of-0001.parquet"
     whole = shard.read_bytes()
     table, metadata = read_shard(shard)
-    statuses = ["timeout", "lost_device", *table.column("status").to_pylist()[2:]]
+    statuses = ["timeout", "device_lost", *table.column("status").to_pylist()[2:]]
     place = table.schema.get_field_index("status")
     changed = table.set_column(place, table.schema.field(place), pa.array(statuses))
     write_parquet(changed, shard, metadata)
     planned = project.snakemake("-n", *TARGETS, "--config", "remeasure=failed")
-    assert "gpushmoo: remeasure: 2 cells (1 lost_device, 1 timeout) in 1 shard and" in planned.text
+    assert "gpushmoo: remeasure: 2 cells (1 device_lost, 1 timeout) in 1 shard and" in planned.text
     assert planned.jobs == {"measure": 1, "repeat": 1, "aggregate": 1}
     others = project.snakemake("-n", *TARGETS, "--config", "remeasure=[throttled]")
     assert "gpushmoo: remeasure: no cell ended so; nothing is measured again." in others.text

@@ -18,7 +18,7 @@ from projects import Outcome, Project
 pytest_plugins = ["workflow_fixtures"]
 
 KERNEL = "stencil5"
-TIMES = ("median_s", "median_low_s", "median_high_s", "own_low_s", "own_high_s")
+TIMES = ("median_s", "median_low_s", "median_high_s", "group_low_s", "group_high_s")
 
 
 def slowed(folder: Path, factor: float, day: int = 0) -> None:

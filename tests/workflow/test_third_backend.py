@@ -129,7 +129,7 @@ def test_the_run_ends_with_its_report_and_verified_cells(run: MadeUpRun) -> None
     assert dict(zip(ok["threads"], ok["resident_blocks"], strict=True)) == {32: 2, 64: 1}
     # What does not fit the free memory costs its size alone.
     large = run.cells[(run.cells["height"] == 1024) & (run.cells["threads"] < 128)]
-    assert set(large[large["variant"] != "broken"]["status"]) == {"resources"}
+    assert set(large[large["variant"] != "broken"]["status"]) == {"out_of_resources"}
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_the_run_ends_with_its_report_and_verified_cells(run: MadeUpRun) -> None
         ("broken", 32, "build_failed", "kernel.np:4: error: name 'this_is_no_name'"),
         ("forgets", 32, "wrong_result", "1 of 4096 words"),
         ("heavy", 32, "ok", None),
-        ("heavy", 64, "resources", "MADE_UP_OUT_OF_REGISTERS"),
+        ("heavy", 64, "out_of_resources", "MADE_UP_OUT_OF_REGISTERS"),
         ("strays", 32, "wrong_result", "past the end of 'dst'"),
         ("traps", 32, "launch_failed", "MADE_UP_TRAP: copied nothing"),
         ("wild", 32, "launch_failed", "MADE_UP_ILLEGAL_ADDRESS"),

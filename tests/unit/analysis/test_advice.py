@@ -157,7 +157,7 @@ def test_costs_are_read_at_a_glance(cost: Cost | None, text: str, bad: bool) -> 
 
 def known_to(width: float, cells: pd.DataFrame) -> pd.DataFrame:
     times = cells["median_s"]
-    return cells.assign(own_low_s=times / (1 + width), own_high_s=times * (1 + width))
+    return cells.assign(group_low_s=times / (1 + width), group_high_s=times * (1 + width))
 
 
 def test_noise_is_no_headline() -> None:
@@ -250,7 +250,7 @@ def test_a_small_map_has_the_fastest_of_every_place_and_holes_where_nothing_ran(
 
 def test_where_all_launches_are_tied_none_of_them_stands_out() -> None:
     noisy = group({(4, 4): 1.0, (8, 8): 1.1, (16, 16): 1.2, (32, 8): 1.3})
-    noisy["own_low_s"], noisy["own_high_s"] = 0.5 * noisy["median_s"], 2 * noisy["median_s"]
+    noisy["group_low_s"], noisy["group_high_s"] = 0.5 * noisy["median_s"], 2 * noisy["median_s"]
     told = advised(noisy, group(LARGE, dtype="double"))
     page = first_page(told, noisy, False)
     decided, undecided = page["kernels"][0]["rows"]
@@ -294,7 +294,7 @@ def test_findings_say_what_limits_and_what_the_cache_is_worth() -> None:
 def test_what_the_intervals_do_not_show_is_no_finding() -> None:
     def noisy(seconds: dict[tuple[int, int], float], **other: Any) -> pd.DataFrame:
         cells = group(seconds, **other)
-        own = {"own_low_s": 0.99 * cells["median_s"], "own_high_s": 1.4 * cells["median_s"]}
+        own = {"group_low_s": 0.99 * cells["median_s"], "group_high_s": 1.4 * cells["median_s"]}
         speed = cells["bandwidth_gbs"]
         return cells.assign(**own, bandwidth_low_gbs=0.7 * speed, bandwidth_high_gbs=1.4 * speed)
 

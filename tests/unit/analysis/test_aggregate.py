@@ -259,8 +259,8 @@ def test_a_cell_is_one_row_with_what_each_repeat_found(tmp_path: Path) -> None:
     assert list(row["repeat_samples"]) == [len(SAMPLES)] * 2
     assert list(row["samples_s"]) == pytest.approx([*SAMPLES, *(1.21 * SAMPLES)])
     assert len(row["sampled_at_s"]) == 2 * len(SAMPLES)
-    assert row["between_spread"] == pytest.approx(np.log(1.21) / np.sqrt(2))
-    assert row["within_half_width"] == pytest.approx(0.01 / np.sqrt(2), rel=0.01)
+    assert row["repeat_rsd"] == pytest.approx(np.log(1.21) / np.sqrt(2))
+    assert row["sample_half_width"] == pytest.approx(0.01 / np.sqrt(2), rel=0.01)
     assert row["median_low_s"] < 1.0 < 1.21 < row["median_high_s"]
     moved = row["bytes_read"] + row["bytes_written"]
     assert row["bandwidth_gbs"] == pytest.approx(moved * 1e-9 / 1.1)
@@ -289,9 +289,9 @@ def test_what_was_measured_once_keeps_its_samples_interval(tmp_path: Path) -> No
     for paths in ([once], [*others, once]):
         row, alone = cells_of(paths, tmp_path).loc[99], read_shard(once)[0].to_pylist()[0]
         assert (row["median_low_s"], row["median_high_s"]) == (0.99, 1.01)
-        for name in ("own_low_s", "own_high_s", "coverage"):
+        for name in ("group_low_s", "group_high_s", "coverage"):
             assert row[name] == alone[name]
-        assert pd.isna(row["between_spread"])
+        assert pd.isna(row["repeat_rsd"])
 
 
 def test_a_machine_that_shakes_ties_cells_a_slower_one_does_not(tmp_path: Path) -> None:
@@ -353,11 +353,11 @@ def test_what_a_later_repeat_finds_wrong_counts(tmp_path: Path, status: Status) 
     assert row["status"] == status
     assert row["message"] == "in repeat 2: why"
     assert pd.isna(row["bandwidth_gbs"])
-    assert pd.isna(row["own_low_s"])
+    assert pd.isna(row["group_low_s"])
     assert len(row["samples_s"]) == len(SAMPLES)
 
 
-@pytest.mark.parametrize("status", [Status.THROTTLED, Status.LOST_DEVICE])
+@pytest.mark.parametrize("status", [Status.THROTTLED, Status.DEVICE_LOST])
 def test_a_repeat_that_could_not_measure_takes_nothing_away(tmp_path: Path, status: Status) -> None:
     times = {x: float(x) for x in range(1, 40)}
     again = {x: t * (1.01 if x % 2 else 0.99) for x, t in times.items()}
@@ -395,17 +395,17 @@ def test_a_cell_that_lost_its_race_stands_beside_the_mean_of_all_repeats(tmp_pat
     assert len(lost["repeat_medians_s"]) == 1
     assert lost["vs_memcpy"] * times[39] == pytest.approx(1.1 * kept["vs_memcpy"] * times[38])
     # Its own interval is that of its samples: it was outrun in the same rounds.
-    assert lost["own_high_s"] / lost["own_low_s"] == pytest.approx(max(SAMPLES) / min(SAMPLES))
+    assert lost["group_high_s"] / lost["group_low_s"] == pytest.approx(max(SAMPLES) / min(SAMPLES))
     assert (
         lost["median_high_s"] / lost["median_low_s"] > kept["median_high_s"] / kept["median_low_s"]
     )
 
 
 def test_cells_that_were_not_ok_at_first_stay_as_they_were(tmp_path: Path) -> None:
-    first = write_repeat(tmp_path, 1, {1: 1.0, 2: 2.0}, statuses={2: Status.RESOURCES})
+    first = write_repeat(tmp_path, 1, {1: 1.0, 2: 2.0}, statuses={2: Status.OUT_OF_RESOURCES})
     second = write_repeat(tmp_path, 2, {1: 1.0})
     cells = cells_of([first, second], tmp_path)
-    assert dict(cells["status"]) == {1: "ok", 2: "resources"}
+    assert dict(cells["status"]) == {1: "ok", 2: "out_of_resources"}
     assert cells.loc[2, "message"] == "why"
 
 

@@ -17,7 +17,7 @@ Interval = tuple[float, float, float]
 def frame(intervals: list[Interval], status: str = "ok") -> pd.DataFrame:
     """Cells with (low, median, high); the key is the place in the list."""
     rows = [
-        {"cell_key": f"{i}", "status": status, "own_low_s": a, "median_s": m, "own_high_s": b}
+        {"cell_key": f"{i}", "status": status, "group_low_s": a, "median_s": m, "group_high_s": b}
         for i, (a, m, b) in enumerate(intervals)
     ]
     return pd.DataFrame(rows)
@@ -56,7 +56,7 @@ CELLS = pd.DataFrame(
         *swept("tiny", "x", {4: 0.5}, status="timeout"),
         *swept("tiny", "x", {1: 1.0, 2: 2.0}, dtype="double"),
         *swept("tiny", "x", {2: 2.0, 3: 3.0}, cache_state="flushed"),
-        *swept("other", "y", {7: 7.0, 8: 8.0}, own_low_s=6.0),
+        *swept("other", "y", {7: 7.0, 8: 8.0}, group_low_s=6.0),
         *swept("failed", "y", {7: 7.0}, status="wrong_result"),
         *swept("tiny", "x", {1: 1.1}, device_uuid="d-1"),
     ]
@@ -79,13 +79,15 @@ def test_best_table_ranks_each_group_for_itself(tmp_path: Path) -> None:
     assert fastest.loc[("tiny", "float", "warm"), "candidates"] == 4
     tied = best[best["kernel"] == "other"]
     assert list(tied["tied"]) == [2, 2]
-    assert list(tied["slower_than_best"]) == pytest.approx([0.0, 1.0 / 7.0])
+    assert list(tied["slowdown"]) == pytest.approx([0.0, 1.0 / 7.0])
 
 
 @pytest.mark.parametrize(("fastest", "found"), [(16, ""), (32, "x up"), (8, "x down")])
 def test_the_fastest_of_tied_cells_says_which_axis_to_widen(fastest: int, found: str) -> None:
     times = {8: 1.02, 16: 1.02, 32: 1.02, fastest: 1.0}
-    cells = [row | {"threads_per_block": row["x"]} for row in swept("k", "x", times, own_low_s=0.9)]
+    cells = [
+        row | {"threads_per_block": row["x"]} for row in swept("k", "x", times, group_low_s=0.9)
+    ]
     best = best_table(pd.DataFrame(cells)).to_pandas()
     assert list(best["tied"]) == [3] * 3
     assert set(best["boundary"]) == {found}

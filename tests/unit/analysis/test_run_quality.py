@@ -60,8 +60,8 @@ def test_faults_are_counted_said_and_stop_a_strict_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("status", list(Status))
 def test_limits_are_no_faults_and_faults_are_not_passed_over(status: Status) -> None:
-    harmless = {Status.OK, Status.TOO_MANY_THREADS, Status.RESOURCES, Status.INVALID}
-    harmless |= {Status.UNPROPOSED}
+    harmless = {Status.OK, Status.TOO_MANY_THREADS, Status.OUT_OF_RESOURCES, Status.INVALID}
+    harmless |= {Status.NOT_SEARCHED}
     assert (verdict(CELLS.assign(status=status.value)) is None) == (status in harmless)
     assert (status in FAULTS) != (status in harmless)
     assert status in MEANING
@@ -71,7 +71,7 @@ def test_limits_are_no_faults_and_faults_are_not_passed_over(status: Status) -> 
     ("statuses", "said"),
     [
         (["ok", "timeout"], None),
-        (["too_many_threads", "resources"], None),
+        (["too_many_threads", "out_of_resources"], None),
         (["timeout"], "sweep 'double' could be measured: 3 failed, most of them timeout (bad"),
         (
             ["too_many_threads", "build_failed", "build_failed"],

@@ -254,11 +254,11 @@ def test_too_large_an_image_costs_its_cells(device: Device, kernel: KernelFolder
     assert found == {
         (16, Status.OK): 6,
         (16, Status.TOO_MANY_THREADS): 2,
-        (1, Status.RESOURCES): 6,
+        (1, Status.OUT_OF_RESOURCES): 6,
         (1, Status.TOO_MANY_THREADS): 2,
     }
     for run in runs:
-        if run.status is Status.RESOURCES:
+        if run.status is Status.OUT_OF_RESOURCES:
             assert run.message is not None
             assert "too large; the device takes" in run.message
 
@@ -266,7 +266,7 @@ def test_too_large_an_image_costs_its_cells(device: Device, kernel: KernelFolder
 def test_without_images(opencl_device: OpenCLDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opencl_device, "images", None)
     runs = ended(opencl_device, TEX, few(TEX, mappings_of(TEX)[:1]))
-    refused = [r for r in runs if r.status is Status.RESOURCES]
+    refused = [r for r in runs if r.status is Status.OUT_OF_RESOURCES]
     assert [r.message for r in refused] == ["the device has no images"] * 3
     copy = KERNELS["copy2d_coalesced"]
     runs = ended(opencl_device, copy, few(copy, ["element"]))

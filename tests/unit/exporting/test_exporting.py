@@ -54,8 +54,8 @@ def group(
             "threads_per_block": min(abs(value), 1024),
             "status": Status.OK if is_ok else end,
             "cell_key": f"{size:08}{value:08}",
-            "own_low_s": low,
-            "own_high_s": high,
+            "group_low_s": low,
+            "group_high_s": high,
             "coverage": 0.95,
             # Those of another run decide nothing.
             "median_low_s": 0.9 * low,

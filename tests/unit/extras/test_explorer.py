@@ -106,7 +106,7 @@ def test_all_cells_are_on_the_page(made: Payload, place: Path) -> None:
         mine = mine.sort_values([*GROUP, *part["axes"]])
         shown = unpacked(made.blocks[part["figures"]])
         assert part["axes"] == sorted(axes_of(mine))
-        for name in ("median_s", "own_low_s", "own_high_s"):
+        for name in ("median_s", "group_low_s", "group_high_s"):
             np.testing.assert_array_equal(shown[name], mine[name])
         for name in ("status", "message", "blocks", "registers", *part["axes"]):
             expected = [None if v != v else v for v in mine[name].tolist()]

@@ -34,7 +34,7 @@ def test_t4_has_every_way_a_cell_ends_but_those_that_are_no_result() -> None:
     found = {r["configuration"]["block_x"]: r["invalidity"] for r in told["results"]}
     expected = {v: INVALIDITY[s] for v, s in FAILED.items() if s in INVALIDITY}
     assert found == {8: "correct", **expected}
-    left_out = {Status.UNPROPOSED, Status.SKIPPED, Status.THROTTLED, Status.LOST_DEVICE}
+    left_out = {Status.NOT_SEARCHED, Status.SKIPPED, Status.THROTTLED, Status.DEVICE_LOST}
     assert set(Status) - set(INVALIDITY) == left_out
     assert told["metadata"]["timeunit"] == "milliseconds"
     [ok] = [r for r in told["results"] if r["invalidity"] == "correct"]
@@ -78,7 +78,7 @@ def test_a_cache_ends_as_kernel_tuner_looks_for_and_is_whole() -> None:
     [sparse] = groups_of(full.cells.assign(block_y=[1, 2]))
     assert not covers_all_combinations(sparse)
     assert covers_all_combinations(full)
-    assert not covers_all_combinations(group({8: close(1.0), 16: Status.UNPROPOSED}))
+    assert not covers_all_combinations(group({8: close(1.0), 16: Status.NOT_SEARCHED}))
 
 
 def test_kernel_tuner_replays_a_record_and_finds_its_winner(tmp_path: Path) -> None:

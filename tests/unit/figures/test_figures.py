@@ -152,7 +152,7 @@ def test_a_caption_counts_shapes_and_says_what_is_shown_of_a_third_axis(
 ) -> None:
     ok = copies[(copies["status"] == "ok") & (copies["variant"] == "element")]
     flat = ok.dropna(axis="columns", how="all").reset_index(drop=True)
-    times = ["median_s", "own_low_s", "own_high_s"]
+    times = ["median_s", "group_low_s", "group_high_s"]
     flat[times] = 3.0
     flat.loc[0, times] = 1.0
     shapes = len(flat)

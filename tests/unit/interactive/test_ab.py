@@ -199,7 +199,7 @@ def test_pairs_are_verified_and_have_as_many_launches() -> None:
         ("run", 0, "wrong", Status.WRONG_RESULT),
         ("run", 1, "wrong", Status.WRONG_RESULT),
         ("run", 0, "slow", Status.TIMEOUT),
-        ("bind", 0, "refused", Status.RESOURCES),
+        ("bind", 0, "refused", Status.OUT_OF_RESOURCES),
         ("sample", 3, "failed", Status.LAUNCH_FAILED),
         ("sample", 3, "zero", Status.LAUNCH_FAILED),
         ("sample", 3, "slow", Status.TIMEOUT),

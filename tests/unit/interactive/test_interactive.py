@@ -755,8 +755,8 @@ def test_a_guided_sweep_leaves_cells_out(folder: Path, device: dict[str, str]) -
     asked = {"mode": "guided", "max_share": 0.5}
     what = {"axes": axes, "dtypes": "float", "sizes": 64, "search": asked}
     found = sweep(folder, **what, progress=False, **SHORT, **device)
-    assert set(found.statuses) <= {"ok", "unproposed"}
-    assert found.statuses["unproposed"] >= 30
+    assert set(found.statuses) <= {"ok", "not_searched"}
+    assert found.statuses["not_searched"] >= 30
     [search] = found.searches.to_dict("records")
     assert (search["candidates"], search["measured"]) == (61, found.statuses["ok"])
     assert search["ended"] in ("stop", "budget")

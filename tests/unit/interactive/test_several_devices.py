@@ -290,7 +290,7 @@ def test_a_part_of_a_lost_device_is_measured_by_the_other(raises: bool) -> None:
             return shard_of(device)
         if raises:
             raise DeviceError("It fell off the bus.")
-        return shard_of(device, "lost_device")
+        return shard_of(device, "device_lost")
 
     parts = parts_of(["float", "double"], 3, 3, 2)
     done = measured(measure, parts)
@@ -303,7 +303,7 @@ def test_a_part_that_no_device_measures_is_an_error_or_a_status() -> None:
         raise DeviceError("It does not fit.")
 
     def lose(device: Lane, part: Part) -> MeasuredShard:
-        return shard_of(device, "lost_device")
+        return shard_of(device, "device_lost")
 
     parts = parts_of(["float"], 4, 1, 2)
     with pytest.raises(DeviceError, match="does not fit"):

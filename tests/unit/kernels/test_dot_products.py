@@ -318,7 +318,7 @@ def test_what_is_left_is_no_result(device: Device, tmp_path: Path, variant: str)
 @pytest.mark.parametrize(
     ("room", "four_streams"),
     [
-        pytest.param(4 * N, Status.RESOURCES, id="not even the copy fits"),
+        pytest.param(4 * N, Status.OUT_OF_RESOURCES, id="not even the copy fits"),
         pytest.param(4 * 9000 // 4, Status.OK, id="a piece of a quarter fits"),
     ],
 )
@@ -340,12 +340,14 @@ def test_problem_too_large_costs_its_own_cells_and_the_next_is_measured(
     assert found == {
         (Problem(1, N), 1, Status.OK): 4,
         (Problem(1, N), 4, Status.OK): 4,
-        (Problem(1, 9000), 1, Status.RESOURCES): 4,
+        (Problem(1, 9000), 1, Status.OUT_OF_RESOURCES): 4,
         (Problem(1, 9000), 4, four_streams): 4,
         (Problem(2, 500), 1, Status.OK): 4,
         (Problem(2, 500), 4, Status.OK): 4,
     }
-    assert all("does not fit" in str(r.message) for r in runs if r.status is Status.RESOURCES)
+    assert all(
+        "does not fit" in str(r.message) for r in runs if r.status is Status.OUT_OF_RESOURCES
+    )
 
 
 def test_arrays_that_the_host_cannot_hold(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,8 +362,8 @@ def test_arrays_that_the_host_cannot_hold(device: Device, monkeypatch: pytest.Mo
     monkeypatch.setattr(kind, "host_array", short)
     runs = ended(device, STREAMED, few_cells((1, N), (1, 500)))
     found = {(r.cell.problem.width, r.status) for r in runs}
-    assert found == {(N, Status.RESOURCES), (500, Status.OK)}
-    refused = [str(r.message) for r in runs if r.status is Status.RESOURCES]
+    assert found == {(N, Status.OUT_OF_RESOURCES), (500, Status.OK)}
+    refused = [str(r.message) for r in runs if r.status is Status.OUT_OF_RESOURCES]
     assert all("does not fit this host's memory (no more pages)" in text for text in refused)
 
 
@@ -371,7 +373,7 @@ def test_a_block_without_room_is_never_launched(device: Device, limit: int | Non
     axes = {"threads": [1024, 1025], "streams": [1], "host_percent": [0], "chunk": [0]}
     runs = ended(device, STREAMED, cells("dot_streamed", 10**6, "double", **axes), limit)
     over = (limit or device.info.max_threads_per_block) < 1025
-    refused = Status.TOO_MANY_THREADS if over else Status.RESOURCES
+    refused = Status.TOO_MANY_THREADS if over else Status.OUT_OF_RESOURCES
     statuses = {r.cell["threads"]: (r.status, r.message or "") for r in runs}
     assert statuses[1024] == (Status.OK, "")
     assert statuses[1025][0] is refused
@@ -383,7 +385,7 @@ def test_without_streams_a_kernel_that_is_fed_costs_its_cells(
 ) -> None:
     monkeypatch.setattr(opencl_device, "streams", None)
     runs = ended(opencl_device, STREAMED, few_cells((1, 500)))
-    assert {r.status for r in runs} == {Status.RESOURCES}
+    assert {r.status for r in runs} == {Status.OUT_OF_RESOURCES}
     assert {r.message for r in runs} == {"The device has no streams, which feed it from the host."}
 
 

@@ -46,7 +46,7 @@ def test_a_refused_launch_ends_its_cell_and_a_stream_counts_its_operands() -> No
     axes = (("block_x", 100), ("block_y", 100))
     cell = Cell("stencil5", "float", "tiled", PROBLEM, axes)
     run = planned(FOLDERS["stencil5"].workload, cell)
-    assert run.status == Status.RESOURCES
+    assert run.status == Status.OUT_OF_RESOURCES
     assert run.message == "10000 threads a block; a tile holds 4096."
     workload, axes = FOLDERS["stream"].workload, (("threads", 128), ("unroll", 1))
     moved = {

@@ -147,7 +147,7 @@ def check_progress(outcome: Outcome) -> None:
     assert list(done) == sorted(done)
     assert list(share) == sorted(share)
     assert max(share) <= 1.0
-    if outcome.device.opened == 1 and all(r.status is not Status.LOST_DEVICE for r in outcome.runs):
+    if outcome.device.opened == 1 and all(r.status is not Status.DEVICE_LOST for r in outcome.runs):
         assert done[-1] == len(outcome.runs)
         assert share[-1] == pytest.approx(1.0)
 
@@ -164,8 +164,8 @@ def test_progress_counts_the_verification_and_every_possible_sample() -> None:
 @pytest.mark.parametrize(
     ("operation", "nth", "kind", "status"),
     [
-        ("bind", 0, "refused", Status.RESOURCES),
-        ("bind", 0, "memory", Status.RESOURCES),
+        ("bind", 0, "refused", Status.OUT_OF_RESOURCES),
+        ("bind", 0, "memory", Status.OUT_OF_RESOURCES),
         ("bind", 0, "failed", Status.LAUNCH_FAILED),
         ("run", 0, "failed", Status.LAUNCH_FAILED),
         ("run", 0, "wrong", Status.WRONG_RESULT),
@@ -215,7 +215,7 @@ def test_samples_before_a_fault_are_kept_slow_cells_apart_and_problems_alone() -
     outcome = measure_cells(FakeDevice(oversized=frozenset([4])), CELLS)
     for run in outcome.runs:
         fits = run.cell.problem.height == 8
-        assert run.status is (Status.OK if fits else Status.RESOURCES)
+        assert run.status is (Status.OK if fits else Status.OUT_OF_RESOURCES)
     check_progress(outcome)
 
 
@@ -266,13 +266,13 @@ def test_a_cell_that_takes_its_process_down(culprit: Cell, operation: str, kind:
 def test_device_that_does_not_come_back_loses_the_cells_without_a_status(at: int) -> None:
     outcome = measure_cells(FakeDevice(lost_at=at, openings=1), CELLS)
     statuses = Counter(r.status for r in outcome.runs)
-    assert set(statuses) <= {Status.OK, Status.LAUNCH_FAILED, Status.LOST_DEVICE}
+    assert set(statuses) <= {Status.OK, Status.LAUNCH_FAILED, Status.DEVICE_LOST}
     # The one that was running, unless several were.
     assert statuses[Status.LAUNCH_FAILED] <= 1
     # The larger problem comes second: nothing of it can be measured once the device is gone.
     large = [r for r in outcome.runs if r.cell.problem.height == 8]
-    assert Counter(r.status for r in large) >= Counter({Status.LOST_DEVICE: len(large) - 1})
-    lost = [r for r in outcome.runs if r.status is Status.LOST_DEVICE]
+    assert Counter(r.status for r in large) >= Counter({Status.DEVICE_LOST: len(large) - 1})
+    lost = [r for r in outcome.runs if r.status is Status.DEVICE_LOST]
     assert all("left the bus" in str(r.message) for r in lost)
     # Nothing more is asked of a lost context.
     log = outcome.device.log
@@ -286,7 +286,7 @@ def test_what_processes_leave_open_has_a_status() -> None:
         raise AssertionError("no second process is needed")
 
     runs = supervised(FakeWorker([Finished()]), unused, CELLS)
-    assert {r.status for r in runs} == {Status.LOST_DEVICE}
+    assert {r.status for r in runs} == {Status.DEVICE_LOST}
     ended = measure_cells(FakeDevice(), [FIRST])[FIRST]
     crashed = WorkerCrashedError("ZeroDivisionError: division by zero")
     runs = supervised(FakeWorker([result_of(ended)], crashed), unused, [FIRST, *OTHERS])
@@ -301,7 +301,7 @@ def test_what_processes_leave_open_has_a_status() -> None:
     runs = supervised(worker, broken, [FIRST, *OTHERS])
     statuses = Counter(r.status for r in runs)
     # The one that ran was not taken again alone, so it is not to blame.
-    assert statuses == {Status.OK: 1, Status.LOST_DEVICE: len(OTHERS)}
+    assert statuses == {Status.OK: 1, Status.DEVICE_LOST: len(OTHERS)}
 
 
 @pytest.mark.parametrize("warmup", [0, 3])
@@ -338,7 +338,7 @@ def test_flushed_cells_are_sampled_after_a_flush_and_apart_from_warm_ones() -> N
 
 
 @pytest.mark.parametrize(
-    ("error", "status"), [("failed", Status.LAUNCH_FAILED), ("lost", Status.LOST_DEVICE)]
+    ("error", "status"), [("failed", Status.LAUNCH_FAILED), ("lost", Status.DEVICE_LOST)]
 )
 def test_failing_runtime_copy_is_a_fault_of_its_problem(error: str, status: Status) -> None:
     """A context that is lost in it is blamed on no cell."""

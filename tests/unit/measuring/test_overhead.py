@@ -107,7 +107,7 @@ def test_longer_and_shorter_samples_find_the_same_times() -> None:
 def test_an_error_of_the_overhead_is_in_the_interval() -> None:
     rows = table_of(measured(RowDevice(launch_s=1e-6, noise=1e-3), CELL))
     half = np.log(rows["median_high_s"] / rows["median_s"])
-    own = np.log(rows["own_high_s"] / rows["median_s"])
+    own = np.log(rows["group_high_s"] / rows["median_s"])
     of_overhead = 1.96 * rows["overhead_error_s"] / rows["launches_per_sample"] / rows["median_s"]
     assert half.to_numpy() == pytest.approx(np.hypot(own, of_overhead), rel=1e-3)
     assert (half > own).all()

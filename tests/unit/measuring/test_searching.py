@@ -53,13 +53,13 @@ def fastest(result: ShardResult, group: CellGroup) -> Cell:
 def test_a_guided_search_leaves_cells_out_and_tells_how_it_ended() -> None:
     result = searched(Valley(), SearchMode.GUIDED)
     found = statuses(result)
-    assert set(found) == {Status.OK, Status.UNPROPOSED}
-    assert Status.UNPROPOSED not in FAULTS | LIMITS
-    assert found[Status.UNPROPOSED] > found[Status.OK]
+    assert set(found) == {Status.OK, Status.NOT_SEARCHED}
+    assert Status.NOT_SEARCHED not in FAULTS | LIMITS
+    assert found[Status.NOT_SEARCHED] > found[Status.OK]
     for group in {cell.group for cell in CELLS}:
         assert abs(fastest(result, group)["threads"] - FASTEST) <= 2
     for run in result.runs.values():
-        if run.status is Status.UNPROPOSED:
+        if run.status is Status.NOT_SEARCHED:
             assert (run.samples_s, run.bound, run.message) == ([], None, LEFT_OUT)
         else:
             assert run.verified_words
@@ -103,7 +103,7 @@ def test_a_cell_that_fails_costs_its_search_that_cell_alone(kind: str) -> None:
 
 def test_a_lost_process_is_replaced_and_the_search_goes_on() -> None:
     result = searched(Valley(lost_at=100), SearchMode.GUIDED)
-    assert set(statuses(result)) == {Status.OK, Status.UNPROPOSED}
+    assert set(statuses(result)) == {Status.OK, Status.NOT_SEARCHED}
     for group in {cell.group for cell in CELLS}:
         assert abs(fastest(result, group)["threads"] - FASTEST) <= 2
 

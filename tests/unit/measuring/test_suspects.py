@@ -178,7 +178,7 @@ def test_a_suspect_that_was_innocent_is_measured(mode: SearchMode) -> None:
     outcome = measure_by(LostTwice(), CELLS, sampling)
     assert outcome.device.opened == 3
     statuses = {r.status for r in outcome.runs}
-    assert Status.OK in statuses <= {Status.OK, Status.UNPROPOSED}
+    assert Status.OK in statuses <= {Status.OK, Status.NOT_SEARCHED}
 
 
 # Faults of every launch of a cell, and the status that each must have.
@@ -190,7 +190,7 @@ KINDS = {
     "slow": Status.TIMEOUT,
     "wrong": Status.WRONG_RESULT,
     "past": Status.WRONG_RESULT,
-    "refused": Status.RESOURCES,
+    "refused": Status.OUT_OF_RESOURCES,
 }
 TIMEOUT_S = 2.0
 SPACE = make_cells(heights=(4, 8), threads=(1, 2, 4), chunks=(1, 2))
@@ -404,4 +404,4 @@ def test_ends_and_silence_in_a_cell_cost_that_cell() -> None:
 @pytest.mark.parametrize("end", [GONE, DeviceLostError("gone")])
 def test_ends_in_neither_data_nor_cell(told: list[Message], end: Exception) -> None:
     runs, _ = outcome(told, end, end)
-    assert {r.status for r in runs} == {Status.LOST_DEVICE}
+    assert {r.status for r in runs} == {Status.DEVICE_LOST}

@@ -195,7 +195,7 @@ def test_a_warp_that_costs_nothing_has_no_figure(cells: pd.DataFrame) -> None:
     """As on a device where a block of 32 warps starts as fast as one of a single warp."""
     blocks = cells[cells["kernel"] == "dispatch"]
     narrow = blocks[blocks["block_x"] == blocks["block_x"].min()]
-    names = ["median_s", "median_low_s", "median_high_s", "own_low_s", "own_high_s"]
+    names = ["median_s", "median_low_s", "median_high_s", "group_low_s", "group_high_s"]
     names = [name for name in names if name in cells]
     same = narrow.groupby(["grid", "launches_per_sample"])[names].first()
     level = blocks.drop(columns=names).join(same, on=["grid", "launches_per_sample"])

@@ -90,7 +90,7 @@ def test_faults_are_counted_by_shard(shards: list[str]) -> None:
         "remeasure: 3 cells (2 timeout, 1 wrong_result) in 2 shards and their later repeats."
     )
     assert list(cells_ended_as({Status.WRONG_RESULT}, shards)) == [shards[1]]
-    assert cells_ended_as({Status.LOST_DEVICE}, shards) == {}
+    assert cells_ended_as({Status.DEVICE_LOST}, shards) == {}
     assert sentence({}) == "remeasure: no cell ended so; nothing is measured again."
 
 
@@ -167,7 +167,7 @@ def test_what_is_asked_again_measures_no_other_shard(
     assert flow.job(wildcards) == plain.job(wildcards)
 
 
-@pytest.mark.parametrize("asked", ["ok", "timeout", ["ok"], ["resources"], [], True])
+@pytest.mark.parametrize("asked", ["ok", "timeout", ["ok"], ["out_of_resources"], [], True])
 def test_what_is_no_fault_is_refused(asked: Any, raw_config: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"^Config key 'remeasure"):
         load_config(raw_config | {"remeasure": asked}, ROOT)

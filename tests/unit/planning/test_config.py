@@ -539,6 +539,14 @@ def test_a_folder_may_be_named_by_the_users_home(
         ),
         ({"remeasure": "faults"}, "Config key 'remeasure' is 'faults', now called 'failed'."),
         (
+            {"remeasure": ["timeout", "false_time"]},
+            "Config key 'remeasure.1' is 'false_time', now called 'timing_mismatch'.",
+        ),
+        (
+            {"remeasure": ["lost_device"]},
+            "Config key 'remeasure.0' is 'lost_device', now called 'device_lost'.",
+        ),
+        (
             {"kernels": {"copy2d_coalesced": {"launch": ["isolated"]}}},
             "Unknown config key 'kernels.copy2d_coalesced.launch', now called 'timing_modes'.",
         ),

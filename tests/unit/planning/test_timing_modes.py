@@ -272,5 +272,5 @@ def test_each_kind_has_its_launch_and_what_loses_in_another_is_a_finding() -> No
     assert "32 × 8 is fastest batched, but 15 % slower than 16 × 16 isolated" in finding.sentence
     assert kind_findings([first], cells) == []
     # What cannot be told apart is no finding.
-    wide = cells.assign(own_low_s=0.5 * cells["median_s"])
+    wide = cells.assign(group_low_s=0.5 * cells["median_s"])
     assert kind_findings(told, wide) == []

@@ -96,10 +96,13 @@ def test_every_value_is_a_build(choice: Any, turned: KernelFolder, tmp_path: Pat
     rows = bench.measure(["plain", "greedy"], axes=axes)
     found = rows.set_index(["variant", "TILE"])["status"]
     assert dict(found["plain"]) == {16: "ok", 24: "invalid", 32: "wrong_result", 48: "build_failed"}
-    assert dict(found["greedy"]) == {16: "resources", **dict.fromkeys((24, 32, 48), "invalid")}
+    assert dict(found["greedy"]) == {
+        16: "out_of_resources",
+        **dict.fromkeys((24, 32, 48), "invalid"),
+    }
     said = dict(zip(rows["status"], rows["message"], strict=True))
     assert said["invalid"] in ("24 does not divide a row", "one is enough")
-    assert "1000000000 bytes of" in said["resources"]
+    assert "1000000000 bytes of" in said["out_of_resources"]
     assert "48 is no tile" in said["build_failed"]
     assert bench.terminal.getvalue().count("variant plain TILE=48: ") == 1
 

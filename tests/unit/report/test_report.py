@@ -99,7 +99,7 @@ def changed(full_shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Rend
         fastest = cells["median_s"].where(cells["status"] == Status.OK).idxmin()
         wrong = [Status.WRONG_RESULT.value, "7 of 9 words differ"]
         cells.loc[fastest, ["status", "message"]] = wrong
-        widest = cells.loc[cells["status"] == Status.OK, "within_half_width"].nlargest(3)
+        widest = cells.loc[cells["status"] == Status.OK, "sample_half_width"].nlargest(3)
         metadata["params"]["measure"]["relative_half_width"] = float(widest.iloc[1:].mean())
 
     def tenth(cells: pd.DataFrame, kinds: dict[str, str]) -> list[PeakRow]:

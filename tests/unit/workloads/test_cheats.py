@@ -186,9 +186,9 @@ def measure(opencl_choice: DeviceChoice, tmp_path: Path) -> Measured:
     [
         ("honest", "ok", ""),
         ("uses", "ok", ""),
-        ("finds", "false_time", "where its answer is there"),
-        ("first", "false_time", "where its answer is there"),
-        ("keeps", "false_time", "where its answer is there"),
+        ("finds", "timing_mismatch", "where its answer is there"),
+        ("first", "timing_mismatch", "where its answer is there"),
+        ("keeps", "timing_mismatch", "where its answer is there"),
         (
             "baked",
             "wrong_result",

@@ -229,7 +229,7 @@ def test_more_blocks_than_a_launch_has_are_refused_before_anything_runs(
 ) -> None:
     with pytest.warns(UserWarning, match="blocks"):
         cells = tuned(grid=grid).cells
-    assert cells["status"].tolist() == ["resources"]
+    assert cells["status"].tolist() == ["out_of_resources"]
     assert said in cells["message"][0]
     assert "larger blocks" in cells["message"][0]
 

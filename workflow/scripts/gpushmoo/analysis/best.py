@@ -27,8 +27,8 @@ from .peak import PeakRow, PeakShare, displayed_share, read_peak, share_of_peak
 _COLUMNS = frozenset(BEST_COLUMNS) | {
     "status",
     "median_s",
-    "own_low_s",
-    "own_high_s",
+    "group_low_s",
+    "group_high_s",
     "bytes_read",
     "bytes_written",
 }
@@ -92,15 +92,16 @@ def tied_best(cells: pd.DataFrame) -> pd.DataFrame:
     """Return the ``ok`` cells whose interval of the median overlaps that of the fastest cell.
 
     `cells` are the cells of one group, so they were sampled in the same rounds. The comparison uses
-    the intervals without the variation that all of them share (``own_low_s`` to ``own_high_s``).
-    These intervals still include the variation of each cell between repeats. If the 95 % intervals
-    of two medians overlap, either cell may be the faster one, so neither is *the* best.
+    the intervals without the variation that all of them share (``group_low_s`` to
+    ``group_high_s``). These intervals still include the variation of each cell between repeats. If
+    the 95 % intervals of two medians overlap, either cell may be the faster one, so neither is
+    *the* best.
     """
     ok = cells[cells["status"] == Status.OK]
     if ok.empty:
         return ok
     fastest = ok.loc[ok["median_s"].idxmin()]
-    tied = ok[ok["own_low_s"] <= fastest["own_high_s"]]
+    tied = ok[ok["group_low_s"] <= fastest["group_high_s"]]
     return tied.sort_values(["median_s", "cell_key"])
 
 
@@ -143,7 +144,7 @@ def best_table(
                 | {axis: int(cell[axis]) for axis in axes}
                 | {
                     "share_of_peak": share_of_peak(rows_of, cell),
-                    "slower_than_best": float(cell["median_s"] / fastest - 1.0),
+                    "slowdown": float(cell["median_s"] / fastest - 1.0),
                     "is_fastest": place == 0,
                     "tied": len(tied),
                     "candidates": candidates,
@@ -287,8 +288,8 @@ def cost_of(cell: Mapping[str, Any], than: Mapping[str, Any]) -> Cost:
     """Return the cost of the launch in row `cell` relative to that in row `than` of its group."""
     return Cost(
         cell["median_s"] / than["median_s"] - 1.0,
-        cell["own_low_s"] / than["own_high_s"] - 1.0,
-        cell["own_high_s"] / than["own_low_s"] - 1.0,
+        cell["group_low_s"] / than["group_high_s"] - 1.0,
+        cell["group_high_s"] / than["group_low_s"] - 1.0,
     )
 
 

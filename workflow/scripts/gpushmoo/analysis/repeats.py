@@ -29,7 +29,7 @@ from .statistics import (
 )
 
 # A repeat with such a status says nothing about the cell, so the other repeats decide.
-_NOT_MEASURED = frozenset({Status.THROTTLED, Status.LOST_DEVICE})
+_NOT_MEASURED = frozenset({Status.THROTTLED, Status.DEVICE_LOST})
 _LISTS = ("samples_s", "sampled_at_s", "events_s", "processor_s", *REPEAT_COLUMNS)
 
 
@@ -138,15 +138,15 @@ def merged(tables: Sequence[pa.Table], spread: RunSpreads | None) -> pa.Table:
     return out
 
 
-_TIMES = ("median_s", "median_low_s", "median_high_s", "coverage", "own_low_s", "own_high_s")
+_TIMES = ("median_s", "median_low_s", "median_high_s", "coverage", "group_low_s", "group_high_s")
 _BANDS = ("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs")
 _CHANGED = (
     "status",
     "message",
     "memcpy_gbs",
     "vs_memcpy",
-    "within_half_width",
-    "between_spread",
+    "sample_half_width",
+    "repeat_rsd",
     "overhead_s",
     "overhead_error_s",
     *_TIMES,
@@ -185,10 +185,10 @@ def _fill(
     # The spread between repeats includes this error, too. With few repeats, the larger of both
     # counts.
     shared = np.maximum(priors.shared, _of_overhead(tables, cells))
-    own, whole = half_widths(repeats, variances, within, replace(priors, shared=shared))
+    group_half, run_half = half_widths(repeats, variances, within, replace(priors, shared=shared))
     # Cells of the same rounds share a drift, which does not affect their differences. Other cells
     # share less.
-    own = np.where(_of_one_job(first, rows), own, whole)
+    group_half = np.where(_of_one_job(first, rows), group_half, run_half)
     center = cells.logs.mean(axis=1)
     shift = np.zeros(len(rows))
     if repeats < len(tables):
@@ -199,17 +199,17 @@ def _fill(
     if cells.tables == (0,) and len(tables) > 1:
         later = pa.concat_arrays([c for t in tables[1:] for c in t.column("cell_key").chunks])
         is_asked = pc.is_in(first.column("cell_key").take(pa.array(rows)), later).to_numpy()
-        low, high = (first.column(n).to_numpy()[rows] for n in ("own_low_s", "own_high_s"))
-        own = np.where(is_asked, own, np.log(high / low) / 2.0)
+        low, high = (first.column(n).to_numpy()[rows] for n in ("group_low_s", "group_high_s"))
+        group_half = np.where(is_asked, group_half, np.log(high / low) / 2.0)
     for name, values in zip(
         _TIMES,
         (
             np.exp(center),
-            np.exp(center - whole),
-            np.exp(center + whole),
+            np.exp(center - run_half),
+            np.exp(center + run_half),
             CONFIDENCE,
-            np.exp(center - own),
-            np.exp(center + own),
+            np.exp(center - group_half),
+            np.exp(center + group_half),
         ),
         strict=True,
     ):
@@ -226,10 +226,10 @@ def _fill(
     for name, power in (("overhead_s", 1), ("overhead_error_s", 2)):
         each = [tables[i].column(name).to_numpy()[p] ** power for i, p in _used(cells)]
         columns[name][rows] = (np.mean(each, axis=0) / repeats ** (power - 1)) ** (1 / power)
-    halves = [tables[i].column("within_half_width").to_numpy()[p] for i, p in _used(cells)]
-    columns["within_half_width"][rows] = np.mean(halves, axis=0) / math.sqrt(repeats)
+    halves = [tables[i].column("sample_half_width").to_numpy()[p] for i, p in _used(cells)]
+    columns["sample_half_width"][rows] = np.mean(halves, axis=0) / math.sqrt(repeats)
     if repeats > 1:
-        columns["between_spread"][rows] = cells.logs.std(axis=1, ddof=1)
+        columns["repeat_rsd"][rows] = cells.logs.std(axis=1, ddof=1)
     for name in _LISTS:
         parts = [tables[i].column(name).take(pa.array(p)).to_pylist() for i, p in _used(cells)]
         for row, *of_repeats in zip(rows.tolist(), *parts, strict=True):
@@ -267,7 +267,7 @@ def _of_overhead(tables: Sequence[pa.Table], cells: Repeated) -> Floats:
 def _within(table: pa.Table, places: Places) -> Floats:
     """Return the variance of each log median, estimated from the samples of this repeat."""
     low, high, coverage = (
-        table.column(n).to_numpy()[places] for n in ("own_low_s", "own_high_s", "coverage")
+        table.column(n).to_numpy()[places] for n in ("group_low_s", "group_high_s", "coverage")
     )
     return variance_within(low, high, coverage)
 
@@ -283,5 +283,5 @@ def _condemn(columns: dict[str, Any], tables: Sequence[pa.Table]) -> None:
             if faulty and columns["status"][row] == Status.OK:
                 columns["status"][row] = status
                 columns["message"][row] = f"in repeat {number}: {message}"
-                for name in (*_TIMES, *_BANDS, "vs_memcpy", "within_half_width", "between_spread"):
+                for name in (*_TIMES, *_BANDS, "vs_memcpy", "sample_half_width", "repeat_rsd"):
                     columns[name][row] = math.nan

@@ -28,18 +28,18 @@ Floats = npt.NDArray[np.float64]
 MEANING = {
     Status.OK: "measured and verified",
     Status.TOO_MANY_THREADS: "the block is over the limit of threads",
-    Status.RESOURCES: "the launch needs more registers, memory or grid than there is",
+    Status.OUT_OF_RESOURCES: "the launch needs more registers, memory or grid than there is",
     Status.INVALID: "the kernel's workload.py says that it cannot be",
-    Status.UNPROPOSED: "a search left it out: nothing is known of it",
+    Status.NOT_SEARCHED: "a search left it out: nothing is known of it",
     Status.SKIPPED: "not tried, since max_faults other cells of its code failed and none was right",
     Status.BUILD_FAILED: "the kernel did not compile, or the machine code lacks what is timed",
     Status.WORKLOAD_FAILED: "the kernel's workload.py raised an error or returned nothing of use",
     Status.LAUNCH_FAILED: "the launch failed",
     Status.WRONG_RESULT: "the output differs from the reference, or something else was written",
-    Status.FALSE_TIME: "the kernel works less while it is timed",
+    Status.TIMING_MISMATCH: "the kernel works less while it is timed",
     Status.TIMEOUT: "a launch took longer than allowed",
     Status.THROTTLED: "the device throttled while it was measured",
-    Status.LOST_DEVICE: "the device was lost before or during the cell",
+    Status.DEVICE_LOST: "the device was lost before or during the cell",
 }
 
 # All columns of a data set that this module reads.

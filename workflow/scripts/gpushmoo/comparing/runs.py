@@ -54,15 +54,15 @@ _COLUMNS = (
     "status",
     "message",
     "median_s",
-    "own_low_s",
-    "own_high_s",
+    "group_low_s",
+    "group_high_s",
     "bandwidth_gbs",
     "memcpy_gbs",
     "samples_s",
     "repeat_samples",
     "repeat_medians_s",
     "repeat_memcpy_gbs",
-    "within_half_width",
+    "sample_half_width",
     "device_uuid",
     "bandwidth_low_gbs",
     "bandwidth_high_gbs",
@@ -158,7 +158,7 @@ def _within_variances(ok: pd.DataFrame) -> Floats:
     Half of the interval is a number of standard errors that depends on its confidence, and so on
     the number of samples in a repeat.
     """
-    half = ok["within_half_width"].fillna(0.0).to_numpy(np.float64)
+    half = ok["sample_half_width"].fillna(0.0).to_numpy(np.float64)
     counts = {int(n) for each in ok["repeat_samples"] for n in each}
     errors_of = {n: float(normal_quantile(coverage_of(n))) for n in counts}
     errors = np.array([np.mean([errors_of[n] for n in each]) for each in ok["repeat_samples"]])
@@ -366,7 +366,7 @@ def levels_of(runs: Sequence[RunCells]) -> dict[str, RunLevel]:
 
 def swept_by_all(runs: Sequence[RunCells]) -> pd.Index:
     """Return the cells that every run tried, regardless of the outcome."""
-    return _common(run.cells.index[run.cells["status"] != Status.UNPROPOSED] for run in runs)
+    return _common(run.cells.index[run.cells["status"] != Status.NOT_SEARCHED] for run in runs)
 
 
 def verified_by_all(runs: Sequence[RunCells]) -> pd.Index:

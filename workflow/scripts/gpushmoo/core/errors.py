@@ -207,7 +207,7 @@ class OpenError(DeviceError):
 
 
 class LaunchConfigError(DeviceError):
-    """The launch needs more resources than a block or the device has (status ``resources``)."""
+    """The launch needs more than a block or the device has (status ``out_of_resources``)."""
 
 
 # The former name, which kernels' folders may raise.
@@ -223,7 +223,7 @@ class DeviceLostError(DeviceError):
 
 
 class OutOfDeviceMemoryError(DeviceError):
-    """A buffer does not fit into the memory that the device has left (status ``resources``)."""
+    """A buffer does not fit into the free memory of the device (status ``out_of_resources``)."""
 
 
 class ClocksNotLockedError(Exception):

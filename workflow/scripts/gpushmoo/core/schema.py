@@ -11,7 +11,7 @@ A column without a meaning means the same as in another table. `docs/data.md` is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from types import NoneType
@@ -22,7 +22,7 @@ import pyarrow as pa
 from .meaning import Meaning as Meaning
 from .meaning import meaning_in
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 METADATA_KEY = b"gpushmoo"
 
 
@@ -31,24 +31,39 @@ class Status(StrEnum):
 
     OK = "ok"
     TOO_MANY_THREADS = "too_many_threads"
-    RESOURCES = "resources"
+    OUT_OF_RESOURCES = "out_of_resources"
     INVALID = "invalid"
-    UNPROPOSED = "unproposed"
+    NOT_SEARCHED = "not_searched"
     SKIPPED = "skipped"
     BUILD_FAILED = "build_failed"
     WORKLOAD_FAILED = "workload_failed"
     LAUNCH_FAILED = "launch_failed"
     WRONG_RESULT = "wrong_result"
-    FALSE_TIME = "false_time"
+    TIMING_MISMATCH = "timing_mismatch"
     TIMEOUT = "timeout"
     THROTTLED = "throttled"
-    LOST_DEVICE = "lost_device"
+    DEVICE_LOST = "device_lost"
 
 
 # A cell over a limit of the device or its kernel is part of the experiment, and one that a search
 # left out was not tried; the rest are faults that a strict run refuses.
-LIMITS = frozenset({Status.TOO_MANY_THREADS, Status.RESOURCES, Status.INVALID})
-FAULTS = frozenset(Status) - LIMITS - {Status.OK, Status.UNPROPOSED}
+LIMITS = frozenset({Status.TOO_MANY_THREADS, Status.OUT_OF_RESOURCES, Status.INVALID})
+FAULTS = frozenset(Status) - LIMITS - {Status.OK, Status.NOT_SEARCHED}
+
+# Today's names of statuses and columns in files of schema versions before 6, by their former names.
+RENAMED_STATUSES: Mapping[str, Status] = {
+    "false_time": Status.TIMING_MISMATCH,
+    "unproposed": Status.NOT_SEARCHED,
+    "lost_device": Status.DEVICE_LOST,
+    "resources": Status.OUT_OF_RESOURCES,
+}
+RENAMED_COLUMNS: Mapping[str, str] = {
+    "own_low_s": "group_low_s",
+    "own_high_s": "group_high_s",
+    "within_half_width": "sample_half_width",
+    "between_spread": "repeat_rsd",
+    "slower_than_best": "slowdown",
+}
 
 # In a shard's provenance, the number of invalid combinations that have no row, if there are any.
 UNLISTED = "unlisted"
@@ -120,7 +135,7 @@ class Cells(Table):
     """Cells of a shard, or of a data set, which has a row for all repeats of a cell.
 
     GB/s are 10⁹ bytes per second, read plus written. `median_low_s` to `median_high_s` is the 95 %
-    prediction interval for another run. `own_low_s` to `own_high_s` is the interval without the
+    prediction interval for another run. `group_low_s` to `group_high_s` is the interval without the
     drift that all cells of the same rounds share (see `analysis.statistics`). With a single repeat,
     both are the interval of its samples.
     """
@@ -158,16 +173,16 @@ class Cells(Table):
         Float64 | None,
         Meaning("confidence of the interval, smaller with very few samples", "0 to 1"),
     ]
-    own_low_s: Annotated[
+    group_low_s: Annotated[
         Float64 | None, Meaning("as median_low_s, without the drift that a group shares", "s")
     ]
-    own_high_s: Annotated[
+    group_high_s: Annotated[
         Float64 | None, Meaning("as median_high_s, without it. These two decide ties", "s")
     ]
-    within_half_width: Annotated[
+    sample_half_width: Annotated[
         Float64 | None, Meaning("half of the samples' own interval over the median", "0 to 1")
     ]
-    between_spread: Annotated[
+    repeat_rsd: Annotated[
         Float64 | None, Meaning("relative standard deviation of the repeats' medians", "0 to 1")
     ]
     repeat_medians_s: Annotated[list[Float64], Meaning("median of each repeat", "s")]
@@ -275,7 +290,7 @@ class BestCell(Table):
         ),
     ]
     vs_memcpy: Float64 | None
-    slower_than_best: Annotated[
+    slowdown: Annotated[
         Float64, Meaning("median over that of the group's fastest, minus one", "0 to 1")
     ]
     is_fastest: Annotated[Bool, Meaning("whether the cell has the group's smallest median")]
@@ -346,8 +361,9 @@ GROUP = tuple(field.name for field in Group.fields())
 BEST_COLUMNS = (*GROUP, *(field.name for field in BestCell.fields()))
 # Column of a best cell's launch parameters as one text, as `params_text` formats them.
 PARAMS = "params"
-# Names that an axis must not have, because a table of cells or of best cells has such a column.
-TAKEN = CORE_COLUMNS.union(BEST_COLUMNS, [PARAMS])
+# Names that an axis must not have, because a table of cells or of best cells has such a column, or
+# had it: such a column of an older file is no axis.
+TAKEN = CORE_COLUMNS.union(BEST_COLUMNS, [PARAMS], RENAMED_COLUMNS)
 
 
 def best_schema(axes: Iterable[str]) -> pa.Schema:

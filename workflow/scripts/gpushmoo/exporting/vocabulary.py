@@ -13,12 +13,12 @@ VERSION = "1.0.0"
 INVALIDITY = {
     Status.OK: "correct",
     Status.WRONG_RESULT: "correctness",
-    Status.FALSE_TIME: "correctness",
+    Status.TIMING_MISMATCH: "correctness",
     Status.TIMEOUT: "timeout",
     Status.BUILD_FAILED: "compile",
     Status.LAUNCH_FAILED: "runtime",
     Status.WORKLOAD_FAILED: "runtime",
-    Status.RESOURCES: "runtime",
+    Status.OUT_OF_RESOURCES: "runtime",
     Status.TOO_MANY_THREADS: "constraints",
     Status.INVALID: "constraints",
 }

@@ -169,7 +169,7 @@ def _panel(ax: Axes, cells: pd.DataFrame, x: str, y: str) -> None:
     xs, ys = (np.sort(cells[axis].unique()) for axis in (x, y))
     ok = cells[cells["status"] == Status.OK]
     ok = ok.assign(share=share_of_best(ok))
-    left_out = cells[cells["status"] == Status.UNPROPOSED].assign(share=0.0)
+    left_out = cells[cells["status"] == Status.NOT_SEARCHED].assign(share=0.0)
     ax.set_facecolor(_LIMIT)
     ax.set(xlim=(0, len(xs)), ylim=(len(ys), 0))
     for part, colours in ((ok, _MAP), (left_out, ["white"])):
@@ -302,7 +302,7 @@ def _legend(
     statuses = set(cells["status"])
     if statuses & {s.value for s in LIMITS}:
         handles.append(Patch(fc=_LIMIT, ec="#999999", label="not possible"))
-    if Status.UNPROPOSED in statuses:
+    if Status.NOT_SEARCHED in statuses:
         handles.append(Patch(fc="white", ec="#999999", label="not measured"))
     if statuses & {s.value for s in FAULTS}:
         handles.append(Line2D([], [], marker="x", ls="", c=_FAULT, label="fault"))

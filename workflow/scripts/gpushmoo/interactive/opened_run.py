@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadParquetError, OpenedError
-from ..core.schema import GROUP, UNLISTED, Status, is_axis
+from ..core.schema import GROUP, RENAMED_COLUMNS, UNLISTED, Status, is_axis
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +63,7 @@ class Run:
 
         kept = self.folder and self.folder / "summary" / "best.parquet"
         if kept and kept.is_file():
-            found = pd.read_parquet(kept)
+            found = pd.read_parquet(kept).rename(columns=RENAMED_COLUMNS)
         else:
             found = as_frame(best_table(self.cells, limits=self.limits or ANY))
         # A terminal shows the first and the last of many columns.

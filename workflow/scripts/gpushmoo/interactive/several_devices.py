@@ -287,7 +287,7 @@ def measure_parts(
 def _lost(shard: MeasuredShard) -> str | None:
     """What is known of the loss of the device before or in a shard; None if it was not lost."""
     statuses, messages = (shard.table.column(name) for name in ("status", "message"))
-    found = messages.filter(pc.equal(statuses, Status.LOST_DEVICE))
+    found = messages.filter(pc.equal(statuses, Status.DEVICE_LOST))
     return (found[0].as_py() or "it was lost.") if len(found) else None
 
 

@@ -34,7 +34,7 @@ def status_of(err: TypedError) -> Status:
     """
     match err:
         case LaunchConfigError() | OutOfDeviceMemoryError():
-            return Status.RESOURCES
+            return Status.OUT_OF_RESOURCES
         case BuildError():
             return Status.BUILD_FAILED
         case WorkloadError():

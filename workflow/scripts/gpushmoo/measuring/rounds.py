@@ -57,7 +57,7 @@ def search_groups(
 
     `sample` is called with the proposed cells and their numbers of samples until none is proposed.
     All groups are searched at the same time, so that their cells are sampled in the same rounds.
-    Cells that were never proposed end as ``unproposed``; measured ones stay open.
+    Cells that were never proposed end as ``not_searched``; measured ones stay open.
     """
     sampling = steps.sampling
     rule = sampling.rule
@@ -105,7 +105,7 @@ def search_groups(
         steps.emit(ShardResult(searches=[GroupSearch(group, planner.verdict())]))
         for run in groups[group]:
             if run.status is None and not run.samples_s:
-                steps.end(run, Status.UNPROPOSED, LEFT_OUT)
+                steps.end(run, Status.NOT_SEARCHED, LEFT_OUT)
 
 
 def _candidate(steps: CellSteps, run: CellRun) -> Candidate:

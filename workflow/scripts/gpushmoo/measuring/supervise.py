@@ -147,7 +147,7 @@ class Supervisor(Generic[Run]):
         if failure is None:
             worker.done()
             left_out = self._attempt.turn.keys & self._left()
-            self._end_open(Status.LOST_DEVICE, "the measuring process left it out", left_out)
+            self._end_open(Status.DEVICE_LOST, "the measuring process left it out", left_out)
         else:
             worker.stop()
             goes_on = self._judge_trial(failure)
@@ -165,7 +165,7 @@ class Supervisor(Generic[Run]):
         try:
             return self._start(self._request_for(turn))
         except (DeviceError, WorkerExitedError, WorkerTimeoutError, WorkerCrashedError) as err:
-            self._end_open(Status.LOST_DEVICE, f"the device did not come back: {err}")
+            self._end_open(Status.DEVICE_LOST, f"the device did not come back: {err}")
             return None
 
     def _request_for(self, turn: Turn) -> MeasureCells:
@@ -336,7 +336,7 @@ class Supervisor(Generic[Run]):
         if failure.preparing:
             self._end_open(failure.status, failure.text, failure.preparing)
         else:
-            self._end_open(Status.LOST_DEVICE, failure.text)
+            self._end_open(Status.DEVICE_LOST, failure.text)
 
     def _report(self, share: float) -> None:
         self._share = share

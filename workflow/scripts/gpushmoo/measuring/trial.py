@@ -108,7 +108,7 @@ class Trial:
         for run in suspects:
             fault = self._confirmed(run)
             if fault is not None:
-                self._overrule(alike, run, Status.FALSE_TIME, fault)
+                self._overrule(alike, run, Status.TIMING_MISMATCH, fault)
 
     def _doubtful(self, alike: Sequence[CellRun], runs: Sequence[CellRun]) -> list[CellRun]:
         """Those of these cells with a doubtful launch on new inputs; those at fault end."""

@@ -112,7 +112,7 @@ class CellSteps:
         elif self.folder.workload.images_of(run.cell.variant) and (
             refusal := image_refusal(self.device, run.cell.problem, DTYPES[run.cell.dtype])
         ):
-            run.end(Status.RESOURCES, refusal)
+            run.end(Status.OUT_OF_RESOURCES, refusal)
         elif (name := self.version(run.cell)) in self.builds.failures:
             failure = self.builds.failures[name]
             run.end(status_of(failure), str(failure))

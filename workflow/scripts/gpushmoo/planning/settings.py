@@ -14,7 +14,7 @@ from ..core.backends import AUTO, BACKENDS
 from ..core.keys import Axis, OneOf, Section, SizeKey, Text, Texts, Unique, alternatives, matching
 from ..core.meaning import Meaning
 from ..core.measure_settings import Measure
-from ..core.schema import FAULTS
+from ..core.schema import FAULTS, RENAMED_STATUSES
 from ..core.space import TIMING_MODES
 
 Backend = Annotated[str, OneOf((AUTO, *BACKENDS))]
@@ -22,7 +22,9 @@ OpenclRuntime = Annotated[str, OneOf((AUTO, *(r for b in BACKENDS.values() for r
 CacheState = Annotated[str, OneOf(("warm", "flushed"))]
 TimingMode = Annotated[str, OneOf(TIMING_MODES, {"back_to_back": TIMING_MODES[0]})]
 Study = Annotated[str, OneOf(("counters", "energy", "machine"))]
-FaultName = Annotated[str, OneOf(sorted(FAULTS))]
+FaultName = Annotated[
+    str, OneOf(sorted(FAULTS), {was: now for was, now in RENAMED_STATUSES.items() if now in FAULTS})
+]
 RemeasureWord = Annotated[str, OneOf(("failed", "all"), {"faults": "failed"})]
 
 Runs = Annotated[

@@ -25,10 +25,10 @@ from .tables import Json
 
 def _between_words(ok: pd.DataFrame) -> str | None:
     """Describe the spread within and between repeats of the typical cell; None with one repeat."""
-    between = ok["between_spread"].dropna()
+    between = ok["repeat_rsd"].dropna()
     if between.empty:
         return None
-    within = ok.loc[between.index, "within_half_width"].median()
+    within = ok.loc[between.index, "sample_half_width"].median()
     return (
         f"Typically the samples of a run know its own median to ± {percent(within)}, and repeats "
         f"differ by a standard deviation of {percent(between.median())} (95th percentile "
@@ -44,7 +44,7 @@ def _unmet_words(ok: pd.DataFrame, provenance: Sequence[Json]) -> str:
     }
     widths = [asked[key] for key in zip(ok["kernel"], ok["dtype"], strict=True)]
     # A cell that stopped at this width may be wider by rounding only.
-    wide = int((ok["within_half_width"] > [w * (1 + 1e-9) for w in widths]).sum())
+    wide = int((ok["sample_half_width"] > [w * (1 + 1e-9) for w in widths]).sum())
     if not wide:
         return ""
     spent = ", or their job's share of measure.budget was spent" if _spent(provenance) else ""
@@ -116,7 +116,7 @@ def sureness_rows(cells: pd.DataFrame) -> list[Json]:
                 "faults": str(own["status"].isin([s.value for s in FAULTS]).sum()),
                 "half_median": _share(half.median()),
                 "half_p95": _share(half.quantile(0.95)),
-                "between": _share(ok["between_spread"].median()),
+                "between": _share(ok["repeat_rsd"].median()),
             }
         )
     return rows

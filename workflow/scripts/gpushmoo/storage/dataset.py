@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 
 from ..core.errors import BadParquetError
 from ..core.run_plan import PLAN_FILE, SAVED
-from ..core.schema import SAMPLE_COUNT, is_axis
+from ..core.schema import RENAMED_COLUMNS, SAMPLE_COUNT, is_axis
 from ..core.space import TIMING_MODES
-from .store import check_table
+from .store import check_table, with_present_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,8 +101,13 @@ def read_cells(
     """
     with readable(dataset):
         source = _open(dataset)
-        names = [n for n in source.schema.names if columns is None or n in columns or is_axis(n)]
-        return as_frame(source.to_table(columns=names, filter=_filter(where, source.schema)))
+        names = [
+            name
+            for name in source.schema.names
+            if columns is None or RENAMED_COLUMNS.get(name, name) in columns or is_axis(name)
+        ]
+        found = source.to_table(columns=names, filter=_filter(where, source.schema))
+        return as_frame(with_present_names(found))
 
 
 def read_medians(dataset: Path, where: Mapping[str, Any] | None = None) -> pd.DataFrame:
@@ -111,7 +116,8 @@ def read_medians(dataset: Path, where: Mapping[str, Any] | None = None) -> pd.Da
         source = _open(dataset)
         fields = {n: pc.field(n) for n in source.schema.names if n not in SAMPLES}
         fields[SAMPLE_COUNT] = pc.list_value_length(pc.field(SAMPLES[0]))
-        return as_frame(source.to_table(columns=fields, filter=_filter(where, source.schema)))
+        found = source.to_table(columns=fields, filter=_filter(where, source.schema))
+        return as_frame(with_present_names(found))
 
 
 def partitions(dataset: Path) -> Iterator[dict[str, str]]:

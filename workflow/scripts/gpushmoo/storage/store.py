@@ -28,16 +28,26 @@ import pyarrow.parquet as pq
 
 from ..core.errors import BadParquetError, WriteError
 from ..core.median import median_intervals
-from ..core.schema import METADATA_KEY, SCHEMA_VERSION, Status, cell_schema
+from ..core.schema import (
+    METADATA_KEY,
+    RENAMED_COLUMNS,
+    RENAMED_STATUSES,
+    SCHEMA_VERSION,
+    Status,
+    cell_schema,
+)
 from ..core.space import Cell, Problem
 from .room import unwritten
 from .wholefile import whole_file
 
 MAGIC = b"PAR1"
-# Columns that files of an older schema do not have; they are null.
+# Columns that files of an older schema do not have; they are null. These files have former names
+# of columns and statuses, too (`with_present_names`).
 LATER_COLUMNS: Mapping[int, frozenset[str]] = {
-    4: frozenset({"overhead_s", "overhead_error_s", "processor_s", "events_s"})
+    4: frozenset({"overhead_s", "overhead_error_s", "processor_s", "events_s"}),
+    5: frozenset(),
 }
+_FORMER_COLUMNS = {now: former for former, now in RENAMED_COLUMNS.items()}
 
 
 def write_parquet(table: pa.Table, path: Path, metadata: Mapping[str, Any] | None = None) -> None:
@@ -81,7 +91,7 @@ class Shard:
     def table(self) -> pa.Table:
         """Read the cells and check them; raise BadParquetError, also for a duplicate cell."""
         with checked_file(self.path) as file:
-            table = file.read()
+            table = with_present_names(file.read())
         for place, field in enumerate(self.schema):
             if field.name not in table.column_names:
                 table = table.add_column(place, field, pa.nulls(len(table), field.type))
@@ -108,8 +118,11 @@ def open_shard(path: Path) -> Shard:
         raise BadParquetError(
             path, f"has schema version {version}; this program reads version {SCHEMA_VERSION}."
         )
-    later = LATER_COLUMNS.get(version, frozenset())
-    if schema.names != [name for name in expected.names if name not in later]:
+    names = expected.names
+    if version in LATER_COLUMNS:
+        later = LATER_COLUMNS[version]
+        names = [_FORMER_COLUMNS.get(name, name) for name in names if name not in later]
+    if schema.names != names:
         raise BadParquetError(path, "has other columns than its schema version requires.")
     return Shard(path, expected.with_metadata(schema.metadata), metadata)
 
@@ -124,9 +137,24 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     """Read the table that a stage wrote with `schema`; raise BadParquetError if it differs."""
     with checked_file(path) as file:
         _metadata_text(path, file)
-        if file.schema_arrow.names != schema.names:
+        table = with_present_names(file.read())
+        if table.column_names != schema.names:
             raise BadParquetError(path, "has other columns than it should.")
-        return file.read().replace_schema_metadata().cast(schema)
+        return table.replace_schema_metadata().cast(schema)
+
+
+def with_present_names(table: pa.Table) -> pa.Table:
+    """Return `table` with today's names of columns and statuses instead of former ones."""
+    table = table.rename_columns([RENAMED_COLUMNS.get(name, name) for name in table.column_names])
+    place = table.schema.get_field_index("status")
+    if place < 0:
+        return table
+    statuses = table.column(place)
+    for former in pc.unique(statuses).to_pylist():
+        if former in RENAMED_STATUSES:
+            now = RENAMED_STATUSES[former].value
+            statuses = pc.if_else(pc.equal(statuses, former), now, statuses)
+    return table.set_column(place, table.schema.field(place), statuses)
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
@@ -181,15 +209,15 @@ DERIVED = (
     "median_s",
     "median_low_s",
     "median_high_s",
-    "own_low_s",
-    "own_high_s",
+    "group_low_s",
+    "group_high_s",
     "coverage",
     "bandwidth_gbs",
     "bandwidth_low_gbs",
     "bandwidth_high_gbs",
-    "within_half_width",
+    "sample_half_width",
     "vs_memcpy",
-    "between_spread",
+    "repeat_rsd",
     "repeat_medians_s",
     "repeat_samples",
     "repeat_memcpy_gbs",
@@ -231,7 +259,7 @@ def _unpacked_once(packed: Path) -> Path:
 def unpack(packed: Path, folder: Path) -> None:
     """Write the shards of a packed record into `folder`; raise BadParquetError or OSError."""
     with checked_file(packed) as file:
-        table = file.read().combine_chunks()
+        table = with_present_names(file.read()).combine_chunks()
     starts = pc.indices_nonzero(table.column(PROVENANCE).is_valid()).to_pylist()
     for start, end in zip(starts, [*starts[1:], len(table)], strict=True):
         rows = table.slice(start, end - start)
@@ -279,15 +307,15 @@ def _derived(rows: pa.Table) -> dict[str, Floats]:
             "median_s": m.median,
             "median_low_s": low,
             "median_high_s": high,
-            "own_low_s": m.low,
-            "own_high_s": m.high,
+            "group_low_s": m.low,
+            "group_high_s": m.high,
             "coverage": m.coverage,
             "bandwidth_gbs": gb / m.median,
             "bandwidth_low_gbs": gb / high,
             "bandwidth_high_gbs": gb / low,
-            "within_half_width": (m.high - m.low) / (2.0 * m.median),
+            "sample_half_width": (m.high - m.low) / (2.0 * m.median),
             "vs_memcpy": gb / m.median / copy,
-            "between_spread": np.full(len(rows), math.nan),
+            "repeat_rsd": np.full(len(rows), math.nan),
             "repeat_medians_s": m.median,
             "repeat_samples": lengths.astype(float),
             "repeat_memcpy_gbs": copy,

@@ -95,5 +95,5 @@ def _faults(row: Row, group: ExportGroup, threshold: float, slower: float) -> It
         more = f"{percent(cost.value)} longer, {percent(cost.low)} at least"
         yield f"{words} takes {more}, than {params_text(group.fastest, group.axes)}."
     longer = (row["vs_memcpy"] or math.nan) / own["vs_memcpy"] - 1.0
-    if (1.0 + longer) * own["own_low_s"] / own["median_s"] - 1.0 > slower:
+    if (1.0 + longer) * own["group_low_s"] / own["median_s"] - 1.0 > slower:
         yield f"{words} takes {percent(longer)} longer beside a plain copy than when recorded."

@@ -140,7 +140,7 @@ def _byte_planes(array: npt.NDArray[Any]) -> bytes:
 
 
 # Columns by which cells are compared, stored with all bits.
-EXACT = ("median_s", "own_low_s", "own_high_s")
+EXACT = ("median_s", "group_low_s", "group_high_s")
 # Columns that are shown but never compared.
 DECIMAL = (
     "bandwidth_low_gbs",
@@ -148,8 +148,8 @@ DECIMAL = (
     "median_low_s",
     "median_high_s",
     "coverage",
-    "within_half_width",
-    "between_spread",
+    "sample_half_width",
+    "repeat_rsd",
     "memcpy_gbs",
     "vs_memcpy",
     "working_set_over_cache",

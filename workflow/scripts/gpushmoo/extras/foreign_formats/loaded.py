@@ -102,7 +102,7 @@ def triton_table(name: str, group: ExportGroup) -> LoadedTable:
     launch = dict(point)
     options = {name: launch.pop(name) for name in TRITON_OPTIONS if name in launch}
     row = group.ok[point]
-    times = [1e3 * float(row[c]) for c in ("median_s", "own_low_s", "own_high_s")]
+    times = [1e3 * float(row[c]) for c in ("median_s", "group_low_s", "group_high_s")]
     config = {"kwargs": launch, **_DEFAULTS, **options, "pre_hook": None, "ir_override": None}
     key = [int(group.key["height"]), int(group.key["width"]), group.key["dtype"]]
     content = {

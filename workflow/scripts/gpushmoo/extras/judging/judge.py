@@ -335,7 +335,7 @@ def _of_triton(content: Mapping[str, Any], path: Path) -> FileGroup:
         # The median, and the 20th and 80th percentile. If there are several, Triton compares the
         # first.
         time = 1e-3 * _number(timing[0] if isinstance(timing, list) else timing)
-        status = Status.OK if math.isfinite(time) else Status.RESOURCES
+        status = Status.OK if math.isfinite(time) else Status.OUT_OF_RESOURCES
         found.append(Configuration(_params({**config["kwargs"], **options}), status, time))
     key = ", ".join(map(str, content.get("key") or ()))
     name = path.name.removesuffix(".gz").removesuffix(AUTOTUNE)
@@ -439,15 +439,15 @@ def _table(group: FileGroup) -> pd.DataFrame:
         errors = half / normal_quantile(CONFIDENCE) * normal_quantile(coverage_of(len(kept[0])))
         for column, values in (
             ("median_s", np.exp(middle)),
-            ("own_low_s", np.exp(middle - half)),
-            ("own_high_s", np.exp(middle + half)),
-            ("within_half_width", errors),
+            ("group_low_s", np.exp(middle - half)),
+            ("group_high_s", np.exp(middle + half)),
+            ("sample_half_width", errors),
             ("samples_s", pd.Series(kept, places)),
             ("repeat_samples", pd.Series([[len(kept[0])]] * len(kept), places)),
         ):
             table.loc[places, column] = values
         table.loc[places, KNOWN] = True
-    return table.assign(median_low_s=table["own_low_s"], median_high_s=table["own_high_s"])
+    return table.assign(median_low_s=table["group_low_s"], median_high_s=table["group_high_s"])
 
 
 def _row(group: FileGroup, of: Configuration) -> dict[str, Any]:
@@ -472,9 +472,9 @@ def _row(group: FileGroup, of: Configuration) -> dict[str, Any]:
         "cell_key": "|".join([group.kernel, group.problem, *params]),
         "status": of.status,
         "median_s": of.time_s,
-        "own_low_s": of.time_s - half,
-        "own_high_s": of.time_s + half,
-        "within_half_width": half / of.time_s,
+        "group_low_s": of.time_s - half,
+        "group_high_s": of.time_s + half,
+        "sample_half_width": half / of.time_s,
         "samples_s": samples,
         "repeat_samples": [len(samples)],
         "repeat_medians_s": [of.time_s],

@@ -31,6 +31,7 @@ from ...core.run_plan import PLAN_FILE, RunPlan, SweepPlan
 from ...core.schema import METADATA_KEY, PARAMS, is_axis
 from ...core.space import TIMING_MODES, TYPICAL, in_order, most_values
 from ...measuring.progress import LiveCell, duration, live_path, read_live
+from ...storage.store import with_present_names
 from ...storage.wholefile import read_json
 
 # A shard whose file is older than this is not being measured: its job was killed, or the machine
@@ -261,7 +262,7 @@ def _read_shard(path: Path, written_at: float) -> _Finished:
     axes = [name for name in schema.names if is_axis(name)]
     metadata = json.loads((schema.metadata or {})[METADATA_KEY])
     names = [*_COLUMNS, "cell_key", "bandwidth_gbs", "median_s", "measured_at", *axes]
-    table = pq.read_table(path, columns=names, partitioning=None)
+    table = with_present_names(pq.read_table(path, columns=names, partitioning=None))
     moments = pc.cast(table.column("measured_at"), pa.int64()).to_pylist()
     cells = [
         LiveCell(

@@ -228,7 +228,7 @@ def _swept(result: Sweep, out: str | None) -> Answer:
     if {*result.statuses} == {Status.WORKLOAD_FAILED}:
         # An expression or a workload.py has no value that can be launched.
         status = REFUSED
-    if result.statuses.keys() & {Status.WRONG_RESULT, Status.FALSE_TIME}:
+    if result.statuses.keys() & {Status.WRONG_RESULT, Status.TIMING_MISMATCH}:
         status = VERDICT
     return Answer(told, text, status)
 

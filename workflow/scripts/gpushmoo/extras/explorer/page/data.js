@@ -4,8 +4,8 @@ import { Block, inflated } from "explorer/columns.js";
 import * as numbers from "explorer/numbers.js";
 
 const NEEDED = [
-  "#speed", "#speed_low", "#speed_high", "own_low_s", "own_high_s", "vs_memcpy", "#model_error",
-  "#order", "threads_per_block", "registers", "within_half_width",
+  "#speed", "#speed_low", "#speed_high", "group_low_s", "group_high_s", "vs_memcpy", "#model_error",
+  "#order", "threads_per_block", "registers", "sample_half_width",
 ];
 
 /** One kernel and type: its cells in the order of its groups. */

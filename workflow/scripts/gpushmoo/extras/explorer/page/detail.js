@@ -42,12 +42,12 @@ function figures(seen, row) {
     ["Share of the best", numbers.percent(best / at("median_s"), 4)],
     ["Time of a launch", numbers.seconds(at("median_s"))],
     ["95 % interval", range(part, "median_low_s", "median_high_s", row, numbers.seconds)],
-    ["Compared by", range(part, "own_low_s", "own_high_s", row, numbers.seconds)],
+    ["Compared by", range(part, "group_low_s", "group_high_s", row, numbers.seconds)],
     ["Model", numbers.gbs(at("#predicted_gbs"))],
     ["Measured over model", numbers.percent(at("#model_error"))],
     ["Coverage of the interval", numbers.percent(at("coverage"))],
-    ["Half width within a run", numbers.percent(at("within_half_width"))],
-    ["Spread between repeats", numbers.percent(at("between_spread"))],
+    ["Half width within a run", numbers.percent(at("sample_half_width"))],
+    ["Spread between repeats", numbers.percent(at("repeat_rsd"))],
     ["Repeats", repeats.map(numbers.seconds).join(", ") || numbers.MISSING],
     ["Launches a sample", count("launches_per_sample")],
     ["Of the copy", Number.isFinite(at("vs_memcpy")) ? `${numbers.significant(at("vs_memcpy"))} ×` : numbers.MISSING],
@@ -88,7 +88,7 @@ async function drawSamples(canvas, seen, row) {
   const pen = canvas.getContext("2d");
   pen.scale(devicePixelRatio, devicePixelRatio);
   const median = seen.part.numbers("median_s")[row];
-  const band = ["own_low_s", "own_high_s"].map((name) => Math.log(seen.part.numbers(name)[row] / median));
+  const band = ["group_low_s", "group_high_s"].map((name) => Math.log(seen.part.numbers(name)[row] / median));
   const values = steps.map((v) => v * seen.sampleStep);
   const low = Math.min(...values, band[0]);
   const high = Math.max(...values, band[1], low + 1e-6);

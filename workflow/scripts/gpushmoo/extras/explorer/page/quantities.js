@@ -51,7 +51,7 @@ export const QUANTITIES = {
   spread: {
     label: "Half width of the interval",
     unit: "%",
-    of: (seen) => seen.part.numbers("within_half_width"),
+    of: (seen) => seen.part.numbers("sample_half_width"),
     text: (v) => numbers.percent(v),
     bare: (v) => numbers.significant(100 * v, 3),
   },

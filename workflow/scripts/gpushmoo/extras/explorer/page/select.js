@@ -54,8 +54,8 @@ export function tiedBest(part, rows) {
   if (fastest === null) return [];
   const median = part.numbers("median_s");
   const order = part.numbers("#order");
-  const low = part.numbers("own_low_s");
-  const reach = part.numbers("own_high_s")[fastest];
+  const low = part.numbers("group_low_s");
+  const reach = part.numbers("group_high_s")[fastest];
   return ok
     .filter((row) => low[row] <= reach)
     .sort((a, b) => median[a] - median[b] || order[a] - order[b]);

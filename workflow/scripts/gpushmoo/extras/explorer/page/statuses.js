@@ -3,25 +3,25 @@
 const MEANINGS = {
   ok: "verified",
   too_many_threads: "more threads than a block may have",
-  resources: "needs more than the device has",
+  out_of_resources: "needs more than the device has",
   invalid: "ruled out by the kernel",
-  unproposed: "left out by the search",
+  not_searched: "left out by the search",
   skipped: "not tried, because other cells of its code failed",
   build_failed: "did not compile",
   workload_failed: "its workload raised an error",
   launch_failed: "the launch failed",
   wrong_result: "wrong result",
-  false_time: "works less while it is timed",
+  timing_mismatch: "works less while it is timed",
   timeout: "ran too long",
   throttled: "the device was throttled",
-  lost_device: "the device was lost",
+  device_lost: "the device was lost",
 };
-const LIMITS = ["too_many_threads", "resources", "invalid"];
+const LIMITS = ["too_many_threads", "out_of_resources", "invalid"];
 
 export function meaning(status) {
   return MEANINGS[status] ?? status;
 }
 
 export function isFault(status) {
-  return status !== "ok" && status !== "unproposed" && !LIMITS.includes(status);
+  return status !== "ok" && status !== "not_searched" && !LIMITS.includes(status);
 }

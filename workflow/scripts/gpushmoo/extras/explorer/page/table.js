@@ -9,7 +9,7 @@ export const BY_SPEED = "median_s";
 // Figures that a spreadsheet is given, with their names in the data set.
 const EXPORTED = [
   "bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs", "median_s", "median_low_s", "median_high_s",
-  "own_low_s", "own_high_s", "vs_memcpy", "threads_per_block", "registers", "#predicted_gbs",
+  "group_low_s", "group_high_s", "vs_memcpy", "threads_per_block", "registers", "#predicted_gbs",
 ];
 
 /** Columns of the table: name, heading, number to sort by, text. */

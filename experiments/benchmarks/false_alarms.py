@@ -142,16 +142,16 @@ def judged_pair(
     usual = usual_spreads(levels, without) if beside >= MIN_BESIDE else None
     found = compare_runs([runs[first]], [second], (), delta, usual)
     groups, planted = found.groups, found.groups["kernel"] == PLANTED_KERNEL
-    slow, slow_whole = (groups[v] == "slower" for v in ("verdict", "whole_verdict"))
+    slow, slow_mean = (groups[v] == "slower" for v in ("verdict", "group_mean_verdict"))
     return {
         "names": [run.name for run in both],
         "groups": len(groups),
         "cells": len(found.cells),
         "alarms": len(found.slower),
         "slower_groups": int(slow.sum()),
-        "slower_wholes": int(slow_whole.sum()),
+        "slower_wholes": int(slow_mean.sum()),
         "slower_planted": int((slow & planted).sum()),
-        "slower_planted_wholes": int((slow_whole & planted).sum()),
+        "slower_planted_wholes": int((slow_mean & planted).sum()),
         "slower_cells": int((found.cells["verdict"] == "slower").sum()),
         "largest_change": float(groups["change"].max()),
         "half_width": float(((groups["change_high"] - groups["change_low"]) / 2).median()),

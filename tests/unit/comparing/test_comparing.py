@@ -28,12 +28,12 @@ from gpushmoo.comparing.runs import (
     LOG_S,
     WITHIN,
     RunCells,
+    group_means,
     known_file,
     known_spreads,
     levels_of,
     usual_spreads,
     verified_by_all,
-    wholes,
 )
 from gpushmoo.core.errors import CompareError, ConfigError, RegressionError
 from gpushmoo.core.median import median_interval
@@ -76,7 +76,7 @@ def test_what_the_machine_did_is_no_verdict_and_is_told_apart() -> None:
     found = compare_runs(*runs, machine.runs(12))
     assert found.slower.empty
     assert set(found.groups["verdict"]) == {"undecided"}
-    assert not CHANGED & set(verdicts(found, "whole_verdict").values())
+    assert not CHANGED & set(verdicts(found, "group_mean_verdict").values())
     assert found.groups["change"].median() == pytest.approx(np.expm1(0.2), abs=0.02)
     assert found.groups["change_vs_memcpy"].abs().max() < 0.02
     assert found.drift["change"].tolist() == pytest.approx([np.expm1(0.2)], abs=0.01)
@@ -114,21 +114,24 @@ def test_a_group_is_told_by_all_of_its_cells_where_its_best_tells_nothing() -> N
     same = machine.runs(16)
     found = compare_runs([machine.run("a")], [machine.run("b", {"v2": 0.007})], same, delta=0.003)
     assert verdicts(found)["v2"] == "undecided"
-    whole = verdicts(found, "whole_verdict")
-    assert {name for name, verdict in whole.items() if verdict in CHANGED} == {"v2"}
+    means = verdicts(found, "group_mean_verdict")
+    assert {name for name, verdict in means.items() if verdict in CHANGED} == {"v2"}
     row = found.groups.set_index("variant").loc["v2"]
-    assert row["whole_low"] < 0.007 < row["whole_high"]
-    assert row["whole_high"] - row["whole_low"] < (row["change_high"] - row["change_low"]) / 2
+    assert row["group_mean_low"] < 0.007 < row["group_mean_high"]
+    assert (
+        row["group_mean_high"] - row["group_mean_low"]
+        < (row["change_high"] - row["change_low"]) / 2
+    )
     # It is named, though no best changed, and no alarm is raised for it.
     text = found.markdown()
     assert "| groups as a whole | 1 |" in text
-    assert f"| slower: +{100 * row['whole']:.2f} % (" in text
+    assert f"| slower: +{100 * row['group_mean_change']:.2f} % (" in text
     assert found.slower.empty
 
 
 def test_the_typical_cell_is_the_mean_of_logarithms_with_its_repeats() -> None:
     (run,) = Machine(7, groups=2, cells=3).runs(1)
-    typical = wholes(run, verified_by_all([run]))
+    typical = group_means(run, verified_by_all([run]))
     for (_, _, variant, *_), row in typical.iterrows():
         cells = run.ok[run.ok["variant"] == variant]
         assert row[LOG_S] == pytest.approx(np.log(cells["median_s"]).mean())
@@ -233,21 +236,26 @@ def test_cells_that_one_side_lacks_are_counted_and_a_failed_best_is_a_loss() -> 
     first, second, same = machine.run("a"), machine.run("b"), machine.runs(12)
     lost = compare_runs([first], [failed(second, ["0000"])], same)
     assert lost.slower["variant"].tolist() == ["v0"]
-    assert not lost.groups.set_index("variant").loc["v0", "winner_held"]
+    assert not lost.groups.set_index("variant").loc["v0", "winner_still_tied"]
     assert compare_runs([first], [unswept(second, ["0000"])], same).slower.empty
     machine = Machine(6)
     first, second = machine.run("a"), machine.run("b")
     odd, even = ([f"{i:04}" for i in range(begin, 12, 2)] for begin in (1, 0))
     found = compare_runs([failed(first, odd)], [failed(second, even)], machine.runs(12))
-    assert verdicts(found, "whole_verdict")["v0"] == "undecided"
-    assert found.groups.set_index("variant").loc["v0", ["whole", "whole_low"]].isna().all()
+    assert verdicts(found, "group_mean_verdict")["v0"] == "undecided"
+    assert (
+        found.groups.set_index("variant")
+        .loc["v0", ["group_mean_change", "group_mean_low"]]
+        .isna()
+        .all()
+    )
 
 
 def test_winners_and_tied_sets_are_compared() -> None:
     machine = Machine(13, own=0.0001, noise=0.0001)
     first = machine.run("a")
     found = compare_runs([first], [machine.run("b")], machine.runs(3)).groups
-    assert found["winner_held"].all()
+    assert found["winner_still_tied"].all()
     assert (found["tied_both"] <= found[["tied_a", "tied_b"]].min(axis=1)).all()
     assert (found["best_a"] == "block=0").all()
     expected = first.cells.groupby("variant")["bandwidth_gbs"].max()
@@ -274,7 +282,7 @@ def test_what_an_overhead_may_explain_is_undecided_and_named() -> None:
         "slower",
         "undecided",
     ]
-    assert groups["whole_verdict"].loc["v0"] == "undecided"
+    assert groups["group_mean_verdict"].loc["v0"] == "undecided"
     assert set(found.cells.loc[found.cells["variant"] == "v0", "verdict"]) == {"undecided"}
     assert "6 groups have a different number of launches per sample" in found.markdown()
     # The overhead of one side alone is held, all of it.
@@ -483,7 +491,7 @@ def test_recorded_shards_are_compared_with_themselves(tmp_path: Path) -> None:
     found = gpushmoo.compare(recorded, recorded)
     assert (found.cells["change"] == 0.0).all()
     assert set(found.cells["verdict"]) <= {"same", "undecided"}
-    assert found.groups["winner_held"].all()
+    assert found.groups["winner_still_tied"].all()
     assert found.differences == []
     with pytest.raises(CompareError, match="does not exist"):
         gpushmoo.compare(tmp_path / "none", recorded)

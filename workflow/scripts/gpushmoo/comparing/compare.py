@@ -38,9 +38,9 @@ from .runs import (
     BEST,
     CELL,
     COPY,
+    GROUP_MEAN,
     KEY,
     PLACE,
-    WHOLE,
     LevelChanges,
     Place,
     RunCells,
@@ -116,14 +116,16 @@ class ChangedGroup(Group):
     alarm: Annotated[
         Bool, Meaning("whether the best got slower by more than delta, significant at 95 %")
     ]
-    winner_held: Annotated[Bool, Meaning("whether A's fastest cell is tied with the fastest in B")]
-    whole: Annotated[
+    winner_still_tied: Annotated[
+        Bool, Meaning("whether A's fastest cell is tied with the fastest in B")
+    ]
+    group_mean_change: Annotated[
         Float64 | None,
         Meaning("change of the mean log time of all cells that both have, as a share"),
     ]
-    whole_low: Annotated[Float64 | None, Meaning("lower end of its 95 % interval")]
-    whole_high: Annotated[Float64 | None, Meaning("upper end of its 95 % interval")]
-    whole_verdict: Annotated[
+    group_mean_low: Annotated[Float64 | None, Meaning("lower end of its 95 % interval")]
+    group_mean_high: Annotated[Float64 | None, Meaning("upper end of its 95 % interval")]
+    group_mean_verdict: Annotated[
         String, Meaning("slower, faster, same or undecided, of all these cells together")
     ]
     unlike: Annotated[
@@ -172,6 +174,7 @@ HEADS = (
 MAX_ROWS = 20
 VERDICTS = tuple(verdict.value for verdict in ChangeVerdict)
 _MAX_CELLS, _MAX_GROUPS = 5, 3
+_MEAN_CHANGE = "group_mean_change"
 _METHOD = (
     "Changes are of the time of a launch, with 95 % intervals. {copy}: the change in multiples of "
     "the memcpy baseline of the same rounds. {same}: both intervals are within ±{delta}. "
@@ -277,7 +280,7 @@ class Comparison:
             (what, [int((found == verdict).sum()) for verdict in VERDICTS])
             for what, found in (
                 ("groups' bests", self.groups["verdict"]),
-                ("groups as a whole", self.groups["whole_verdict"]),
+                ("groups as a whole", self.groups["group_mean_verdict"]),
                 ("cells", self.cells["verdict"]),
             )
         ]
@@ -433,7 +436,7 @@ def compare_runs(
     places = copies.first.index.to_frame(index=False, name=PLACE)
     return Comparison(
         cells,
-        _group_table(found[BEST], found[WHOLE], cells, missing, (first, second), delta),
+        _group_table(found[BEST], found[GROUP_MEAN], cells, missing, (first, second), delta),
         places.assign(**_shares(copies.raw, "change"))[DRIFT_SCHEMA.names],
         missing,
         [run.name for run in first],
@@ -483,8 +486,8 @@ def _basis(
 
 
 def _shares(of: ChangeEstimate, name: str) -> dict[str, Any]:
-    """Return a change and its interval as shares; null if unknown."""
-    ends = {name: of.change, f"{name}_low": of.low, f"{name}_high": of.high}
+    """Return a change, the column `name`, and its interval as shares; null if unknown."""
+    ends = dict(zip(_columns_of(name), (of.change, of.low, of.high), strict=True))
     return {
         column: pd.Series(np.where(np.isfinite(v), np.expm1(v), np.nan), dtype=float)
         for column, v in ends.items()
@@ -542,7 +545,7 @@ def _tied(runs: Side, swept: pd.Index) -> dict[Any, set[str]]:
 
 def _group_table(
     best: LevelChanges,
-    whole: LevelChanges,
+    mean: LevelChanges,
     cells: pd.DataFrame,
     missing: pd.DataFrame,
     sides: tuple[Side, Side],
@@ -554,11 +557,11 @@ def _group_table(
     believed = adjusted(table["p_value"].to_numpy()) <= FALSE_SHARE
     swept = swept_by_all([*sides[0], *sides[1]])
     tied_a, tied_b = ([_tied(side, swept).get(key, set()) for key in index] for side in sides)
-    wholes = pd.DataFrame(
-        _shares(whole.raw, "whole")
-        | {"whole_verdict": verdicts(whole, adjusted(whole.p) <= FALSE_SHARE, delta)}
-    ).set_index(whole.first.index)
-    wholes = wholes.reindex(index).fillna({"whole_verdict": ChangeVerdict.UNDECIDED.value})
+    means = pd.DataFrame(
+        _shares(mean.raw, _MEAN_CHANGE)
+        | {"group_mean_verdict": verdicts(mean, adjusted(mean.p) <= FALSE_SHARE, delta)}
+    ).set_index(mean.first.index)
+    means = means.reindex(index).fillna({"group_mean_verdict": ChangeVerdict.UNDECIDED.value})
     table = table.assign(
         best_a=params_texts(best.first.set_index(KEY)).to_numpy(),
         best_b=params_texts(best.second.set_index(KEY)).to_numpy(),
@@ -569,11 +572,11 @@ def _group_table(
         verdict=verdicts(best, believed, delta),
         alarm=alarms(best, delta),
         unlike=np.expm1(best.unlike),
-        winner_held=[w in b for w, b in zip(best.first["cell_key"], tied_b, strict=True)],
+        winner_still_tied=[w in b for w, b in zip(best.first["cell_key"], tied_b, strict=True)],
         tied_a=[len(a) for a in tied_a],
         tied_b=[len(b) for b in tied_b],
         tied_both=[len(a & b) for a, b in zip(tied_a, tied_b, strict=True)],
-        **wholes.reset_index(drop=True),
+        **means.reset_index(drop=True),
     )
     counts = cells.groupby([*GROUP, "verdict"], observed=True).size().unstack(fill_value=0)
     lost = missing.groupby([*GROUP, "verified_in"], observed=True).size().unstack(fill_value=0)
@@ -600,7 +603,7 @@ def regression(groups: Path, out: Path) -> None:
 
 def changed_groups(groups: pd.DataFrame) -> pd.DataFrame:
     """Return groups to name: first those with an alarm, then other changed ones, largest first."""
-    changed = groups[["verdict", "whole_verdict"]].isin(
+    changed = groups[["verdict", "group_mean_verdict"]].isin(
         [ChangeVerdict.SLOWER, ChangeVerdict.FASTER]
     )
     named = groups[groups["alarm"] | changed.any(axis=1)]
@@ -618,7 +621,7 @@ def changed_rows(groups: pd.DataFrame, mark: str = "") -> list[list[str]]:
             change(row, "change_vs_memcpy"),
             f"{mark}{row['verdict']}{mark}" if row["alarm"] else row["verdict"],
             _winner_words(row),
-            f"{row['whole_verdict']}: {change(row, 'whole')}",
+            f"{row['group_mean_verdict']}: {change(row, _MEAN_CHANGE)}",
         ]
         for row in groups.to_dict("records")
     ]
@@ -633,7 +636,7 @@ def _speeds(row: Mapping[str, Any]) -> str:
 
 def _winner_words(row: Mapping[str, Any]) -> str:
     """State whether A's best is still among B's best, and name B's otherwise."""
-    if row["winner_held"]:
+    if row["winner_still_tied"]:
         return "still tied" if row["best_a"] != row["best_b"] else "still the best"
     return f"no longer: {row['best_a']} → {row['best_b']}"
 
@@ -647,11 +650,17 @@ def percent(share: float | None, sign: bool = True) -> str:
 
 
 def change(row: Mapping[str, Any], name: str = "change") -> str:
-    """Return a change with its interval in parentheses."""
-    value, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
+    """Return the change in the column `name` with its interval in parentheses."""
+    value, low, high = (row[column] for column in _columns_of(name))
     if pd.isna(low):
         return percent(value)
     return f"{percent(value)} ({percent(low)} to {percent(high)})"
+
+
+def _columns_of(name: str) -> tuple[str, str, str]:
+    """Return the columns of the change `name`, and of both ends of its interval."""
+    stem = "group_mean" if name == _MEAN_CHANGE else name
+    return name, f"{stem}_low", f"{stem}_high"
 
 
 def group_words(row: Mapping[str, Any]) -> str:

@@ -86,7 +86,7 @@ MAX_OVERHEAD_S = 5e-6
 PLACE = ["kernel", "dtype", "height", "width", "cache_state", "device_name"]
 CELL = "cell"
 BEST = "best"
-WHOLE = "whole"
+GROUP_MEAN = "group_mean"
 COPY = "copy"
 # Suffix of a level whose times are relative to the copy's.
 OVER_COPY = "_vs_memcpy"
@@ -178,7 +178,7 @@ def bests(run: RunCells, of: pd.Index) -> pd.DataFrame:
     return best.assign(**{LOG_COPY: copies.reindex(best.index)}).sort_index()
 
 
-def wholes(run: RunCells, of: pd.Index) -> pd.DataFrame:
+def group_means(run: RunCells, of: pd.Index) -> pd.DataFrame:
     """Return the mean of the verified cells `of` in each group, indexed by GROUP.
 
     LOG_S is their mean, which shows a common change better than one cell does. LOG_COPY is their
@@ -354,7 +354,7 @@ def levels_of(runs: Sequence[RunCells]) -> dict[str, RunLevel]:
     tables = {
         CELL: [run.ok for run in runs],
         BEST: [bests(run, swept) for run in runs],
-        WHOLE: [wholes(run, verified) for run in runs],
+        GROUP_MEAN: [group_means(run, verified) for run in runs],
         COPY: [copies(run) for run in runs],
     }
     found = {}

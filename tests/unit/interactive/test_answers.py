@@ -152,7 +152,7 @@ def of_commands(*cases: Any) -> list[Any]:
 def test_a_command_prints_by_its_schema(words: str, lengths: dict[str, int], told: Any) -> None:
     status, found, _ = told(words)
     assert status == 0
-    assert found["schema"] == f"gpushmoo/{words.split()[0]}/1"
+    assert found["schema"] == f"gpushmoo/{words.split()[0]}/2"
     assert {key: len(found[key]) for key in lengths} == lengths
 
 
@@ -199,7 +199,7 @@ def test_an_error_is_an_object_and_its_sentence_stays_on_stderr(
 
     monkeypatch.setattr(measure, "sweep", run_it)
     ended, found, err = told(words)
-    assert (ended, found["schema"]) == (status, "gpushmoo/error/1")
+    assert (ended, found["schema"]) == (status, "gpushmoo/error/2")
     assert found["error"].startswith(sentence)
     assert f"gpushmoo: {found['error']}\n" in err
 

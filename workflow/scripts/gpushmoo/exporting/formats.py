@@ -22,7 +22,7 @@ from .choices import CONDITIONS, NUMBERS, USUAL, Choice, ExportGroup, Point
 from .vocabulary import t4_metadata
 
 FORMAT = "gpushmoo choices"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 def choices_json(

@@ -24,7 +24,7 @@ JSON, CSV = "json", "csv"
 # Exit statuses besides 0.
 VERDICT, REFUSED, NOT_MEASURED = 1, 2, 3
 # Of all objects that are printed as JSON. A greater one has lost a key or changed what one means.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 # A time is a text in JSON.
 _TYPES = {"int64": "integer", "int32": "integer", "double": "number", "bool": "boolean"}
 

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow/scripts"))
 
+from gpushmoo.core.schema import SCHEMA_VERSION
 from gpushmoo.storage.store import (
     DERIVED,
     KEY,
@@ -53,9 +54,15 @@ def shards_in(folder: Path) -> list[Path]:
     return sorted(p for p in found if UNPACKED not in p.parts)
 
 
+def present_shard(path: Path) -> tuple[pa.Table, dict[str, Any]]:
+    """Read a shard of any version as one of today's, because its names are mapped on reading."""
+    table, metadata = read_shard(path)
+    return table, {**metadata, "schema_version": SCHEMA_VERSION}
+
+
 def packed_table(folder: Path) -> pa.Table:
     """All shards of `folder`, without the columns that can be computed of every shard."""
-    shards = {path: read_shard(path) for path in shards_in(folder)}
+    shards = {path: present_shard(path) for path in shards_in(folder)}
     tables = [table.replace_schema_metadata() for table, _ in shards.values()]
     names = [KEY, *DERIVED]
     told = [(metadata["axes"], metadata["device"]["cache"]) for _, metadata in shards.values()]
@@ -107,7 +114,8 @@ def pack(folder: Path) -> None:
         unpack(folder / PACKED, Path(scratch))
         for path in shards:
             name = path.relative_to(folder)
-            (own_cells, told), (cells, metadata) = map(read_shard, (Path(scratch) / name, path))
+            own_cells, told = read_shard(Path(scratch) / name)
+            cells, metadata = present_shard(path)
             place = cells.schema.get_field_index(MOMENTS)
             left_out = pa.array([[]] * len(cells), cells.schema.field(place).type)
             cells = cells.set_column(place, cells.schema.field(place), left_out)

@@ -47,7 +47,7 @@ def values(record: Record, documents: Record, claims: Claims) -> dict[str, Any]:
         "peak": peak(record, claims),
         "tile": tile(record, documents, claims),
         "cliff": cliff(record, claims),
-        "shapes": shapes(record, claims),
+        "shapes": shapes(record, documents, claims),
         "textures": textures(record, claims)
         | second_document(record, documents)
         | {"persist": persistent([documents], claims)},
@@ -61,24 +61,37 @@ def values(record: Record, documents: Record, claims: Claims) -> dict[str, Any]:
 def recorded(record: Record) -> dict[str, Any]:
     """What was recorded, when and on what."""
     cells, ok, shards = record.cells, record.ok, record.provenance
-    is_dot = cells["kernel"].str.startswith("dot_")
     device = shards[0]["device"]
-    stamps = pd.to_datetime([p["written_at"] for p in shards])
     once = steadiness(shards).once
+    now = max(p["protocol_version"] for p in shards)
+    parts = {"now": [], "before": []}
+    for shard in shards:
+        parts["now" if shard["protocol_version"] == now else "before"].append(shard)
+    of_now = ~cells["kernel"].str.startswith("dot_") & (cells["kernel"] != "copy2d_document")
     return {
         "cells": whole(len(cells)),
-        "sweep_cells": whole(int((~is_dot).sum())),
-        "dot_cells": whole(int(is_dot.sum())),
+        "now": parts_words(parts["now"]) | {"cells": whole(int(of_now.sum()))},
+        "before": parts_words(parts["before"]) | {"cells": whole(int((~of_now).sum()))},
         "ok": whole(len(ok)),
         "too_large": whole(int((cells["status"] == "too_many_threads").sum())),
         "others": whole(int((~cells["status"].isin(["ok", "too_many_threads"])).sum())),
         "samples": whole(int(ok[SAMPLE_COUNT].sum())),
-        "devices": len({p["device"]["uuid"] for p in shards}),
         "runtime": device["runtime"],
         "multiprocessors": device["multiprocessors"],
         "l2_mib": f"{device['cache'] / 2**20:.0f}",
-        "dates": " and ".join(sorted({f"{s:%Y-%m-%d}" for s in stamps})),
         "once": joined(f"`{k}`" for k in once),
+    }
+
+
+def parts_words(shards: list[dict[str, Any]]) -> dict[str, Any]:
+    """The devices, the days and the measuring protocol of shards that were measured alike."""
+    days = sorted({f"{pd.Timestamp(shard['written_at']):%Y-%m-%d}" for shard in shards})
+    devices = len({shard["device"]["uuid"] for shard in shards})
+    (protocol,) = {shard["protocol_version"] for shard in shards}
+    return {
+        "days": joined(days),
+        "devices": "one NVIDIA H200" if devices == 1 else f"{devices} NVIDIA H200s",
+        "protocol": protocol,
     }
 
 
@@ -217,7 +230,7 @@ def _law(speed: dict[tuple[str, int], float], capacity: int, claims: Claims) -> 
     return {"one": f"{gain[1]:.2f}", "full": f"{gain[capacity]:.2f}"}
 
 
-def shapes(record: Record, claims: Claims) -> dict[str, Any]:
+def shapes(record: Record, documents: Record, claims: Claims) -> dict[str, Any]:
     """Which block shapes of the element copy are tied for best."""
     kernel = "copy2d_coalesced"
     where = {"width": 8192, "cache_state": "warm"}
@@ -231,6 +244,7 @@ def shapes(record: Record, claims: Claims) -> dict[str, Any]:
     }
     return {
         "candidates": whole(len(cells["float"])),
+        "all": whole(len(documents.of(TEXTURE, variant=OBVIOUS[TEXTURE], width=4096, waves=0))),
         "rows": [
             [
                 f"{n}², {s}",

@@ -58,7 +58,7 @@ _RENAMED = {
     "--guard": "--fail-on-regression",
     "--header": "--formats=header",
     "--kernel-tuner": "--formats=kernel-tuner",
-    "--bytes-moved": "--bytes-moved",
+    "--moved": "--bytes-moved",
     "--option-a": "--options-a",
     "--option-b": "--options-b",
     "--runtime": "--opencl-runtime",

@@ -3,6 +3,7 @@
 import io
 import itertools
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -245,6 +246,37 @@ def test_pairs_of_a_large_space_are_its_valid_ones(diagonal: Path) -> None:
     assert len(result.cells) == 4
     assert set(result.cells["status"]) == {"ok"}
     assert result.alone == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("of_b", "sizes", "times"),
+    [
+        ({}, None, 1),
+        ({}, {"of_cache": 0.5, "on_cpu": 64}, 1),
+        ({"A user's kernel": "B"}, None, 2),
+        ({"sizes = (64,)": "sizes = (64, 128)"}, None, 2),
+    ],
+    ids=["same rule", "size of a device", "another rule", "more sizes"],
+)
+def test_a_rule_is_asked_once_for_each_combination_of_a_pair(
+    diagonal: Path, tmp_path: Path, of_b: dict[str, str], sizes: Any, times: int
+) -> None:
+    """Of both versions in all processes; measuring asks again for the few cells that it has."""
+    asked = tmp_path / "asked"
+    text = (diagonal / "workload.py").read_text()
+    counted = f'cell):\n        open({str(asked)!r}, "ab", 0).write(b".")\n        return None if'
+    text = text.replace("cell):\n        return None if", counted)
+    (diagonal / "workload.py").write_text(text)
+    other = tmp_path / "theirs" / diagonal.name
+    shutil.copytree(diagonal, other)
+    for old, new in of_b.items():
+        text = text.replace(old, new)
+    (other / "workload.py").write_text(text)
+    result = gpushmoo.ab(
+        diagonal, other, backend="opencl", pairs=4, rounds=4, sizes=sizes, progress=False
+    )
+    assert set(result.cells["status"]) == {"ok"}
+    assert times * DIAGONAL <= asked.stat().st_size < times * DIAGONAL + 100
 
 
 def test_a_job_looks_through_its_shard_itself(

@@ -32,15 +32,16 @@ from ..planning.refusal import refuse_unknown
 from ..planning.settings import Threshold
 from ..storage.temporary import OwnFolder
 from ..workloads.combinations import Tell
-from ..workloads.loader import KernelFolder, late_imports, shared_code
+from ..workloads.loader import KernelFolder, have_same_rule, late_imports, shared_code
 from .arguments import (
     Arguments,
     Request,
     checked,
     loaded,
     look_through_all,
-    read_request,
+    refuse_large_sweep,
     refuse_no_flag,
+    unlimited_request,
 )
 from .measure import LOG, WORKERS, device_of, logged, on_this
 from .tune_arguments import options_of
@@ -167,13 +168,15 @@ def ab(
     terminal = sys.stderr if progress else io.StringIO()
     news = News(terminal, in_place=True)
     chosen = _variants(folders, version_a.variant, version_b.variant)
-    requests = _requests(folders, chosen, values, news.show)
+    requests = _requests(folders, chosen, values)
+    _look_through(requests, news.show)
+    for request in requests:
+        refuse_large_sweep(request.sweep, values)
     with OwnFolder() as place:
         with logged(Path(place) / LOG) as log_file:
             choice, info = device_of(values, log_file)
             requests = _on_one_device(requests, choice, info)
-            for request in requests:
-                look_through_all(request.sweep, news.show)
+            _look_through(requests, news.show)
             news.clear()
             limit_s = values["compile_timeout_s"]
             for dtype in requests[0].sweep.dtypes:
@@ -269,12 +272,8 @@ def _requests(
     folders: tuple[KernelFolder, KernelFolder],
     variants: tuple[list[str], list[str]],
     values: Mapping[str, Any],
-    tell: Tell,
 ) -> list[Request]:
-    """The sweeps of A and of B, with the values that both have. Raises ConfigError.
-
-    `tell` is called with how many combinations were looked through.
-    """
+    """The sweeps of A and of B, with the values that both have. Raises ConfigError."""
     axes = values.get("axes", {})
     known = [set(folder.workload.axes) for folder in folders]
     refuse_unknown("axes", axes, sorted(known[0] | known[1]))
@@ -282,11 +281,7 @@ def _requests(
     for folder, names, own in zip(folders, variants, known, strict=True):
         mine = {name: spec for name, spec in axes.items() if name in own}
         own_values = {**values, "axes": mine, "variants": names}
-        if requests and folders[0] is folders[1] and names == variants[0]:
-            # One kernel's combinations are looked through once.
-            requests.append(requests[0])
-        else:
-            requests.append(read_request(folder, own_values, tell))
+        requests.append(unlimited_request(folder, own_values))
     a, b = (request.sweep for request in requests)
     for sweep, other, who in ((a, b, "A"), (b, a, "B")):
         for name, spec in sweep.axes.items():
@@ -303,6 +298,21 @@ def _requests(
         "timing_modes": _common("timing_modes", a.timing_modes, b.timing_modes),
     }
     return [replace(request, sweep=request.sweep.changed(**shared)) for request in requests]
+
+
+def _look_through(requests: Sequence[Request], tell: Tell) -> None:
+    """Look through the combinations of A and of B, once if both have the same of one rule.
+
+    `tell` is called with how many combinations were looked through. Raises ConfigError if none is
+    valid.
+    """
+    a, b = (request.sweep for request in requests)
+    look_through_all(a, tell)
+    if a.is_looked_through and b.is_looked_through:
+        have_same_cells = all(a.space(dtype) == b.space(dtype) for dtype in a.dtypes)
+        if have_same_cells and have_same_rule(a.folder.path, b.folder.path):
+            b.take_combinations(a)
+    look_through_all(b, tell)
 
 
 def _on_one_device(

@@ -171,6 +171,14 @@ def read_request(
 
     `tell` is called with how many combinations were looked through.
     """
+    request = unlimited_request(folder, values)
+    look_through_all(request.sweep, tell)
+    refuse_large_sweep(request.sweep, values)
+    return request
+
+
+def unlimited_request(folder: KernelFolder, values: Mapping[str, Any]) -> Request:
+    """The request without a look at its combinations or at their number. Raises ConfigError."""
     measure = Measure(
         **{n: values[n] for n in _OF_MEASURE if n in values and n != "search"},
         search=Search(**values["search"]),
@@ -178,12 +186,16 @@ def read_request(
     with of_a_call():
         refuse_few_samples("", measure)
         sweep = read_sweep("", values, folder)
-        named = {folder.name: sweep}
-        look_through_all(sweep, tell)
-        refuse_large(named, values["backend"], values["max_cells"], values["max_builds"])
     return Request(
         sweep, values["seed"], values["thread_limit"], measure, values["compile_timeout_s"]
     )
+
+
+def refuse_large_sweep(sweep: SweepConfig, values: Mapping[str, Any]) -> None:
+    """Raise ConfigError if a sweep has more cells or versions than the arguments allow."""
+    with of_a_call():
+        named = {sweep.folder.name: sweep}
+        refuse_large(named, values["backend"], values["max_cells"], values["max_builds"])
 
 
 def look_through_all(sweep: SweepConfig, tell: Tell | None = None) -> None:

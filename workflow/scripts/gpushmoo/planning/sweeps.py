@@ -154,6 +154,10 @@ class SweepConfig:
             self._found[dtype] = look_through(w, space, values_of(space), tell)
         return self._found[dtype]
 
+    def take_combinations(self, looked_through: SweepConfig) -> None:
+        """Use the combinations of a sweep that has the same cells and the same rule."""
+        self._found.update(looked_through._found)
+
     def known_combinations(self, dtype: str) -> Combinations | None:
         """The combinations; None if there is no rule of which are valid, or the device decides."""
         return self.combinations(dtype) if self.is_looked_through else None

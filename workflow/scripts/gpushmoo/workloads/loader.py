@@ -187,6 +187,24 @@ def shared_code(folder: Path, elsewhere: Iterable[Path] = ()) -> dict[str, bytes
     return files
 
 
+def have_same_rule(a: Path, b: Path) -> bool:
+    """Return whether two kernels have the same rule of which combinations are valid.
+
+    They do if nothing but their sources, the files ``kernel.*``, and comments differ.
+    """
+    if a == b:
+        return True
+    digests = [
+        {
+            path.relative_to(folder): _content_digest(path, False, frozenset())
+            for path in source_files(folder)
+            if not path.name.startswith("kernel.")
+        }
+        for folder in (a, b)
+    ]
+    return digests[0] == digests[1] and shared_code(a) == shared_code(b)
+
+
 def late_imports(folder: Path) -> list[str]:
     """Return files of a kernel, and of its shared code, that import the latter in a function."""
     files = {"workload.py": (folder / "workload.py").read_bytes(), **shared_code(folder)}

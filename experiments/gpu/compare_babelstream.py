@@ -35,7 +35,7 @@ from gpushmoo.core.paths import ROOT
 from gpushmoo.core.space import Cell, enumerate_cells
 from gpushmoo.devices.base import PreparedLaunch
 from gpushmoo.devices.cuda.backend import CudaDevice
-from gpushmoo.measuring.spaces import open_space
+from gpushmoo.measuring.cell_memory import open_space
 from gpushmoo.workloads.loader import load_kernel
 
 # Kernel folder and variant of each of BabelStream's functions.

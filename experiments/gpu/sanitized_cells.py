@@ -38,8 +38,8 @@ from gpushmoo.devices.base import Device
 from gpushmoo.devices.cuda.backend import CudaDevice
 from gpushmoo.devices.memory import OutOfBoundsWrites
 from gpushmoo.devices.select import DeviceChoice, open_device
+from gpushmoo.measuring.cell_memory import open_space
 from gpushmoo.measuring.programs import Builds, programs_for
-from gpushmoo.measuring.spaces import open_space
 from gpushmoo.workloads.contract import ReducingWorkload
 from gpushmoo.workloads.host_fed import HostFedWorkload
 from gpushmoo.workloads.loader import KernelFolder, find_kernels, load_kernel

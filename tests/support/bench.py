@@ -11,13 +11,13 @@ from gpushmoo.core.shard_job import ShardJob
 from gpushmoo.core.space import Cell, Version
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.select import DeviceChoice
+from gpushmoo.measuring.cell_memory import Verdict, open_space
 from gpushmoo.measuring.events import CellRun, Event
 from gpushmoo.measuring.job import ShardTask, run_shard
 from gpushmoo.measuring.programs import programs_for
 from gpushmoo.measuring.progress import live_path
 from gpushmoo.measuring.rounds import ShardRun
 from gpushmoo.measuring.sampling import StoppingRule
-from gpushmoo.measuring.spaces import Verdict, open_space
 from gpushmoo.measuring.verify import CellSteps
 from gpushmoo.storage.store import read_shard
 from gpushmoo.workloads.loader import KernelFolder, load_kernel

@@ -23,8 +23,8 @@ from gpushmoo.core.errors import DeviceError, DeviceLostError
 from gpushmoo.core.schema import Bool, Float64, Int64, Meaning, String, Table
 from gpushmoo.core.space import Cell, Problem, Version
 from gpushmoo.devices.base import Device
+from gpushmoo.measuring.cell_memory import FedSpace, ReducedSpace
 from gpushmoo.measuring.programs import Builds, programs_for
-from gpushmoo.measuring.spaces import FedSpace, ReducedSpace
 from gpushmoo.workloads.contract import ceil_div
 from gpushmoo.workloads.host_fed import HostFedWorkload
 from gpushmoo.workloads.loader import KernelFolder

@@ -26,9 +26,9 @@ from gpushmoo.core.schema import Float64, Int32, Int64, Meaning, String, Table
 from gpushmoo.core.space import Cell, Problem, Version
 from gpushmoo.devices.base import Device, streams_of
 from gpushmoo.devices.streams import Stream
+from gpushmoo.measuring.cell_memory import FedSpace
 from gpushmoo.measuring.host_pipeline import Feed
 from gpushmoo.measuring.programs import programs_for
-from gpushmoo.measuring.spaces import FedSpace
 from gpushmoo.workloads.host_fed import HostFedWorkload, StreamSetup
 from gpushmoo.workloads.loader import KernelFolder
 

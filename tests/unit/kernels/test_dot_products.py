@@ -22,8 +22,8 @@ from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Cell, Condition, Problem, Version, enumerate_cells
 from gpushmoo.devices.base import Device, bind_library
 from gpushmoo.measuring import rounds
+from gpushmoo.measuring.cell_memory import FedSpace, ReducedSpace, Verdict
 from gpushmoo.measuring.programs import programs_for
-from gpushmoo.measuring.spaces import FedSpace, ReducedSpace, Verdict
 from gpushmoo.planning.sweeps import read_sweep
 from gpushmoo.workloads.contract import LibraryCall
 from gpushmoo.workloads.loader import KernelFolder, load_kernel

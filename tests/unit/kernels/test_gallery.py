@@ -7,9 +7,9 @@ from conftest import ROOT
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Cell, Problem, Version, enumerate_cells
 from gpushmoo.devices.base import Device
+from gpushmoo.measuring.cell_memory import Verdict, open_space
 from gpushmoo.measuring.events import planned
 from gpushmoo.measuring.programs import programs_for
-from gpushmoo.measuring.spaces import Verdict, open_space
 from gpushmoo.workloads.loader import load_kernel
 
 # Several whole blocks and a part of one, in rows that no block divides.

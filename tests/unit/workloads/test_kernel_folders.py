@@ -21,7 +21,7 @@ from gpushmoo.core.errors import (
 from gpushmoo.core.space import Cell, Problem, ShardSpace, Version
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.build_file import kernel_source
-from gpushmoo.measuring.spaces import open_space
+from gpushmoo.measuring.cell_memory import open_space
 from gpushmoo.planning.sweeps import read_sweep, refuse_impossible
 from gpushmoo.workloads.contract import uniform
 from gpushmoo.workloads.loader import find_kernels, load_kernel, misfit, refusal, versions_of

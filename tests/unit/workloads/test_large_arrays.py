@@ -23,7 +23,7 @@ from fakes import FakeDevice
 from gpushmoo.core.paths import KERNELS
 from gpushmoo.core.space import Problem
 from gpushmoo.devices.memory import Deviation, Output, Tolerance, deviation, words_of
-from gpushmoo.measuring.spaces import open_space
+from gpushmoo.measuring.cell_memory import open_space
 from gpushmoo.workloads import call, tolerances, unnamed
 from gpushmoo.workloads.loader import load_kernel, source_files
 from gpushmoo.workloads.tolerances import Limit

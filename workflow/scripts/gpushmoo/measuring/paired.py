@@ -15,6 +15,7 @@ from ..core.schema import Status
 from ..core.space import CONDITIONS, Cell, CellGroup, Problem
 from ..workloads.contract import Array, ReducingWorkload, Workload
 from ..workloads.host_fed import HostFedWorkload
+from .cell_memory import Space, Workspace, open_space
 from .events import (
     NAMES,
     CellsStarted,
@@ -32,7 +33,6 @@ from .overhead import group_overhead, set_overheads
 from .rounds import shuffled, take_rounds
 from .sample_length import choose_launches, chunked, first_s, launches_of_cell
 from .sampling import TOGETHER_S
-from .spaces import Space, Workspace, open_space
 from .verify import CellSteps
 
 log = logging.getLogger(__name__)

@@ -23,6 +23,7 @@ from ..search.planner import Candidate, SampleRequest, SearchMode
 from ..workloads.contract import ReducingWorkload
 from ..workloads.host_fed import HostFedWorkload
 from .baseline import Baseline
+from .cell_memory import Space, open_space
 from .events import (
     CellRun,
     CopySample,
@@ -38,7 +39,6 @@ from .host_data import HostData
 from .overhead import group_overhead, set_overheads
 from .sample_length import choose_launches, chunked, set_launches
 from .sampling import TOGETHER_S
-from .spaces import Space, open_space
 from .verify import CellSteps
 
 LEFT_OUT = "left out by the search"

@@ -18,9 +18,9 @@ from ..core.schema import Status
 from ..core.space import CellGroup, Problem
 from ..devices.base import PreparedLaunch
 from ..workloads.host_fed import HostFedWorkload
+from .cell_memory import Space, open_space
 from .events import CellRun, CellsStarted, Preparing, ShardResult, status_of
 from .host_data import HostData
-from .spaces import Space, open_space
 from .verify import CellSteps
 
 log = logging.getLogger(__name__)

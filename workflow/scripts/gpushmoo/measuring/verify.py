@@ -24,11 +24,11 @@ from ..devices.base import (
 )
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder
+from .cell_memory import Space, Verdict
 from .core_waits import all_waits_s, core_waits_s
 from .events import CellRun, CellsStarted, Event, ShardResult, Working, result_of, status_of
 from .programs import Builds
 from .sampling import TOGETHER, TOGETHER_S, Sampling
-from .spaces import Space, Verdict
 
 T = TypeVar("T")
 

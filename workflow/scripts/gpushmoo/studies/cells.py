@@ -19,9 +19,9 @@ from ..core.space import CACHE_STATES, Cell, ChosenCell, Problem, chosen_cell
 from ..core.study_job import JobDevice
 from ..devices.base import Device, PreparedLaunch, Program
 from ..devices.select import open_for_job
+from ..measuring.cell_memory import Space, open_space
 from ..measuring.locks import lock_one
 from ..measuring.programs import Builds, programs_for
-from ..measuring.spaces import Space, open_space
 from ..storage.store import write_parquet
 from ..storage.wholefile import read_json
 from ..workloads.loader import KernelFolder

@@ -1,4 +1,4 @@
-"""One problem on the device: its inputs, its output, and the expected output."""
+"""The memory of one problem on the device: its inputs, its output, and the expected output."""
 
 from __future__ import annotations
 

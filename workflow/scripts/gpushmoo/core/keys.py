@@ -290,14 +290,14 @@ def bounds_of(allowed: Any) -> dict[str, float]:
     for note in [*notes]:
         notes += note.metadata if isinstance(note, FieldInfo) else []
     found = bounds_of(inner)
-    for name, (kind, attribute) in _BOUNDS.items():
+    for name, (kind, attribute) in _NUMBER_BOUNDS.items():
         for note in notes:
             if isinstance(note, kind):
                 found[name] = getattr(note, attribute)
     return found
 
 
-_BOUNDS: dict[str, tuple[type, str]] = {
+_NUMBER_BOUNDS: dict[str, tuple[type, str]] = {
     "greater_than_equal": (Ge, "ge"),
     "greater_than": (Gt, "gt"),
     "less_than_equal": (Le, "le"),

@@ -221,9 +221,9 @@ class _Fault:
             bounds = bounds_of(self._allowed)
             words = [f"{_LIMITS[n]} {_number(bounds[n])}" for n in _LIMITS if n in bounds]
             return "it must be " + " and ".join(words)
-        if self._type not in _BOUNDS:
+        if self._type not in _LENGTH_BOUNDS:
             return self._message
-        return _BOUNDS[self._type].format(**self._context, entries=_entries(self._context))
+        return _LENGTH_BOUNDS[self._type].format(**self._context, entries=_entries(self._context))
 
     def _advice(self) -> str:
         """What to do with a text that is nearly what is allowed: a number, or one of a list."""
@@ -260,7 +260,7 @@ _LIMITS = {
     "less_than_equal": "at most",
     "less_than": "less than",
 }
-_BOUNDS = {
+_LENGTH_BOUNDS = {
     "too_short": "it needs at least {entries}",
     "too_long": "it takes at most {entries}",
     "string_too_short": "it must not be empty",

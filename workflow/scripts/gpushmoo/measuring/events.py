@@ -56,7 +56,7 @@ class CellRun:
     """A cell while it is measured: its launch, its samples in seconds, its status in the end.
 
     `bound` is the launch that is timed, `proof` the one that is verified; both exist only while the
-    cell is measured. `launch_s` is the time of its first launch. `steps` is the finished work: its
+    cell is measured. `launch_s` is the time of its first launch. `work_done` is the finished work:
     verification and each sample count one. On a CPU, `processor_s` are the seconds that all threads
     computed for a launch of each sample. The `overhead` is that of its group; None if it is not
     known.
@@ -80,7 +80,7 @@ class CellRun:
     verified_words: int | None = None
     wrong_words: int | None = None
     worst_error: float | None = None
-    steps: int = 0
+    work_done: int = 0
 
     def sample(self, launches: int | None = None) -> Sample:
         """Return the next sample, of this number of `launches`.

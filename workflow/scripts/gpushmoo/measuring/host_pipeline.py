@@ -139,15 +139,15 @@ class Feed:
         """The host times each run."""
         return TimedInterval.LAUNCH
 
-    def _prepared(self, step: Callable[[], T]) -> T:
-        """`step` with the pool made ready; if memory is short, once more with an empty pool."""
+    def _prepared(self, action: Callable[[], T]) -> T:
+        """`action` with the pool made ready; if memory is short, once more with an empty pool."""
         others = bool(self.pool.lanes)
         while True:
             try:
                 self.value = math.nan
                 if self.pipeline.setup is StreamSetup.BEFORE:
                     self.pool.ready(self._rooms, self._partials.nbytes)
-                return step()
+                return action()
             except OutOfDeviceMemoryError:
                 if not others:
                     raise

@@ -145,7 +145,7 @@ def device_bounds(limit: Limit) -> Array:
     """The bounds of a flat limit as the device compares with them, see `Tolerance`."""
     if limit.in_values:
         return np.atleast_1d(np.asarray(limit.atol, np.float64))
-    return np.full(1, limit.steps, np.uint64)
+    return np.full(1, limit.max_ulp, np.uint64)
 
 
 def hint_of(got: Any, due: Any, limit: Limit = EXACT) -> str:
@@ -153,13 +153,13 @@ def hint_of(got: Any, due: Any, limit: Limit = EXACT) -> str:
     form = key_format(due.dtype)
     if form.kind == FLOATING:
         one, other = form.keys(np.array([got, due], due.dtype)).tolist()
-        steps = abs(one - other)
-        if not limit.exact or steps > 2 ** (form.mantissa // 2):
+        ulp = abs(one - other)
+        if not limit.exact or ulp > 2 ** (form.mantissa // 2):
             return ""
-        if steps == 0:
+        if ulp == 0:
             return " (the sign of zero alone; ulp=0 takes both zeros)"
-        cause = _ROUNDED if steps <= _LAST_BITS else " (a sum in another order?"
-        return f"{cause} {steps} ulp off; ulp, rtol or atol would allow it)"
+        cause = _ROUNDED if ulp <= _LAST_BITS else " (a sum in another order?"
+        return f"{cause} {ulp} ulp off; ulp, rtol or atol would allow it)"
     less = int(due) - int(got)
     if form.width < 4:
         return f"{_ROUNDED})" if abs(less) == 1 else ""

@@ -439,4 +439,4 @@ class ShardRun:
                 run.spent_s += seconds * run.launches
                 if seconds > slowest_s:
                     self._steps.end_slow(run, seconds)
-            self._steps.step(run)
+            self._steps.count_work(run)

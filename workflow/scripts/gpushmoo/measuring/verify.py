@@ -79,8 +79,8 @@ class CellSteps:
 
     def __post_init__(self) -> None:
         self._started = self.clock() if self.started is None else self.started
-        # Steps of all running cells: a verification and each sample.
-        self._steps, self._done = 1, 0
+        # Work of all running cells: a verification and each sample count one.
+        self._work, self._done = 1, 0
         self._each = 1 + self.sampling.rule.max_samples
 
     def now_s(self) -> float:
@@ -119,24 +119,24 @@ class CellSteps:
 
     def begin(self, runs: Sequence[CellRun]) -> None:
         """Begin to count the work of these cells, which will run."""
-        self._steps = self._each * len(runs)
+        self._work = self._each * len(runs)
         self._done = 0
 
-    def step(self, run: CellRun) -> None:
+    def count_work(self, run: CellRun) -> None:
         """Count a cell's verification or sample; a repeated one does not count as progress."""
-        if run.status is None and len(run.samples_s) >= run.steps:
-            self._work(run, run.steps + 1)
+        if run.status is None and len(run.samples_s) >= run.work_done:
+            self._set_work(run, run.work_done + 1)
 
-    def _work(self, run: CellRun, steps: int) -> None:
-        self._done += steps - run.steps
-        run.steps = steps
-        self.emit(Working(share=self._done / self._steps))
+    def _set_work(self, run: CellRun, work_done: int) -> None:
+        self._done += work_done - run.work_done
+        run.work_done = work_done
+        self.emit(Working(share=self._done / self._work))
 
     def end(self, run: CellRun, status: Status, message: str | None = None) -> None:
-        """End the cell and report it; steps that it did not need count as done."""
+        """End the cell and report it; work that it did not need counts as done."""
         run.end(status, message)
         self.emit(result_of(run))
-        self._work(run, self._each)
+        self._set_work(run, self._each)
 
     def end_open(self, runs: Sequence[CellRun], status: Status, message: str | None) -> None:
         """End all that are open."""
@@ -154,10 +154,10 @@ class CellSteps:
 
     # How anything runs on the device.
 
-    def guarded(self, run: CellRun, step: Callable[[], object]) -> None:
-        """Do a `step` of an announced cell; an error in it ends this cell, not the shard."""
+    def guarded(self, run: CellRun, action: Callable[[], object]) -> None:
+        """Do an `action` of an announced cell; an error in it ends this cell, not the shard."""
         try:
-            step()
+            action()
         except DeviceLostError:
             raise
         except TypedError as err:
@@ -289,7 +289,7 @@ class CellSteps:
             self._judge_all(apart, space, False)
             self._time([run for run in some if run.status is None and run.launch_s is None])
             for run in some:
-                self.step(run)
+                self.count_work(run)
 
     def verify(self, runs: Sequence[CellRun], space: Space) -> None:
         """Verify a launch of each on poisoned output."""

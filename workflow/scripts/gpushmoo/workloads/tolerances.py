@@ -129,8 +129,8 @@ class Limit:
     atol: float | Array = 0.0
 
     def __post_init__(self) -> None:
-        steps = -1 if isinstance(self.ulp, bool) else whole(self.ulp)
-        if self.ulp is not None and (steps is None or steps < 0):
+        ulp = -1 if isinstance(self.ulp, bool) else whole(self.ulp)
+        if self.ulp is not None and (ulp is None or ulp < 0):
             raise ValueError(f"ulp is {self.ulp!r}; it must be a whole number, at least 0")
         rtol, atol = np.asarray(self.rtol), np.asarray(self.atol)
         if rtol.dtype.kind not in "iuf" or rtol.ndim or not 0 <= rtol < np.inf:
@@ -185,17 +185,17 @@ class Limit:
         """
         form = key_format(expected.dtype)
         keys, due = form.keys(found), form.keys(expected)
-        steps = np.where(keys > due, keys - due, due - keys).astype(np.uint64)
-        off: Array = steps.astype(np.float64)
+        distance = np.where(keys > due, keys - due, due - keys).astype(np.uint64)
+        off: Array = distance.astype(np.float64)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             if not self.in_values:
-                bound: Array = np.full(1, self.steps, np.uint64)
-                right: Array = steps <= bound
+                bound: Array = np.full(1, self.max_ulp, np.uint64)
+                right: Array = distance <= bound
             else:
                 bound = self._bound(expected, begin)
                 # A double cannot represent every whole number of 64 bits.
                 wide = bound >= 2.0**64
-                right = wide | (steps <= np.where(wide, 0, bound).astype(np.uint64))
+                right = wide | (distance <= np.where(wide, 0, bound).astype(np.uint64))
                 if form.kind == FLOATING:
                     off = np.abs(found.astype(np.float64) - expected.astype(np.float64))
                     right = off <= bound
@@ -208,7 +208,7 @@ class Limit:
         return ~same & (fixed | ~right), share
 
     @property
-    def steps(self) -> int:
+    def max_ulp(self) -> int:
         """Number of keys by which an element may differ if no difference of values is bounded."""
         return min(self.ulp or 0, 2**64 - 1)
 

@@ -5,7 +5,13 @@ from typing import Any
 import pandas as pd
 import pytest
 from cells import cell
-from gpushmoo.analysis.fastest import CacheEnd, cache_bytes, cache_ends, fall_interval, steps
+from gpushmoo.analysis.fastest import (
+    CacheEnd,
+    cache_bytes,
+    cache_ends,
+    fall_interval,
+    occupancy_steps,
+)
 from gpushmoo.report.findings import step_findings
 from gpushmoo.report.tables import Namer
 from hypothesis import given
@@ -89,7 +95,7 @@ CELLS = pd.DataFrame(
 
 
 def test_the_largest_loss_is_found_and_noise_or_mixed_sizes_are_none() -> None:
-    double, single = steps(CELLS)
+    double, single = occupancy_steps(CELLS)
     assert (double.dtype, single.dtype) == ("double", "float")
     assert (single.blocks, single.multiprocessors, single.resident_blocks) == (12, 4, 3)
     assert single.lost.value == pytest.approx(0.25)
@@ -98,12 +104,12 @@ def test_the_largest_loss_is_found_and_noise_or_mixed_sizes_are_none() -> None:
     flat = pd.DataFrame([block("float", n, 100.0 - n) for n in (1, 2, 3)])
     apart = pd.DataFrame([block("float", n, gbs) for n, gbs in ((1, 100.0), (3, 50.0))])
     failed = CELLS.assign(status="timeout")
-    assert steps(flat) == steps(apart) == steps(failed) == []
+    assert occupancy_steps(flat) == occupancy_steps(apart) == occupancy_steps(failed) == []
     flat = [block("float", n, 1000.0) for n in (1, 2)]
     other = [block("float", n, 600.0, height=256, width=1024) for n in (1, 2)]
     slower = [block("float", 2, 100.0, block_x=8)]
     assert step_findings(pd.DataFrame(flat + other), ["k"], NAMES) == []
-    assert steps(pd.DataFrame(slower + flat)) == []
+    assert occupancy_steps(pd.DataFrame(slower + flat)) == []
 
 
 def test_a_step_is_that_of_the_largest_problem() -> None:

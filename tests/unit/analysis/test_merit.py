@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from cells import cell
-from gpushmoo.analysis.fastest import fastest, steps
+from gpushmoo.analysis.fastest import fastest, occupancy_steps
 from gpushmoo.analysis.peak import (
     PeakRow,
     peak_rows,
@@ -62,7 +62,7 @@ def test_the_fastest_is_so_by_its_time_however_many_bytes_others_declare() -> No
 def test_a_step_of_a_kernel_without_bytes_is_one_of_its_time() -> None:
     facts = {"multiprocessors": 4, "resident_blocks": 2}
     cells = pd.DataFrame([silent(s, blocks=n, **facts) for n, s in ((7, 1.1), (8, 1.0), (9, 2.0))])
-    (step,) = steps(cells)
+    (step,) = occupancy_steps(cells)
     assert (step.blocks, step.lost.value) == (8, pytest.approx(0.5))
 
 

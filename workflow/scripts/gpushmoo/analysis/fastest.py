@@ -134,7 +134,7 @@ class Ratio:
 
 
 @dataclass(frozen=True)
-class Step:
+class OccupancyStep:
     """Share of the speed that is lost from `blocks` to one block more."""
 
     dtype: str
@@ -154,7 +154,7 @@ def _quotient(above: Speeds, below: Speeds) -> Ratio:
     return Ratio(above.value / below.value, above.low / below.high, above.high / below.low)
 
 
-def steps(cells: pd.DataFrame) -> list[Step]:
+def occupancy_steps(cells: pd.DataFrame) -> list[OccupancyStep]:
     """Return the largest significant loss from one number of blocks to the next, for each type."""
     losses = []
     ok = cells[cells["status"] == Status.OK]
@@ -173,7 +173,7 @@ def steps(cells: pd.DataFrame) -> list[Step]:
         if lost.low >= WORTH_TELLING:
             row = by_blocks[blocks]
             losses.append(
-                Step(
+                OccupancyStep(
                     dtype=str(dtype),
                     blocks=blocks,
                     multiprocessors=int(row["multiprocessors"]),

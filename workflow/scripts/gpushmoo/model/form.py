@@ -36,10 +36,11 @@ SECTOR_BYTES = 32
 LINE_BYTES = 128
 # Names of the limits, in the order of reports.
 LIMITS = ("start", "dispatch", "service", "waiting", "L2", "DRAM")
-# Exponents for combining limits, for the queue and for the end of L2; steps until a wave settles.
+# Exponents for combining limits, for the queue and for the end of L2.
 HARD, SERVICE, DRAM = 17.0, 5.0, 6.0
 QUEUE, L2_END = 1.3, 8.0
-STEPS = 6
+# Iterations until a wave settles.
+ITERATIONS = 6
 # Distance in warps at which halves of an image's sector stop to merge, as a decay constant.
 MERGE = 2.6
 
@@ -249,7 +250,7 @@ class Model:
         hard = joined(HARD, dispatch, l2)
         waiting = alone
         cycles = joined(HARD, hard, joined(DRAM, dram, joined(SERVICE, service, waiting)))
-        for _ in range(STEPS):
+        for _ in range(ITERATIONS):
             busy = np.minimum(dram / cycles, 1.0)
             waiting = alone + of_block.latency * p["queue"] * busy**QUEUE
             soft = joined(DRAM, dram, joined(SERVICE, service, waiting))

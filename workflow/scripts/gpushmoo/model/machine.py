@@ -171,7 +171,7 @@ def _warp_launch(measured: MachineCells) -> Found:
     lines = _dispatch_lines(measured)
     if len(lines) < 2 or lines[-1][1].slope < MIN_RISE * lines[0][1].slope:
         raise NotDeterminedError("Empty blocks of more warps take no longer to start.")
-    steps = [
+    rises = [
         (
             (b.slope - a.slope) / (more - fewer),
             (b.low - a.high) / (more - fewer),
@@ -181,7 +181,7 @@ def _warp_launch(measured: MachineCells) -> Found:
         for (fewer, a), (more, b) in pairwise(lines)
         if more > fewer
     ]
-    value, low, high, between = max(steps)
+    value, low, high, between = max(rises)
     how = f"What empty blocks take longer to start from {between} warps on, for each more."
     return value, max(0.0, low), high, "s", how
 

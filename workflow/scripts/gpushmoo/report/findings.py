@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from ..analysis.best import Advice, Cost, cost_of
-from ..analysis.fastest import Step, params_text, ratio, steps
+from ..analysis.fastest import OccupancyStep, occupancy_steps, params_text, ratio
 from ..core.display import joined, mode_words, number, percent, seconds, significant
 from ..core.metric import metric_of, speed_text
 from ..core.schema import GROUP, Status
@@ -235,14 +235,14 @@ def step_findings(cells: pd.DataFrame, persistent: Sequence[str], names: Namer) 
     found = []
     for kernel in persistent:
         series = _series(cells, kernel)
-        if losses := steps(series):
+        if losses := occupancy_steps(series):
             sentence = _steps_sentence(series, losses, names)
             worth = max(_lost(step).supported for step in losses)
             found.append(Finding(sentence, worth, kernel=kernel))
     return found
 
 
-def _lost(step: Step) -> Cost:
+def _lost(step: OccupancyStep) -> Cost:
     return Cost(step.lost.value, step.lost.low, step.lost.high)
 
 
@@ -259,7 +259,7 @@ def _series(cells: pd.DataFrame, kernel: str) -> pd.DataFrame:
     return own[own["variant"] == own["variant"].min()]
 
 
-def _steps_sentence(cells: pd.DataFrame, losses: Sequence[Step], names: Namer) -> str:
+def _steps_sentence(cells: pd.DataFrame, losses: Sequence[OccupancyStep], names: Namer) -> str:
     """Join types that lose at the same number of blocks in one clause."""
     costs: dict[tuple[int, int, int], list[str]] = {}
     for s in losses:

@@ -126,7 +126,7 @@ LENGTH = math.log(3.0)
 AMPLITUDE = 0.0
 NOISE = math.log(0.03)
 JITTER = 1e-8
-STEPS = 25
+MAX_ITERATIONS = 25
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class Process:
         # Other measuring processes do not need SciPy, which takes long to import.
         from scipy.optimize import minimize
 
-        options = {"maxiter": STEPS, "ftol": 1e-4}
+        options = {"maxiter": MAX_ITERATIONS, "ftol": 1e-4}
         arguments = {"jac": True, "method": "L-BFGS-B", "options": options}
         self._theta = minimize(self._loss, self._theta, (x, y, known), **arguments).x
 

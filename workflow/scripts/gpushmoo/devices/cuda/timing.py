@@ -130,8 +130,8 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Steps:
-    """What the host queues on a stream for one sample: `times` repetitions of two steps.
+class SamplePlan:
+    """What the host queues on a stream for one sample: `times` repetitions.
 
     A repetition calls `before`, records a CUDA event, calls `timed`, and records a second event.
     The time between the two events counts.
@@ -163,14 +163,14 @@ class Queued:
     """A queued sample; `late` if the device had to wait for the host."""
 
     elapsed_ms: Callable[[Any, Any], float]
-    steps: Steps
+    plan: SamplePlan
     events: list[tuple[Any, Any]]
     late: bool
 
     def seconds(self) -> float:
         """Per launch, once the device has finished."""
         total_ms = sum(float(self.elapsed_ms(start, stop)) for start, stop in self.events)
-        return total_ms * 1e-3 / (self.steps.times * self.steps.launches)
+        return total_ms * 1e-3 / (self.plan.times * self.plan.launches)
 
 
 class EventTimer:
@@ -193,24 +193,24 @@ class EventTimer:
         self._events: list[tuple[Any, Any]] = []
         self._filler: Any = None
 
-    def time(self, steps: Steps) -> float:
-        """Seconds per launch, by events around the timed step.
+    def time(self, plan: SamplePlan) -> float:
+        """Seconds per launch, by events around the timed launches.
 
         The device spins while the host queues events and launches, which then follow each other
         without waiting for the host. If the host was too slow, the sample is repeated behind a
         longer spin. The spinning thread leaves the device as idle as an isolated launch must find
         it, and hides the host's time of launching.
         """
-        if steps.isolated and steps.times > 1:
-            once = replace(steps, times=1)
-            return math.fsum(self.time(once) for _ in range(steps.times)) / steps.times
+        if plan.isolated and plan.times > 1:
+            once = replace(plan, times=1)
+            return math.fsum(self.time(once) for _ in range(plan.times)) / plan.times
         with self.translated(), self.stream:
             for spin_us in SPINS_US:
-                if steps.isolated:
-                    steps.before()
+                if plan.isolated:
+                    plan.before()
                     self.stream.synchronize()
                 self.spin(spin_us)
-                queued = self._queue(steps, 0)
+                queued = self._queue(plan, 0)
                 self.stream.synchronize()
                 if not queued.late:
                     return queued.seconds()
@@ -219,10 +219,10 @@ class EventTimer:
 
     def time_all(self, samples: Sequence[Sample]) -> list[float | TypedError]:
         """Seconds per launch or the error of each, all behind one spin; none may be isolated."""
-        plans = each_or_error(steps_of, samples)
+        plans = each_or_error(plan_of, samples)
         place = 0
 
-        def queue(plan: Steps | TypedError) -> Queued:
+        def queue(plan: SamplePlan | TypedError) -> Queued:
             nonlocal place
             if isinstance(plan, TypedError):
                 raise plan
@@ -239,24 +239,24 @@ class EventTimer:
 
     def _seconds(self, queued: Queued) -> float:
         """Return the seconds per launch; repeat a late sample."""
-        return self.time(queued.steps) if queued.late else queued.seconds()
+        return self.time(queued.plan) if queued.late else queued.seconds()
 
     def spin(self, microseconds: int) -> None:
         """Queue a kernel of about this length at the highest clock."""
         self._spin((1,), (1,), (np.int64(self._info.core_clock_mhz * microseconds),))
 
-    def _queue(self, steps: Steps, place: int) -> Queued:
+    def _queue(self, plan: SamplePlan, place: int) -> Queued:
         """Queue a sample that uses the pairs of events from `place` on."""
-        events = self.event_pairs(place + steps.times)[place:]
+        events = self.event_pairs(place + plan.times)[place:]
         late = False
         for start, stop in events:
-            if not steps.isolated:
-                steps.before()
+            if not plan.isolated:
+                plan.before()
             start.record(self.stream)
-            steps.timed()
+            plan.timed()
             stop.record(self.stream)
             late = late or start.done
-        return Queued(self._cupy.cuda.get_elapsed_time, steps, events, late)
+        return Queued(self._cupy.cuda.get_elapsed_time, plan, events, late)
 
     def event_pairs(self, n: int) -> list[tuple[Any, Any]]:
         """`n` pairs of events for begin and end."""
@@ -293,16 +293,16 @@ class CudaLaunch:
             self._timer.stream.synchronize()
 
     def sample(self, launches: int, met: Condition = USUAL) -> float:
-        """Seconds per launch, by one pair of events or one around each launch (see `steps`)."""
-        return self._timer.time(self.steps(launches, met))
+        """Seconds per launch, by one pair of events or one around each launch (see `plan`)."""
+        return self._timer.time(self.plan(launches, met))
 
     def interval(self, met: Condition) -> TimedInterval:
         """One pair of events is around all launches of a sample, or around each."""
         row = self._renew is None and not met.flushed and met.timing_mode != "isolated"
         return TimedInterval.ROW if row else TimedInterval.EACH
 
-    def steps(self, launches: int, met: Condition) -> Steps:
-        """Return the steps of a sample; raise LaunchConfigError if there is no such graph.
+    def plan(self, launches: int, met: Condition) -> SamplePlan:
+        """Return the plan of a sample; raise LaunchConfigError if there is no such graph.
 
         Flushed or isolated launches are timed one by one. An untimed launch before several warm
         ones fills the L2 cache as they leave it.
@@ -313,14 +313,14 @@ class CudaLaunch:
         before = self.enqueue if launches > 1 else lambda: None
         if met.flushed:
             timed = self._graph(1) if kind == "graph" else self.enqueue
-            return Steps(self._timer.flush, timed, launches, 1, kind == "isolated")
+            return SamplePlan(self._timer.flush, timed, launches, 1, kind == "isolated")
         if kind == "isolated":
-            return Steps(before, self.enqueue, launches, 1, isolated=True)
+            return SamplePlan(before, self.enqueue, launches, 1, isolated=True)
         if kind == "graph" or (kind == "batched" and launches > 1):
-            return Steps(before, self._graph(launches), 1, launches)
-        return Steps(before, self._one_by_one(launches), 1, launches)
+            return SamplePlan(before, self._graph(launches), 1, launches)
+        return SamplePlan(before, self._one_by_one(launches), 1, launches)
 
-    def _renewed(self, renew: Callable[[], None], launches: int, met: Condition) -> Steps:
+    def _renewed(self, renew: Callable[[], None], launches: int, met: Condition) -> SamplePlan:
         """Launches that each find the buffers' own content are timed one by one."""
 
         def before() -> None:
@@ -333,7 +333,7 @@ class CudaLaunch:
                 f"Launches that change what they read are not timed as '{met.timing_mode}': that "
                 "leaves no room to give buffers their content back."
             )
-        return Steps(before, self.enqueue, launches, 1, met.timing_mode == "isolated")
+        return SamplePlan(before, self.enqueue, launches, 1, met.timing_mode == "isolated")
 
     def _one_by_one(self, launches: int) -> Callable[[], None]:
         """Return a function that queues this number of launches separately."""
@@ -367,7 +367,7 @@ class CudaLaunch:
         return stream.end_capture()
 
 
-def steps_of(sample: Sample) -> Steps:
-    """Return the steps of `sample`, of a bound of this backend."""
+def plan_of(sample: Sample) -> SamplePlan:
+    """Return the plan of `sample`, of a bound of this backend."""
     assert isinstance(sample.bound, CudaLaunch)
-    return sample.bound.steps(sample.launches, sample.met)
+    return sample.bound.plan(sample.launches, sample.met)

@@ -2,7 +2,7 @@
 
 The compiler unrolls loops, keeps a second copy of a loop's body for the rest, and decides how many
 loads are under way before the first result is needed. Only the machine code shows this. Of all ways
-through the code without a step back, the `code_path` is the one with the most accesses to memory,
+through the code without a jump back, the `code_path` is the one with the most accesses to memory,
 and of these the shortest: the way of a thread in the middle of the data. The loop on it with the
 most accesses is the `turn`, which runs again and again; the rest runs `once`, and a loop around
 that loop counts as if it ran once.
@@ -151,8 +151,8 @@ def _widest(i: Instruction) -> int:
     return max([2 if i.name in _DOUBLES else 1, *(_REGISTERS.get(flag, 1) for flag in i.flags)])
 
 
-def _steps(code: Sequence[Instruction]) -> list[list[int]]:
-    """For every place those that may follow; a call is a step to the instruction behind it."""
+def _successors(code: Sequence[Instruction]) -> list[list[int]]:
+    """For every place those that may follow; behind a call, the next instruction follows."""
     ahead: list[list[int]] = []
     for place, i in enumerate(code):
         jumps = list(i.targets) if i.name in _JUMPS else []
@@ -161,32 +161,32 @@ def _steps(code: Sequence[Instruction]) -> list[list[int]]:
 
 
 def _reached(
-    starts: Iterable[int], steps: Sequence[Sequence[int]], without: int = -1
+    starts: Iterable[int], successors: Sequence[Sequence[int]], without: int = -1
 ) -> frozenset[int]:
-    """The places to which steps lead that do not pass the place `without`."""
+    """The places that are reached from `starts` without passing the place `without`."""
     seen = set(starts) - {without}
     waiting = list(seen)
     while waiting:
-        for step in steps[waiting.pop()]:
-            if step not in seen and step != without:
-                seen.add(step)
-                waiting.append(step)
+        for place in successors[waiting.pop()]:
+            if place not in seen and place != without:
+                seen.add(place)
+                waiting.append(place)
     return frozenset(seen)
 
 
 def looping(code: Sequence[Instruction]) -> frozenset[int]:
     """Places of the instructions that may run again and again, also in called functions."""
-    ahead = _steps(code)
+    ahead = _successors(code)
     found = frozenset().union(*_loops(ahead).values())
     callees = [list(i.targets) if i.name == "CALL" else [] for i in code]
-    within = [steps + callee for steps, callee in zip(ahead, callees, strict=True)]
+    within = [places + callee for places, callee in zip(ahead, callees, strict=True)]
     return found | _reached((t for place in found for t in callees[place]), within)
 
 
 def _loops(ahead: Sequence[Sequence[int]]) -> dict[int, frozenset[int]]:
     """The places of each loop, by that of its first instruction: the natural loops of compilers.
 
-    A step back to a head closes a loop if no way leads past the head to where the step begins.
+    A jump back to a head closes a loop if no way leads past the head to where the jump begins.
     Blocks that ptxas moved behind the last EXIT jump back without a loop.
     """
     behind: list[list[int]] = [[] for _ in ahead]
@@ -195,7 +195,7 @@ def _loops(ahead: Sequence[Sequence[int]]) -> dict[int, frozenset[int]]:
             behind[target].append(source)
     found: dict[int, frozenset[int]] = {}
     for source, targets in enumerate(ahead):
-        # A step to itself is how a listing ends.
+        # A jump to itself is how a listing ends.
         for head in (t for t in targets if t < source):
             if source in _reached([0], ahead, head) or source not in _reached([head], ahead):
                 continue
@@ -210,7 +210,7 @@ AccessOf = Callable[[Instruction], tuple[str, int] | None]
 
 def code_path(code: Sequence[Instruction], access: AccessOf) -> CodePath:
     """The path through one kernel's instructions, in the order of the listing."""
-    ahead = _steps(code)
+    ahead = _successors(code)
     loops = _loops(ahead)
     path = _busiest(code, _forward(ahead, loops), access)
     counts = {
@@ -226,7 +226,7 @@ def code_path(code: Sequence[Instruction], access: AccessOf) -> CodePath:
 def _forward(
     ahead: Sequence[Sequence[int]], loops: Mapping[int, frozenset[int]]
 ) -> list[tuple[int, ...]]:
-    """The steps without those that begin a loop again, which lead to where that loop is left."""
+    """The successors, but a way that begins a loop again leads to where that loop is left."""
     forward = [set(targets) for targets in ahead]
     # The inner loops first: where they are left may be where the outer one begins again.
     for head, body in sorted(loops.items(), key=lambda loop: len(loop[1])):
@@ -246,7 +246,7 @@ def _busiest(
     order = []
     state = [0] * len(code)
     waiting = [(0, False)] if code else []
-    steps: list[list[int]] = [[] for _ in code]
+    ahead: list[list[int]] = [[] for _ in code]
     while waiting:
         place, left = waiting.pop()
         if left:
@@ -262,8 +262,8 @@ def _busiest(
     best: dict[int, tuple[int, int]] = {}
     following: dict[int, int] = {}
     for place in order:
-        steps[place] = [t for t in forward[place] if position[t] < position[place]]
-        ways = [(best[t], t) for t in steps[place]]
+        ahead[place] = [t for t in forward[place] if position[t] < position[place]]
+        ways = [(best[t], t) for t in ahead[place]]
         (accesses, length), target = max(ways, default=((0, 0), -1))
         following[place] = target
         best[place] = (accesses + (access(code[place]) is not None), length - 1)

@@ -46,8 +46,8 @@ from gpushmoo.core.median import mean_interval
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import fdtri, polygamma
+from scipy.stats import false_discovery_control, ttest_1samp
 from scipy.stats import t as students_t
-from scipy.stats import ttest_1samp
 
 DELTA = 0.01
 times = st.lists(st.floats(-5.0, 5.0), min_size=1, max_size=9)
@@ -331,6 +331,13 @@ def test_an_alarm_has_a_chance_of_one_in_forty(groups: int, factor: float, alarm
     change = [math.log1p(DELTA) + factor * float(students_t(20).isf(0.025 / groups)) * 0.002]
     change += [0.0] * (groups - 1)
     assert alarms(changes_of(change, change), DELTA).tolist() == [alarm] + [False] * (groups - 1)
+
+
+@given(st.lists(st.floats(0.0, 1.0), max_size=12))
+def test_p_values_are_adjusted_as_scipy_does(values: list[float]) -> None:
+    p = np.array(values)
+    expected = false_discovery_control(p) if values else p
+    assert adjusted(p).tolist() == expected.tolist()
 
 
 @given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=12), st.integers(1, 4))

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from ..analysis.statistics import ChangeEstimate, Floats
 from ..core.median import CONFIDENCE
@@ -105,8 +104,15 @@ def _verdict(same: bool, believed: bool, slower: bool) -> ChangeVerdict:
 
 
 def adjusted(p: Floats) -> Floats:
-    """Adjust p values by Benjamini and Hochberg (J. R. Stat. Soc. B 57, 1995); may be empty."""
-    return stats.false_discovery_control(p) if len(p) else p
+    """Adjust p values by Benjamini and Hochberg (J. R. Stat. Soc. B 57, 1995); may be empty.
+
+    SciPy's function does the same, but to import its statistics takes half a second.
+    """
+    order = np.argsort(p)
+    scaled = p[order] * (len(p) / np.arange(1, len(p) + 1))
+    found: Floats = np.empty(len(p))
+    found[order] = np.minimum.accumulate(scaled[::-1])[::-1].clip(0.0, 1.0)
+    return found
 
 
 def alarms(changes: Changes, delta: float) -> Booleans:

@@ -49,6 +49,22 @@ def wait_until(condition: Callable[[], Any]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.parametrize(
+    ("module", "late"),
+    [
+        ("measuring.worker", {"pandas", "pydantic", "pyarrow.compute", "scipy", "yaml"}),
+        ("interactive.measure", {"gpushmoo.measuring.worker", "matplotlib", "pandas", "scipy"}),
+        ("interactive.ab", {"gpushmoo.measuring.worker", "matplotlib", "scipy.stats"}),
+    ],
+)
+def test_a_start_does_not_wait_for_what_it_needs_later_or_never(
+    module: str, late: set[str]
+) -> None:
+    program = f"import sys, gpushmoo.{module}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert late.isdisjoint(done.stdout.decode().split())
+
+
 # A measuring process that does what its job says.
 WORKER = """
 import os, signal, sys, time

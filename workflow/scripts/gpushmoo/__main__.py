@@ -7,10 +7,10 @@ def main() -> int:
     """Do what the command line says."""
     try:
         if sys.argv[1:2] == ["sweep"]:
-            from .measuring.starting import start_early
+            from .measuring.starting import PROGRAM, start_early
 
             # Before the imports, which take as long as those of a measuring process.
-            start_early("gpushmoo.measuring.worker")
+            start_early(PROGRAM)
         from .interactive.shell import main as shell
     except KeyboardInterrupt:
         # The imports take seconds on a busy machine. Sentence and status are the shell's own.

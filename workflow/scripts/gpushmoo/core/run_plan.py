@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from .schema import Status
 from .shard_job import ShardJob
@@ -127,6 +126,9 @@ def least_samples(min_samples: int, repeats: int) -> int:
 
 def fully_sampled(table: pa.Table, measure: Mapping[str, Any]) -> pa.ChunkedArray:
     """Return a mask of cells that are ``ok`` and were not cut short by a search for being slow."""
+    # To import it takes a tenth of the start of a measuring process, which does not need it.
+    import pyarrow.compute as pc
+
     least = min(MIN_SAMPLES, least_samples(measure["min_samples"], measure["repeats"]))
     ok = pc.equal(table.column("status"), Status.OK)
     taken = pc.fill_null(pc.list_value_length(table.column("samples_s")), 0)

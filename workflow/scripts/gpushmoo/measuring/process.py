@@ -32,7 +32,6 @@ from ..core.paths import child_environment
 from ..devices.base import DeviceInfo
 from ..devices.select import PROBE_TIMEOUT_S
 from ..storage.room import obstacle
-from . import worker
 from .core_waits import core_waits_s, longest_wait_s
 from .events import (
     Assignment,
@@ -48,11 +47,9 @@ from .events import (
     Working,
 )
 from .locks import DeviceLock, HeldClocks, lock_one
-from .starting import StartedProgram, early, start
+from .starting import PROGRAM, StartedProgram, early, start
 
 log = logging.getLogger(__name__)
-
-PROGRAM = worker.__name__
 
 # Allowed seconds of silence while no cell runs: gigabytes of input are made, or OpenCL builds.
 IDLE_LIMIT_S = 600.0

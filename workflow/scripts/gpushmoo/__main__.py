@@ -6,7 +6,7 @@ import sys
 def main() -> int:
     """Do what the command line says."""
     try:
-        if sys.argv[1:2] == ["sweep"]:
+        if sys.argv[1:2] in (["ab"], ["sweep"], ["tune"]):
             from .measuring.starting import PROGRAM, start_early
 
             # Before the imports, which take as long as those of a measuring process.

@@ -159,6 +159,7 @@ def ab(
     refuse_no_flag(progress=progress)
     own = {"pairs": pairs, "rounds": rounds, "threshold": threshold}
     values = checked({**sweep, **own}, PairArguments)
+    WORKERS.prepare()
     options = (
         options_of(version_a.options, "options_a"),
         options_of(version_b.options, "options_b"),

@@ -24,7 +24,14 @@ from gpushmoo.devices.build_file import kernel_source
 from gpushmoo.measuring.cell_memory import open_space
 from gpushmoo.planning.sweeps import read_sweep, refuse_impossible
 from gpushmoo.workloads.contract import uniform
-from gpushmoo.workloads.loader import find_kernels, load_kernel, misfit, refusal, versions_of
+from gpushmoo.workloads.loader import (
+    find_kernels,
+    have_same_rule,
+    load_kernel,
+    misfit,
+    refusal,
+    versions_of,
+)
 
 PAGE = (ROOT / "docs/kernel-folder.md").read_text()
 # Its own kernel, of which every mistake changes one place.
@@ -262,6 +269,27 @@ def test_a_digest_is_of_its_files(folder: Path, file: str, text: str, counts: se
         f.write(text)
     changed = {suffix for suffix, digest in before.items() if kernel.digest(suffix) != digest}
     assert changed == counts | ({None} if counts else set())
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "same"),
+    [
+        ("kernel.cl", "", True),
+        ("arrays/src.npy", "1", True),
+        ("workload.py", SOURCES["workload.py"] + "# a comment\n", True),
+        ("workload.py", SOURCES["workload.py"] + "LIMIT = 32\n", False),
+        ("helper.py", "LIMIT = 32\n", False),
+        ("workload.pickle", "2", False),
+    ],
+)
+def test_a_rule_consists_of_python_and_pickles(
+    folder: Path, tmp_path: Path, file: str, text: str, same: bool
+) -> None:
+    other = tmp_path / "other" / folder.name
+    shutil.copytree(folder, other)
+    (other / file).parent.mkdir(exist_ok=True)
+    (other / file).write_text(text)
+    assert have_same_rule(folder, other) == same
 
 
 def test_a_source_of_another_backend_counts_where_it_is_included(folder: Path) -> None:

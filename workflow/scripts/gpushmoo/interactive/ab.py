@@ -312,6 +312,7 @@ def _look_through(requests: Sequence[Request], tell: Tell) -> None:
     if a.is_looked_through and b.is_looked_through:
         have_same_cells = all(a.space(dtype) == b.space(dtype) for dtype in a.dtypes)
         if have_same_cells and have_same_rule(a.folder.path, b.folder.path):
+            # Measuring asks the rule of B for each cell of a pair again.
             b.take_combinations(a)
     look_through_all(b, tell)
 

@@ -187,10 +187,14 @@ def shared_code(folder: Path, elsewhere: Iterable[Path] = ()) -> dict[str, bytes
     return files
 
 
+# Files that a rule consists of, and not arrays, which may be gigabytes.
+_OF_RULES = (".py", ".pickle")
+
+
 def have_same_rule(a: Path, b: Path) -> bool:
     """Return whether two kernels have the same rule of which combinations are valid.
 
-    They do if nothing but their sources, the files ``kernel.*``, and comments differ.
+    They do if Python files and pickles, except sources (``kernel.*``), differ only in comments.
     """
     if a == b:
         return True
@@ -198,7 +202,7 @@ def have_same_rule(a: Path, b: Path) -> bool:
         {
             path.relative_to(folder): _content_digest(path, False, frozenset())
             for path in source_files(folder)
-            if not path.name.startswith("kernel.")
+            if path.suffix in _OF_RULES and not path.name.startswith("kernel.")
         }
         for folder in (a, b)
     ]

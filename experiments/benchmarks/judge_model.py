@@ -182,7 +182,7 @@ def near(cells: pd.DataFrame, trained: Bools, wanted: Bools) -> Floats:
         learn, ask = places[trained[places]], places[wanted[places]]
         axes = sorted(workload_of(key[0]).axes)
         # A launch parameter may be 0.
-        at = np.log2(np.maximum(cells[axes].to_numpy(np.float64), 0.5))
+        at = np.log2(np.maximum(points_of(cells, axes).to_numpy(np.float64), 0.5))
         if len(axes) == 1 and len(learn):
             order = learn[np.argsort(at[learn, 0])]
             out[ask] = np.interp(at[ask, 0], at[order, 0], known[order])
@@ -228,7 +228,9 @@ def _numbers(column: pd.Series) -> Floats:
     if column.name in CATEGORIES:
         return np.unique(column.to_numpy(str), return_inverse=True)[1].astype(float)
     values = column.to_numpy(np.float64, na_value=np.nan)
-    return np.log(values) if np.nanmin(values) > 0 else values
+    # Launches without an overhead are those of an infinitely long sample, which boosting refuses.
+    values = np.where(np.isinf(values), np.nan, values)
+    return np.log(values) if np.nanmin(values, initial=np.inf) > 0 else values
 
 
 WAYS: Mapping[str, Way] = {"model": model, "shaken": shaken, "near": near, "boosting": boosting}
@@ -279,7 +281,12 @@ def coverage(residuals: Mapping[str, pd.Series]) -> dict[str, float]:
 
 def _training(cells: pd.DataFrame) -> Bools:
     axes = sorted({a for kernel in set(cells["kernel"]) for a in workload_of(kernel).axes})
-    return np.asarray(training(cells, cells[axes]), bool)
+    return np.asarray(training(cells, points_of(cells, axes)), bool)
+
+
+def points_of(cells: pd.DataFrame, axes: list[str]) -> pd.DataFrame:
+    """Launch parameters, a column each; 0 for an axis that a cell's sweep does not have."""
+    return cells.reindex(columns=axes).astype("float64").fillna(0.0)
 
 
 def unseen(

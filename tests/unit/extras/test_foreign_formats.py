@@ -117,7 +117,8 @@ def test_kernel_tuner_replays_a_record_and_finds_its_winner(tmp_path: Path) -> N
         assert fastest["time"] == pytest.approx(one.fastest["median_s"] * 1e3, rel=1e-12)
         replayed += len(results)
     assert not winners
-    assert replayed > 15_000
+    # Four groups of 31 × 31 shapes, and eight of 111 numbers of blocks.
+    assert replayed == 4 * 31**2 + 8 * 111
 
 
 @pytest.fixture(scope="module")

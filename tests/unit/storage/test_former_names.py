@@ -6,7 +6,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import ROOT
 from gpushmoo import open_run
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.core.errors import BadParquetError
@@ -114,10 +113,3 @@ def test_an_older_table_of_a_stage_is_read_with_todays_names(tmp_path: Path) -> 
     write_parquet(with_former_names(table), tmp_path / "best.parquet", {})
     assert pq.read_schema(tmp_path / "best.parquet").names == ["slower_than_best", "tied"]
     assert read_table(tmp_path / "best.parquet", table.schema).equals(table)
-
-
-def test_the_repositorys_records_have_former_names() -> None:
-    """Else nothing here would read one."""
-    packed = ROOT / "reports/reference/nvidia-h200/packed.parquet"
-    statuses = pq.read_table(packed, columns=["status"])["status"].unique().to_pylist()
-    assert "resources" in statuses

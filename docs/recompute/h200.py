@@ -70,7 +70,11 @@ def recorded(record: Record) -> dict[str, Any]:
     of_now = ~cells["kernel"].str.startswith("dot_") & (cells["kernel"] != "copy2d_document")
     return {
         "cells": whole(len(cells)),
-        "now": parts_words(parts["now"]) | {"cells": whole(int(of_now.sum()))},
+        "now": parts_words(parts["now"])
+        | {
+            "cells": whole(int(of_now.sum())),
+            "once": whole(int((ok["repeat_medians_s"][of_now[ok.index]].map(len) == 1).sum())),
+        },
         "before": parts_words(parts["before"]) | {"cells": whole(int((~of_now).sum()))},
         "ok": whole(len(ok)),
         "too_large": whole(int((cells["status"] == "too_many_threads").sum())),

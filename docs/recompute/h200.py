@@ -64,7 +64,7 @@ def recorded(record: Record) -> dict[str, Any]:
     device = shards[0]["device"]
     once = steadiness(shards).once
     now = max(p["protocol_version"] for p in shards)
-    parts = {"now": [], "before": []}
+    parts: dict[str, list[dict[str, Any]]] = {"now": [], "before": []}
     for shard in shards:
         parts["now" if shard["protocol_version"] == now else "before"].append(shard)
     of_now = ~cells["kernel"].str.startswith("dot_") & (cells["kernel"] != "copy2d_document")

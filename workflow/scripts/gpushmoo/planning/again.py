@@ -1,4 +1,4 @@
-"""Which products are made again though Snakemake sees no reason for it."""
+"""Find outputs of a run that must be made again although Snakemake considers them up to date."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _READERS = {".json": read_json, ".parquet": check_table}
 
 
 class Remaking:
-    """Finds products that are damaged, and those that the key `remeasure` names.
+    """Finds outputs that are damaged, and outputs that the key `remeasure` selects.
 
-    The latter are shards with such cells and build files with failed versions. `asked` are all
-    products of the jobs that Snakemake has looked at.
+    The key selects shards with cells of certain statuses, and build files with versions that ended
+    with these statuses. `asked` contains the output paths of all jobs that Snakemake has checked so
+    far.
     """
 
     def __init__(self, flow: Flow) -> None:
@@ -34,7 +35,17 @@ class Remaking:
         self.asked: set[str] = set()
 
     def faulty(self, script: str, wildcards: Collection[str], paths: list[str]) -> set[str]:
-        """Return those of a job's products that are to be made again; see `Inside.remake`."""
+        """Return the outputs of a job that Snakemake must make again.
+
+        Parameters
+        ----------
+        script
+            Path of the script of the job's rule; empty for a rule without a script.
+        wildcards
+            Names of the rule's wildcards.
+        paths
+            Paths of the job's outputs.
+        """
         self.asked.update(paths)
         measures = "shard" in wildcards
         again = {path for path in paths if self._is_damaged(path, measures)}
@@ -46,7 +57,7 @@ class Remaking:
         return again
 
     def _is_damaged(self, path: str, measures: bool) -> bool:
-        """Return whether a product is damaged; print what is wrong at the first call."""
+        """Return whether an output is damaged; print the damage when a path is checked first."""
         if path in self._damaged:
             return self._damaged[path]
         fault = damage(Path(path), ends_alone=measures)
@@ -61,7 +72,10 @@ class Remaking:
 
 
 def ended_as(statuses: Collection[Status], path: Path) -> bool:
-    """Whether a version in the build file `path` ended so."""
+    """Return whether a version in the build file `path` ended with one of `statuses`.
+
+    A missing or damaged file counts as a file without such versions.
+    """
     if not statuses or not path.exists():
         return False
     try:
@@ -73,7 +87,10 @@ def ended_as(statuses: Collection[Status], path: Path) -> bool:
 
 @cache
 def remeasured_shards(flow: Flow) -> frozenset[str]:
-    """The shards with cells that the key `remeasure` names; prints their number."""
+    """Return the shards with cells that the key `remeasure` selects, and print their number.
+
+    The result is cached, so a run prints it once.
+    """
     counts = cells_ended_as(flow.config.remeasure, flow.shard_files)
     print(f"gpushmoo: {sentence(counts)}", file=sys.stderr)
     return frozenset(counts)
@@ -82,7 +99,20 @@ def remeasured_shards(flow: Flow) -> frozenset[str]:
 def cells_ended_as(
     statuses: Collection[Status], paths: Iterable[str]
 ) -> dict[str, Counter[Status]]:
-    """Number of cells that ended so, by path of the shards that have any."""
+    """Count the cells that ended with one of `statuses`.
+
+    Parameters
+    ----------
+    statuses
+        The statuses to count.
+    paths
+        Files of shards. Missing and damaged ones are skipped.
+
+    Returns
+    -------
+    dict
+        For each file with at least one such cell, the number of cells by status.
+    """
     counts = {path: _count(statuses, Path(path)) for path in paths if Path(path).exists()}
     return {path: cells for path, cells in counts.items() if cells}
 
@@ -96,7 +126,13 @@ def _count(statuses: Collection[Status], path: Path) -> Counter[Status]:
 
 
 def sentence(counts: Mapping[str, Counter[Status]]) -> str:
-    """What is measured again, for the terminal."""
+    """Return the sentence for the terminal that says how many cells are measured again.
+
+    Parameters
+    ----------
+    counts
+        Number of cells by file and status, see `cells_ended_as`.
+    """
     cells = sum(counts.values(), Counter[Status]())
     if not cells:
         return "remeasure: no cell ended so; nothing is measured again."
@@ -106,10 +142,16 @@ def sentence(counts: Mapping[str, Counter[Status]]) -> str:
 
 
 def damage(path: Path, ends_alone: bool = False) -> str | None:
-    """What is wrong with a product, in one sentence; None where it is whole or missing.
+    """Return a sentence that describes how an output is damaged; None if it is intact or missing.
 
-    A file is read whole. With `ends_alone`, as of a shard, which may hold gigabytes, and of each
-    Parquet file in a folder only both ends are looked at.
+    Parameters
+    ----------
+    path
+        A file, or a folder of files. For Parquet files in a folder, only both ends of each
+        are read.
+    ends_alone
+        Whether to read only both ends of the file, because a shard may contain gigabytes. Otherwise
+        the whole file is read.
     """
     if not path.exists():
         return None

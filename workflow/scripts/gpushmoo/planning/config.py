@@ -1,4 +1,4 @@
-"""Reads and checks a run's configuration: every fault is one sentence naming the key."""
+"""Read and check the configuration of a run. Each error is one sentence that names the key."""
 
 from __future__ import annotations
 
@@ -49,13 +49,19 @@ from .sweeps import (
 
 @dataclass(frozen=True)
 class PlannedChapter:
-    """A chapter of this run, and what it adds to it."""
+    """A chapter of the report that belongs to this run, and its `plan`: the files that it adds."""
 
     folder: ChapterFolder
     plan: ChapterPlan
 
     def page_params(self, results: Path) -> dict[str, Any]:
-        """Return the report's parameters for the chapter's page; `results` is the run's folder."""
+        """Return the parameters with which the report makes the chapter's page, as plain values.
+
+        Parameters
+        ----------
+        results
+            Folder of the run.
+        """
         figures = [str(results.joinpath("figures", f"{name}.svg")) for name in self.plan.figures]
         return {
             "code": folder_digest(self.folder.path),
@@ -68,7 +74,22 @@ class PlannedChapter:
 
 
 def plan_chapters(settings: Settings, run: ChapterRun) -> dict[str, PlannedChapter]:
-    """The chapters of a run, by name. Raises ConfigError."""
+    """Return the chapters of the report whose kernels the run sweeps, by name.
+
+    A chapter compares the run with a published document. It is left out if its options are null.
+
+    Parameters
+    ----------
+    settings
+        The configuration, which has the options of the chapters.
+    run
+        The kernels and folders of the run.
+
+    Raises
+    ------
+    ConfigError
+        If a chapter's folder cannot be loaded, or if its options are wrong.
+    """
     places = ["reports/chapters", *settings.chapter_folders]
     try:
         paths = find_chapters(run.root / place for place in places)
@@ -90,7 +111,7 @@ def _plan(folder: ChapterFolder, options: Mapping[str, Any], run: ChapterRun) ->
 def _options(
     given: Mapping[str, Any], folders: Mapping[str, ChapterFolder]
 ) -> dict[str, Mapping[str, Any]]:
-    """The options of each chapter, as plain values; one that is null is left out."""
+    """Return the checked options of each chapter as plain values, without those that are null."""
     refuse_unknown("chapters", given, folders)
     found: dict[str, Mapping[str, Any]] = {}
     for name, folder in folders.items():
@@ -109,9 +130,26 @@ SWEPT_STUDIES = frozenset({"machine"})
 class RunConfig:
     """A checked configuration, and the objects that its keys refer to.
 
-    `results` is the run's folder, `device_memory` is in bytes, and `dataset` is the folder of a
-    recorded data set to analyze instead of measuring. Cells that ended with a status in `remeasure`
-    are measured again.
+    Attributes
+    ----------
+    settings
+        The keys and their values.
+    results
+        Folder of the run.
+    device_memory
+        Memory of the device in bytes, if the configuration limits it.
+    sweeps
+        The sweeps to measure, by name.
+    chapters
+        The chapters of the report, by name.
+    dataset
+        Folder of a recorded data set, which the run analyzes instead of measuring.
+    remeasure
+        Cells that ended with one of these statuses are measured again.
+    compared
+        Runs to compare, see `read_compared`.
+    earlier
+        Folders of earlier runs, see `read_earlier`.
     """
 
     settings: Settings
@@ -126,13 +164,24 @@ class RunConfig:
 
 
 def default_config() -> dict[str, Any]:
-    """The default run: the sweeps of config/config.yaml, and the defaults of all other keys."""
+    """Return the configuration of a run for which the user sets no key.
+
+    It has the sweeps of config/config.yaml, and the defaults of all other keys.
+    """
     given = yaml.CSafeLoader(DEFAULTS.read_text(encoding="utf-8")).get_single_data()
     return with_defaults(given, Settings)
 
 
 def with_defaults(given: Mapping[str, Any], kind: Any) -> dict[str, Any]:
-    """The values `given` of a section, and the default of each key that they leave out."""
+    """Return the values of a section, in which keys without a value have their default.
+
+    Parameters
+    ----------
+    given
+        Values by key.
+    kind
+        Class that defines the keys of the section.
+    """
     found = dict(given)
     for name, key in keys_of(kind).items():
         if is_dataclass(key.default):
@@ -143,7 +192,22 @@ def with_defaults(given: Mapping[str, Any], kind: Any) -> dict[str, Any]:
 
 
 def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> RunConfig:
-    """Check `raw`, the merged YAML; relative paths refer to `root`. Raises ConfigError."""
+    """Check a configuration and load the kernels and chapters that it names.
+
+    Parameters
+    ----------
+    raw
+        The merged values of all configuration files and of the command line.
+    root
+        Folder to which relative paths in the configuration refer.
+    results
+        Folder of the folders of all runs.
+
+    Raises
+    ------
+    ConfigError
+        With one sentence that names the key, for the first fault.
+    """
     settings = _with_studies(_at_home(read_section(Settings, raw)), root)
     try:
         paths = find_kernels(root / f for f in ["kernels", *settings.kernel_folders])
@@ -202,7 +266,7 @@ _DATA = ("dataset", "history", "before", "after", "noise_runs")
 
 
 def _at_home(settings: Settings) -> Settings:
-    """`settings` with the user's home for ``~`` in each key that names folders."""
+    """Replace a leading ``~`` by the user's home in all keys that name folders."""
     found = {name: _expanded(getattr(settings, name)) for name in (*_FOLDERS, *_DATA)}
     return settings.model_copy(update=found)
 
@@ -215,9 +279,9 @@ def _expanded(value: Any) -> Any:
 
 
 def _with_studies(settings: Settings, root: Path) -> Settings:
-    """`settings` with the sweeps of its studies' files as ``<study>_<sweep>``.
+    """Add the sweeps of the chosen studies to `settings`, named ``<study>_<sweep>``.
 
-    Sweeps of such a name that it has already stay.
+    A sweep of that name in the configuration takes precedence.
     """
     kernels, only = dict(settings.kernels), settings.only
     for study in sorted(SWEPT_STUDIES.intersection(settings.studies)):
@@ -233,7 +297,7 @@ def _with_studies(settings: Settings, root: Path) -> Settings:
 
 
 def _statuses_to_remeasure(settings: Settings) -> frozenset[Status]:
-    """Cells that ended so are measured again."""
+    """Return the statuses that the key `remeasure` selects; refuse it for a recorded data set."""
     asked = settings.remeasure
     if asked is not None and settings.dataset is not None:
         raise ConfigError(
@@ -246,7 +310,7 @@ def _statuses_to_remeasure(settings: Settings) -> frozenset[Status]:
 def _chosen(
     only: Sequence[str] | None, sweeps: dict[str, SweepConfig], kernels: Collection[str]
 ) -> dict[str, SweepConfig]:
-    """The sweeps that `only` names; without it, all."""
+    """Return the sweeps that the key `only` names; all sweeps if it is not set."""
     if only is None:
         return sweeps
     for name in only:
@@ -299,7 +363,17 @@ def _refuse_others(value: str, dataset: Path, kernels: Collection[str]) -> None:
 
 
 def check_memory(config: RunConfig, memory: int, allocation: int) -> None:
-    """Refuse problems that do not fit `memory` bytes, `allocation` in one buffer: ConfigError."""
+    """Raise ConfigError if a problem of a sweep or of a chapter does not fit on the device.
+
+    Parameters
+    ----------
+    config
+        The checked configuration.
+    memory
+        Memory of the device in bytes.
+    allocation
+        Largest size of one buffer in bytes.
+    """
     refuse_too_large(config.sweeps, memory, allocation)
     workloads = {s.folder.name: s.folder.workload for s in config.sweeps.values()}
     single = (item for c in config.chapters.values() for item in c.plan.cells.items())
@@ -311,7 +385,19 @@ def check_memory(config: RunConfig, memory: int, allocation: int) -> None:
 
 
 def read_compared(settings: Settings) -> dict[str, Any] | None:
-    """Folders `a`, `b`, `noise_runs`, and `threshold`; None if nothing is compared."""
+    """Return the runs that the target ``compare`` compares; None if the configuration names none.
+
+    Returns
+    -------
+    dict
+        Folders of runs under ``a`` (before), ``b`` (after) and ``noise_runs``, and under
+        ``threshold`` the relative change that does not matter.
+
+    Raises
+    ------
+    ConfigError
+        If a side is missing, if the sides have different lengths, or if a folder is not a run.
+    """
     named = {
         "before": _several(settings.before),
         "after": _several(settings.after),
@@ -349,7 +435,7 @@ def _several(value: Any) -> list[str]:
 
 
 def own_studies(settings: Settings) -> list[str]:
-    """The studies that are jobs of their own, not sweeps."""
+    """Return the names of the chosen studies that run as separate jobs and not as sweeps."""
     return [name for name in settings.studies if name not in SWEPT_STUDIES]
 
 
@@ -391,10 +477,20 @@ def _runs_in(name: str, results: Path) -> list[Path]:
 def merged(
     base: Mapping[str, Any], part: Mapping[str, Any], folder: Path, parent: str = ""
 ) -> dict[str, Any]:
-    """`base` with the values of `part`, which a file in `folder` gives, over it.
+    """Return the configuration `base`, overridden by the values of `part`.
 
-    Mappings are merged key by key, but not an axis: a range would keep the step of the one that it
-    replaces. Relative `kernel_folders` and `chapter_folders` begin at `folder`.
+    Mappings are merged key by key, but not axes: otherwise a range would keep the step of the range
+    that it replaces.
+
+    Parameters
+    ----------
+    base, part
+        Values by key.
+    folder
+        Folder of the file that contains `part`. Relative paths in `kernel_folders` and
+        `chapter_folders` start there.
+    parent
+        Key under which both mappings are; empty for whole configurations.
     """
     both = dict(base)
     for key, value in part.items():

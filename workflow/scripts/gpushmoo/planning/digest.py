@@ -1,8 +1,8 @@
-"""Digests of the code that jobs depend on: a change makes Snakemake run them again.
+"""Compute digests of the code that jobs depend on, so that a change makes Snakemake run them again.
 
-Snakemake does not see what a script imports. Each rule therefore has a parameter ``code``: a digest
-of a package of the library and of all layers below it. import-linter checks that no package imports
-one that is above it.
+Snakemake does not see the modules that a script imports. Each rule therefore has a parameter
+``code``: a digest of a package of the library and of all layers below it. import-linter checks that
+no package imports a package above it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,16 @@ LAYERS = (
 
 @cache
 def code_of(package: str, *others: Path) -> str:
-    """Digest of a package of the library, of all layers below it, and of `others`.
+    """Return a digest of the code that a rule depends on; its parameter ``code`` has this value.
 
-    These are files, or folders of which the Python code counts without its tests. Bytes are
-    compared, so comments count.
+    The digest covers the bytes of the files, so a changed comment changes it.
+
+    Parameters
+    ----------
+    package
+        Package of the library. All layers below it count as well.
+    *others
+        Additional files, and folders whose Python files count without their tests.
     """
     own = {f.relative_to(PACKAGE).as_posix(): f.read_bytes() for f in code_files(package)}
     # Two of them may have one name.
@@ -47,7 +53,7 @@ def code_of(package: str, *others: Path) -> str:
 
 
 def code_files(package: str) -> list[Path]:
-    """The files of a package of the library and of all layers below it."""
+    """Return all files of a package of the library and of all layers below it."""
     level = next(n for n, layer in enumerate(LAYERS) if package in layer)
     below = [name for layer in LAYERS[:level] for name in layer]
     return [
@@ -57,7 +63,15 @@ def code_files(package: str) -> list[Path]:
 
 
 def extra_code(name: str, *files: str) -> list[Path]:
-    """These files of an extra, by default all, also those that are not Python, but no tests."""
+    """Return files of an extra, without its tests.
+
+    Parameters
+    ----------
+    name
+        Name of the extra.
+    *files
+        Paths in its folder; by default all files, including those that are not Python.
+    """
     folder = extra_folders()[name]
     if files:
         return [folder / file for file in files]
@@ -65,17 +79,23 @@ def extra_code(name: str, *files: str) -> list[Path]:
 
 
 def code_of_extras(part: str) -> list[Path]:
-    """The files of the extras that add to a part, as `registry.Extra` names it."""
+    """Return the files of all extras that add something of one kind.
+
+    Parameters
+    ----------
+    part
+        The kind, an attribute of `registry.Extra`, for example ``exports``.
+    """
     return [file for name, e in extras().items() if getattr(e, part) for file in extra_code(name)]
 
 
 def _files_of(package: Path) -> Iterator[Path]:
-    """The files of a package, also those that are not Python, or the module of this name."""
+    """Yield all files of a package, not only Python, or the module of this name."""
     return source_files(package) if package.is_dir() else iter([package.with_suffix(".py")])
 
 
 def _python_in(folder: Path) -> dict[str, bytes]:
-    """The Python code of a folder without its tests, by path within it; or one file."""
+    """Return the Python code of a folder without its tests, or of one file, by relative path."""
     if folder.is_file():
         return {folder.name: folder.read_bytes()}
     files = {file.relative_to(folder): file for file in folder.rglob("*.py")}
@@ -87,15 +107,20 @@ def _python_in(folder: Path) -> dict[str, bytes]:
 
 
 def folder_digest(folder: Path) -> str:
-    """Digest of the Python code in a folder without its tests."""
+    """Return a digest of the Python files in a folder, without those of its tests."""
     return _digest(_python_in(folder))
 
 
 @cache
 def shared_digest(kernel: Path) -> str:
-    """Digest of the modules that a kernel's folder shares with others.
+    """Return a digest of the modules that a kernel imports from outside its folder.
 
     Comments and docstrings do not count.
+
+    Parameters
+    ----------
+    kernel
+        Folder of the kernel.
     """
     files = shared_code(kernel, IMPORTED[1:])
     return _digest(
@@ -107,13 +132,19 @@ def shared_digest(kernel: Path) -> str:
 
 
 def template_digest(chapters: Iterable[Path]) -> str:
-    """Digest of the report's templates, those of these chapters' folders, and what they print."""
+    """Return a digest of the report's Typst templates and of the files that chapters print.
+
+    Parameters
+    ----------
+    chapters
+        Folders of the run's chapters.
+    """
     files = (p for f in chapters for p in [f / "pages.typ", *(f / "published").rglob("*")])
     return file_digest(*(ROOT / "reports").glob("*.typ"), *(p for p in files if p.is_file()))
 
 
 def file_digest(*paths: Path) -> str:
-    """Digest of files by their names and bytes (templates, device files)."""
+    """Return a digest of files that covers their names and bytes, for example of templates."""
     h = hashlib.sha256()
     for path in sorted(paths):
         h.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -121,7 +152,7 @@ def file_digest(*paths: Path) -> str:
 
 
 def _digest(contents: dict[str, bytes]) -> str:
-    """Digest of contents and their names, in no order."""
+    """Return a digest of contents by name, which does not depend on their order."""
     h = hashlib.sha256()
     for name, content in sorted(contents.items()):
         h.update(f"{name}\0{len(content)}\0".encode() + content)

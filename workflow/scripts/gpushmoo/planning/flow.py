@@ -1,4 +1,7 @@
-"""What the rule files ask: the run's files, each job's parameters, digests. No job runs here."""
+"""Give Snakemake's rules the files of a run, the parameters of each job, and digests of code.
+
+This module runs no job.
+"""
 
 from __future__ import annotations
 
@@ -56,10 +59,27 @@ HISTORY = ("history.parquet", "summary.md")
 
 
 class Flow:
-    """A run as Snakemake sees it; paths are relative to the working directory."""
+    """A run as Snakemake's rules see it. All paths are relative to the working directory.
+
+    Parameters
+    ----------
+    raw
+        The merged configuration.
+    ask_device
+        Whether to open a device to resolve ``backend: auto`` on this host.
+    results
+        Folder of the folders of all runs.
+
+    Raises
+    ------
+    ConfigError
+        If the configuration has a fault.
+    NoDeviceError
+        If a device is required on this host and no backend finds one.
+    """
 
     def __init__(self, raw: Mapping[str, Any], ask_device: bool, results: Path = RESULTS) -> None:
-        """Check the configuration; with `ask_device` resolve ``backend: auto`` on this host."""
+        """Check the configuration, and resolve ``backend: auto`` if `ask_device` is set."""
         self.config: RunConfig = load_config(raw, ROOT, results)
         self.shards: list[Shard] = [] if self.config.dataset else plan_shards(self.config)
         self.results = self.config.results
@@ -84,16 +104,20 @@ class Flow:
 
     @property
     def measures(self) -> bool:
-        """Whether anything is to be measured, and not only what was is shown or compared."""
+        """Whether the run measures cells, and does not only show or compare existing results."""
         return self.config.dataset is None and self.config.compared is None
 
     def path(self, *parts: str) -> str:
-        """A path inside the run's folder."""
+        """Return the path of a file in the run's folder; the last of `parts` is the file's name."""
         return str(self.results.joinpath(*parts))
 
     @property
     def dataset(self) -> str:
-        """The data set's folder, which a stage replaces: so not a mount itself, but within it."""
+        """Folder of the aggregated cells.
+
+        A stage replaces the whole folder. If ``dataset`` is a mount, which cannot be replaced, this
+        is a folder in it.
+        """
         folder = self.path("dataset")
         return os.path.join(folder, "data") if os.path.ismount(folder) else folder
 
@@ -101,23 +125,26 @@ class Flow:
 
     @cached_property
     def shard_files(self) -> list[str]:
-        """The raw shards: measured ones, or those of a recorded data set."""
+        """Paths of the raw shards that the run measures, or of those in a recorded data set."""
         if self.config.dataset is not None:
             shards = unpacked(self.config.dataset)
             return sorted(os.path.relpath(p) for p in shards.rglob("*.parquet"))
         return [self.path("cells", s.path) for s in self.shards]
 
     def first_repeat(self, wildcards: Any) -> str:
-        """The file of the first repeat, which a later one needs: both measure the same cells."""
+        """Return the path of the same shard's first repeat.
+
+        A job of a later repeat reads it, because all repeats measure the same cells.
+        """
         return self.path("cells", replace(named_shard(wildcards), repeat=1).path)
 
     @cached_property
     def plan(self) -> RunPlan:
-        """The measuring job of each shard of the run."""
+        """The measuring jobs of all shards of the run."""
         return run_plan(self.config, self.choice.backend, self.choice.runtime)
 
     def job(self, wildcards: Any) -> ShardJob:
-        """The measuring job that the wildcards name."""
+        """Return the measuring job of the shard that Snakemake's `wildcards` name."""
         shard = named_shard(wildcards)
         return self.plan.sweeps[shard.sweep][shard.dtype].job.part(shard.index, shard.repeat)
 
@@ -151,24 +178,24 @@ class Flow:
         return json.dumps(request)
 
     def shared_code(self, wildcards: Any) -> str:
-        """Digest of the code that the swept kernel shares with others."""
+        """Return a digest of the modules that the swept kernel imports from outside its folder."""
         return shared_digest(self.config.sweeps[wildcards.sweep].folder.path)
 
     @property
     def backend(self) -> Backend | None:
-        """The record of the run's backend; None as long as ``auto`` is not resolved."""
+        """Properties of the run's backend; None as long as ``auto`` is not resolved."""
         return BACKENDS.get(self.choice.backend)
 
     @property
     def gpu_backend(self) -> Backend | None:
-        """The backend whose GPUs the measuring jobs take; None where they take none."""
+        """The run's backend if each measuring job claims one of its GPUs, otherwise None."""
         if self.config.dataset is not None or self.backend is None:
             return None
         return self.backend if self.backend.claims_gpu else None
 
     @property
     def build_files(self) -> list[str]:
-        """The build file of every sweep and dtype that has code to build."""
+        """Paths of the build files: one for each sweep and element type with code to compile."""
         return [
             self.path("builds", name, f"{dtype}.json")
             for name, sweep in self.config.sweeps.items()
@@ -177,13 +204,17 @@ class Flow:
         ]
 
     def build_file(self, wildcards: Any) -> str | list[str]:
-        """The build file that a measuring job loads; none ([]) of a kernel without such code."""
+        """Return the path of the build file that a measuring job loads.
+
+        The result is an empty list, which means no input to Snakemake, if the kernel has nothing to
+        compile.
+        """
         if not self.config.sweeps[wildcards.sweep].folder.workload.device_code:
             return []
         return self.path("builds", wildcards.sweep, f"{wildcards.dtype}.json")
 
     def build_job(self, wildcards: Any) -> BuildJob:
-        """The job that compiles the kernel of a sweep for an element type."""
+        """Return the job that compiles the kernel of a sweep for one element type."""
         compiler = CompilerChoice(
             backend=self.choice.backend,
             device=self.config.settings.device,
@@ -194,24 +225,32 @@ class Flow:
         return build_job(self.config.sweeps[wildcards.sweep], wildcards.dtype, compiler)
 
     def build_threads(self, wildcards: Any) -> int:
-        """A share of this host's cores for each build, of which all may run at once."""
+        """Return the number of threads of a build: the cores of this host divided among all builds.
+
+        All builds may run at the same time. A build never uses more threads than it has versions to
+        compile.
+        """
         share = self.all_cores // len(self.build_files)
         versions = self.config.sweeps[wildcards.sweep].versions[wildcards.dtype]
         return max(1, min(share, len(versions)))
 
     def measure_threads(self, wildcards: Any) -> int:
-        """Cores that a job claims: all where it measures the host, to run alone; else 1."""
+        """Return the number of cores that a measuring job claims.
+
+        A job that measures the host, or a kernel whose data the host streams, claims all cores. So
+        no other job runs at the same time.
+        """
         workload = self.config.sweeps[wildcards.sweep].folder.workload
         claims_gpu = self.backend is not None and self.backend.claims_gpu
         return 1 if claims_gpu and not isinstance(workload, HostFedWorkload) else self.all_cores
 
     @property
     def all_cores(self) -> int:
-        """Number of cores of this host; 1 where the operating system does not say."""
+        """Number of cores of this host; 1 if the operating system does not report it."""
         return os.cpu_count() or 1
 
     def shard_place(self, wildcards: Any) -> tuple[int, int]:
-        """Number (from 1) of the shard that a measuring job makes, and how many there are."""
+        """Return the number of a measuring job's shard, from 1, and the number of all shards."""
         return self._shard_numbers[named_shard(wildcards).path], len(self.shards)
 
     @cached_property
@@ -221,20 +260,20 @@ class Flow:
 
     @property
     def cache(self) -> str:
-        """The folder in which device runtimes keep compiled code."""
+        """Folder in which the device's runtime caches compiled code."""
         return str(cache_folder(self.results))
 
     # Kernels
 
     @cached_property
     def workloads(self) -> dict[str, Workload]:
-        """The workload of every kernel that is swept, by its name."""
+        """Workloads of all swept kernels, by name of the kernel."""
         folders = [s.folder for s in self.config.sweeps.values()]
         return {f.name: f.workload for f in sorted(folders, key=lambda f: f.name)}
 
     @property
     def swept(self) -> dict[str, dict[str, Any]]:
-        """Kernel, dtypes and dimensions of each sweep, apart from its axes."""
+        """Kernel, element types, sizes, variants and conditions of each sweep, by its name."""
         return {
             name: {"kernel": s.folder.name, "dtypes": list(s.dtypes), **s.as_plain}
             for name, s in self.config.sweeps.items()
@@ -242,57 +281,67 @@ class Flow:
 
     @property
     def peak_kernels(self) -> dict[str, str]:
-        """Kernels that measure how fast the device can ``load``, ``store`` or ``work``."""
+        """Kernels that measure a limit of the device, by name.
+
+        The values are ``load`` and ``store`` for bandwidths, and ``work`` for arithmetic.
+        """
         return {n: w.peak for n, w in self.workloads.items() if w.peak is not None}
 
     @property
     def limits(self) -> dict[str, Any]:
-        """The largest value that a kernel takes of an axis, and the most threads of a block."""
+        """Hard limits of the axes: ``most`` by kernel and axis, and the ``threads`` of a block."""
         most = {n: dict(sorted(w.most.items())) for n, w in self.workloads.items() if w.most}
         return {"most": most, "threads": self.config.settings.thread_limit or 1024}
 
     @property
     def kernel_places(self) -> dict[str, str]:
-        """Folders of the swept kernels, by name."""
+        """Folders of the swept kernels by name, relative to the project's root."""
         folders = [s.folder for s in self.config.sweeps.values()]
         return {f.name: os.path.relpath(f.path, ROOT) for f in folders}
 
     @property
     def workload_code(self) -> dict[str, list[str]]:
-        """Digests of the Python code of the swept kernels, by name."""
+        """Digests of the Python code of each swept kernel, by name.
+
+        The first digest covers the kernel's folder, the second the modules that it imports from
+        outside.
+        """
         folders = [s.folder for s in self.config.sweeps.values()]
         return {f.name: [f.digest(None), shared_digest(f.path)] for f in folders}
 
     @property
     def host_fed_kernels(self) -> list[str]:
-        """Kernels whose data come from the host."""
+        """Names of the kernels whose data the host streams to the device."""
         return [n for n, w in self.workloads.items() if isinstance(w, HostFedWorkload)]
 
     # Studies
 
     @property
     def study_files(self) -> list[str]:
-        """The files of the studies that the configuration names."""
+        """Paths of the results of the studies that the configuration names."""
         names = own_studies(self.config.settings)
         return [self.path("studies", f"{name}.parquet") for name in names]
 
     @property
     def counted_files(self) -> list[str]:
-        """What was counted of launches: by the run itself, or beside recorded shards."""
+        """Path of the file with hardware counters, as a list; empty without counters.
+
+        The run measures them, or they are part of a recorded data set.
+        """
         if "counters" in self.config.settings.studies:
             return [self.path("studies", COUNTED)]
         return self.recorded_beside(COUNTED)
 
     @property
     def study_job(self) -> StudyJob:
-        """The job of a study of the run's kernels."""
+        """Job that measures the run's kernels for a study, such as hardware counters."""
         folders = {s.folder.name: s.folder for s in self.config.sweeps.values()}
         suffix = source_suffix(self.choice.backend)
         kernels = {name: folder.digest(suffix) for name, folder in sorted(folders.items())}
         return StudyJob(device=self.job_device, kernels=kernels, folders=self.kernel_places)
 
     def recorded_beside(self, name: str) -> list[str]:
-        """The file `name` of a recorded data set, if it has one."""
+        """Return the path of a recorded data set's file as a list, empty without the file."""
         found = self.config.dataset and self.config.dataset / name
         return [os.path.relpath(found)] if found and found.is_file() else []
 
@@ -300,11 +349,17 @@ class Flow:
 
     @property
     def comparison_files(self) -> list[str]:
-        """What the target ``compare`` writes, but for its page of all cells."""
+        """Paths of the files that the target ``compare`` writes, except those of extras."""
         return [self.path("compare", name) for name in COMPARISON]
 
     def compare_target(self, wildcards: Any) -> list[str]:
-        """What ``compare`` asks for. Raises SystemExit with a sentence where no runs are named."""
+        """Return the files that the target ``compare`` makes.
+
+        Raises
+        ------
+        SystemExit
+            With one sentence, if the configuration names no runs to compare.
+        """
         if self.config.compared is None:
             raise SystemExit(
                 "gpushmoo: compare needs two runs: snakemake compare --config "
@@ -316,23 +371,23 @@ class Flow:
 
     @property
     def compared_files(self) -> list[str]:
-        """The Parquet files of all compared data sets."""
+        """Paths of the Parquet files of all runs that are compared."""
         sides = self.config.compared or {"a": [], "b": [], "noise_runs": []}
         return data_files([*sides["a"], *sides["b"], *sides["noise_runs"]])
 
     @property
     def history_tables(self) -> list[str]:
-        """What the stage of history writes."""
+        """Paths of the files that the rule ``history`` writes."""
         return [self.path("history", name) for name in HISTORY]
 
     @property
     def history_files(self) -> list[str]:
-        """Return the history's tables if the configuration asks for a history."""
+        """Paths of the tables of the history; empty if the configuration names no earlier runs."""
         return self.history_tables if self.config.earlier is not None else []
 
     @property
     def earlier_files(self) -> list[str]:
-        """Return the Parquet files of the earlier runs that the key ``history`` selects.
+        """Paths of the Parquet files of the earlier runs that the key ``history`` selects.
 
         The extra ``history`` compares this run with them. The list is empty if the key is not set.
         """
@@ -341,32 +396,36 @@ class Flow:
     # Analysis
 
     def chapter_folder(self, chapter: str) -> Path:
-        """The folder of a chapter of this run."""
+        """Return the folder of a chapter by its name."""
         return self.config.chapters[chapter].folder.path
 
     def plan_of(self, chapter: str) -> Any:
-        """What the chapter adds to the run: a ChapterPlan, of a class of the chapter's own."""
+        """Return the plan of a chapter: the files that it adds to the run.
+
+        The type is Any, because a chapter may define a subclass of `ChapterPlan`, which its rules
+        use.
+        """
         return self.config.chapters[chapter].plan
 
     @property
     def chapter_products(self) -> list[str]:
-        """Files of chapters that are beside the report."""
+        """Paths of files that chapters make in addition to the report."""
         return [file for c in self.config.chapters.values() for file in c.plan.products]
 
     @property
     def extra_products(self) -> list[str]:
-        """Files of extras that are beside the report."""
+        """Paths of files that extras make in addition to the report."""
         return [self.path(name) for extra in extras().values() for name in extra.products]
 
     @property
     def extra_compared(self) -> list[str]:
-        """Files that extras add to a comparison of runs."""
+        """Paths of files that extras add to a comparison of runs."""
         names = [name for extra in extras().values() for name in extra.compared]
         return [self.path("compare", name) for name in names]
 
     @property
     def job_device(self) -> JobDevice:
-        """The device of jobs that measure beside the sweeps."""
+        """Device and seed of jobs that measure something other than the sweeps."""
         return JobDevice(
             backend=self.choice.backend,
             device=self.config.settings.device,
@@ -376,20 +435,23 @@ class Flow:
 
     @property
     def device_models(self) -> list[str]:
-        """What the model of a device found; nothing where the backend tells too little for it."""
+        """Path of the fitted model of the device, as a list.
+
+        It is empty if the backend does not report the occupancy of kernels, which the model needs.
+        """
         told = self.backend is not None and self.backend.tells_occupancy
         return [self.path("model", "device.json")] if self.config.dataset or told else []
 
     @property
     def device_cells(self) -> list[str]:
-        """What that model says of each cell."""
+        """Path of the model's prediction for each cell, as a list; empty without a model."""
         return [str(Path(file).with_suffix(".parquet")) for file in self.device_models]
 
     # Figures
 
     @cached_property
     def figures(self) -> list[FigureSpec]:
-        """Figures of measured cells, in the order of the report."""
+        """Figures of measured cells, in the order in which the report shows them."""
         figures = [
             figure
             for sweep in self.config.sweeps.values()
@@ -400,31 +462,31 @@ class Flow:
 
     @property
     def section_figures(self) -> list[str]:
-        """The names of the figures in sections of the report that extras add to this run."""
+        """Names of the figures in those sections of the report that extras add."""
         return [section.figure for section in self._sections.values()]
 
     @property
     def _sections(self) -> dict[str, Section]:
-        """The sections of the report that extras add to this run, by the extra's name."""
+        """Sections of the report that extras add to this run, by name of the extra."""
         return {n: section for n, section in extra_sections().items() if section.files(self)}
 
     def section_inputs(self, wildcards: Any) -> dict[str, list[str]]:
-        """The files that extras' sections of the report are made of."""
+        """Return the input files of the report's sections by extras, by name of the input."""
         return {f"of_{name}": [*s.files(self)] for name, s in self._sections.items()}
 
     @property
     def figure_files(self) -> list[str]:
-        """SVG files of all figures of the report: of measured cells, of extras, and of chapters."""
+        """Paths of the SVG files of all figures in the report: of cells, extras and chapters."""
         chapters = [name for c in self.config.chapters.values() for name in c.plan.figures]
         names = [*(f.name for f in self.figures), *self.section_figures, *chapters]
         return [self.path("figures", f"{n}.svg") for n in names]
 
     def figure(self, wildcards: Any) -> FigureSpec:
-        """The figure of measured cells that the wildcards name."""
+        """Return the figure of measured cells that Snakemake's `wildcards` name."""
         return next(f for f in self.figures if f.name == wildcards.figure)
 
     def figure_inputs(self, wildcards: Any) -> dict[str, str]:
-        """The files that a figure is drawn from, by name."""
+        """Return the files that a figure is drawn from, by name of the rule's input."""
         needs = self.figure(wildcards).view.needs
         files = {"dataset": self.dataset, "peak": self.path("summary", "peak.json")}
         if "device" in needs and self.device_cells:
@@ -432,7 +494,7 @@ class Flow:
         return files
 
     def figure_job(self, wildcards: Any) -> FigureJob:
-        """The job that draws the figure that the wildcards name."""
+        """Return the job that draws the figure that Snakemake's `wildcards` name."""
         spec = self.figure(wildcards)
         sweeps = self.config.sweeps.values()
         met = {
@@ -451,7 +513,10 @@ class Flow:
         )
 
     def report_params(self, wildcards: Any) -> dict[str, Any]:
-        """The report's parameters; `sections` are figures' files by their heading."""
+        """Return the parameters of the rule that writes the report's content, as plain values.
+
+        The figures are in ``sections``: a list of SVG files for each heading.
+        """
         sections: dict[str, list[str]] = {}
         for figure in self.figures:
             sections.setdefault(figure.view.section(), []).append(f"{figure.name}.svg")
@@ -473,12 +538,15 @@ class Flow:
         }
 
     def template_digest(self) -> str:
-        """Digest of the report's templates, its chapters', and what their documents print."""
+        """Return a digest of the Typst templates of the report and of its chapters."""
         return template_digest(c.folder.path for c in self.config.chapters.values())
 
 
 def data_files(folders: Iterable[str]) -> list[str]:
-    """The Parquet files of the data sets in these folders, finished or recorded; no shards."""
+    """Return the Parquet files of the data sets in `folders`.
+
+    A folder is that of a finished run, or a recorded data set. Raw shards of a run do not count.
+    """
     files: list[Path] = []
     for folder in map(Path, folders):
         if (folder / "dataset").is_dir():

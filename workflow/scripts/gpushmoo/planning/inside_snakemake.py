@@ -2,7 +2,7 @@
 
 Snakemake has no public interface for the members of `Inside`. Each member is one use, with its
 reason. tests/unit/planning/test_inside_snakemake.py runs the installed Snakemake for each of them,
-and bounds their number. pyproject.toml bounds Snakemake's version.
+and limits their number. pyproject.toml limits Snakemake's version.
 """
 
 from __future__ import annotations
@@ -30,7 +30,21 @@ NOTHING_TO_DO: str = NOTHING_TO_BE_DONE_MSG
 
 @dataclass(frozen=True)
 class Job:
-    """A job of ours that Snakemake has planned."""
+    """A job of this project's rules that Snakemake is going to run.
+
+    Attributes
+    ----------
+    rule
+        Name of the job's rule.
+    script
+        Path of the rule's script; empty for a rule without a script.
+    gpus
+        Number of GPUs that the job claims.
+    outputs
+        Paths of the job's outputs.
+    wildcards
+        Values of the rule's wildcards, by name.
+    """
 
     rule: str
     script: str
@@ -40,7 +54,7 @@ class Job:
 
     @property
     def is_python(self) -> bool:
-        """Whether the job is a script in Python."""
+        """Whether the job runs a Python script."""
         return self.script.endswith(".py")
 
 
@@ -50,7 +64,7 @@ Faulty = Callable[[str, Collection[str], list[str]], Iterable[str]]
 
 
 class Inside:
-    """What the rules need of the `workflow` object that reads them."""
+    """Access to the inner objects of Snakemake's `workflow` that the rules need."""
 
     def __init__(self, workflow: Any) -> None:
         self._workflow = workflow
@@ -59,15 +73,16 @@ class Inside:
 
     @property
     def is_users_process(self) -> bool:
-        """Whether the user started this process. A job on another host reads the rules, too.
+        """Whether the user started this process.
 
-        Publicly both differ only by Snakemake's own options on the command line.
+        Snakemake also reads the rules in the process of each job on another host. Publicly, the two
+        differ only by Snakemake's own options on the command line.
         """
         return bool(self._workflow.is_main_process)
 
     @property
     def on_cluster(self) -> bool:
-        """Whether jobs run on other hosts: only a cluster's executor has a number of nodes.
+        """Whether jobs run on other hosts: only the executor of a cluster has a number of nodes.
 
         Rules have no public access to the executor, which a profile may name.
         """
@@ -94,10 +109,10 @@ class Inside:
         return [Path(path) for path in settings.configfiles], settings.config
 
     def take_prefix(self, folder: str) -> str:
-        """Return the folder with the prefix of a workflow that imports the rules.
+        """Return `folder` with the prefix of all paths that an importing workflow sets.
 
-        From then on Snakemake adds no prefix. It would add it to inputs and outputs, but not to
-        parameters, which have paths as well. Publicly the prefix is not known to the rules.
+        After this call, Snakemake adds no prefix. It would add the prefix to inputs and outputs,
+        but not to parameters, which contain paths as well. Publicly, rules do not know the prefix.
         """
         prefixed: str = self._modifier.path_modifier.replace_prefix(folder)
         self._modifier.path_modifier = PathModifier(None, None, self._workflow)
@@ -106,7 +121,7 @@ class Inside:
     def set_default_target(self, rule: str) -> None:
         """Make a rule of an included file the default target.
 
-        Snakemake passes over the public ``default_target: True`` of an included file.
+        Snakemake ignores the public ``default_target: True`` in an included file.
         """
         self._workflow.default_target = rule
 
@@ -120,11 +135,11 @@ class Inside:
             self._workflow.register_resource(resource, total)
 
     def quiet_about_rules(self) -> bool:
-        """Return whether Snakemake is to be quiet about jobs; on a cluster it never is.
+        """Return whether Snakemake must not print a line for each job. On a cluster it always does.
 
-        The public ``quiet: rules`` of the default profile also hides which jobs failed. Jobs of
-        this host print that, but not those that a cluster's scheduler ended. The profile of a
-        cluster cannot override the default profile.
+        The public ``quiet: rules`` of the default profile also hides which jobs failed. A job on
+        this host prints its failure itself. A job that a cluster's scheduler ended cannot. The
+        profile of a cluster cannot override the default profile.
         """
         quiet: set[Quietness] = self._workflow.output_settings.quiet or set()
         if self.on_cluster:
@@ -132,21 +147,23 @@ class Inside:
         return Quietness.RULES in quiet
 
     def filter_terminal(self, matters: Callable[[logging.LogRecord], bool]) -> None:
-        """Print only records that matter; the log file gets all.
+        """Print only log records for which `matters` returns True; the log file gets all of them.
 
-        The public way, a plugin that replaces the logger, would format all records itself.
+        The public way is a plugin that replaces the logger. It would have to format all records
+        itself.
         """
         for handler in logger.handlers:
             if not isinstance(handler, logging.FileHandler):
                 handler.addFilter(matters)
 
     def remake(self, faulty: Faulty) -> None:
-        """Have products of our jobs made again that are `faulty`.
+        """Make Snakemake run the jobs again whose outputs `faulty` returns.
 
-        Snakemake calls input functions while it builds its graph, the only time at which files can
-        be forced. The public ``--forcerun`` is read before the rules, and makes what it names a
-        target. Deleting a file would change what a dry run leaves. Files in a storage are not
-        looked at.
+        Snakemake calls input functions while it builds its graph, the only time at which a file can
+        be forced. So each rule gets an input function that names no input. The public
+        ``--forcerun`` is read before the rules, and turns the files that it names into targets.
+        Deleting a file would change the files that a dry run leaves. Files in a remote storage are
+        not checked.
         """
 
         def names_no_input(rule: Any) -> Callable[[Any], list[str]]:
@@ -164,7 +181,7 @@ class Inside:
             rule.set_input(names_no_input(rule))
 
     def planned_jobs(self) -> list[Job]:
-        """The jobs of ours that are to run.
+        """Return the jobs of this project's rules that Snakemake is going to run.
 
         The public ``onstart:`` gets only the path of the log.
         """
@@ -182,11 +199,11 @@ class Inside:
         ]
 
     def start_jobs_when_ready(self) -> None:
-        """Take Snakemake's own limit on starts of jobs (100 a second) from jobs of this host.
+        """Remove Snakemake's default limit on starts of jobs on this host, 100 a second.
 
-        Under it every job that ends leaves a timer that wakes the scheduler each second from then
-        on, and the run's end waits for the last of them. So does every limit that a profile can
-        publicly set. A limit of the user stays.
+        With this limit, each job that ends leaves a timer that wakes the scheduler every second,
+        and the run does not end before the last of these timers. Every limit that a profile can
+        publicly set has the same effect. A limit that the user sets is kept.
         """
         limit = self._workflow.scheduler.job_rate_limiter
         is_default = limit is not None and (limit.max_jobs, limit.timespan) == (100, 1)
@@ -194,11 +211,16 @@ class Inside:
             self._workflow.scheduler.job_rate_limiter = None
 
     def serve_scripts(self, rules: Collection[str]) -> None:
-        """Have the run's server run the scripts of these rules, unless a job claims a GPU.
+        """Make the run's server run the scripts of these rules, unless a job claims a GPU.
 
-        Snakemake would start a Python for each, which imports Snakemake for a third of a second
-        and the packages of the script for more. Publicly a rule cannot name the program that runs
-        its script.
+        Snakemake would start a Python process for each script. The imports of Snakemake take a
+        third of a second, and those of the script more. Publicly, a rule cannot name the program
+        that runs its script.
+
+        Parameters
+        ----------
+        rules
+            Names of the rules.
         """
         alone = PythonScript.execute_script
 

@@ -1,4 +1,4 @@
-"""From a checked configuration to shards, the job of each shard, and to figures."""
+"""Derive shards, the measuring job of each shard, and figures from a checked configuration."""
 
 from __future__ import annotations
 
@@ -46,7 +46,17 @@ MEASURED: Mapping[str, float] = {SearchMode.GUIDED: 1 / 16}
 
 @dataclass(frozen=True)
 class Shard:
-    """The name of a shard: a repeat, from 1, of part `index` of `count` of a sweep and dtype."""
+    """Identity of a shard, which is one part of a sweep's cells of one element type.
+
+    Attributes
+    ----------
+    sweep, dtype
+        Name of the sweep, and name of the element type.
+    index, count
+        The shard is part `index` (from 0) of `count` parts.
+    repeat
+        Number of the repeat, from 1.
+    """
 
     sweep: str
     dtype: str
@@ -56,7 +66,7 @@ class Shard:
 
     @property
     def name(self) -> str:
-        """Name of the shard's file without its suffix; see `space.shard_name`."""
+        """Name of the shard's file without its suffix, see `space.shard_name`."""
         return shard_name(self.index, self.count, self.repeat)
 
     @property
@@ -66,7 +76,13 @@ class Shard:
 
 
 def plan_shards(config: RunConfig) -> list[Shard]:
-    """All shards of a run, a repeat after the other, without a device. Raises ConfigError."""
+    """Return all shards of a run, first those of the first repeat. No device is needed.
+
+    Raises
+    ------
+    ConfigError
+        If there are more shards than Snakemake can plan.
+    """
     counts = {name: _shards(sweep, config) for name, sweep in config.sweeps.items()}
     dtypes = {name: sweep.dtypes for name, sweep in config.sweeps.items()}
     repeats = config.settings.measure.repeats
@@ -82,10 +98,10 @@ def plan_shards(config: RunConfig) -> list[Shard]:
 
 
 def _shards(sweep: SweepConfig, config: RunConfig) -> int:
-    """Number of shards of each dtype.
+    """Return the number of shards for each element type of a sweep.
 
-    A size that follows the device counts, even if it is equal to another one there: then a shard
-    may be empty.
+    Sizes that depend on the device count separately. If two of them are equal on the device, a
+    shard may be empty.
     """
     axes = (expand_axis(spec, TYPICAL) for spec in sweep.axes.values())
     cells: float = math.prod(map(len, (*axes, sweep.sizes, sweep.variants, sweep.met)))
@@ -97,9 +113,10 @@ def _shards(sweep: SweepConfig, config: RunConfig) -> int:
 
 
 def budget_of(config: RunConfig, shard: Shard) -> float | None:
-    """Seconds of the budget for a measuring job, by its share of the cells; None for no limit.
+    """Return the time that a measuring job may take, in seconds; None if the run has no budget.
 
-    The first repeat, which alone has all cells, gets as much as all later ones.
+    Each sweep gets a share of the budget in proportion to its cells. The first repeat, the only one
+    that measures all cells, gets as much as all later repeats together.
     """
     budget = config.settings.measure.budget
     repeats = config.settings.measure.repeats
@@ -113,14 +130,25 @@ def budget_of(config: RunConfig, shard: Shard) -> float | None:
 
 
 def named_shard(wildcards: Any) -> Shard:
-    """The shard that the wildcards of a measuring rule name; of rule `measure` the first repeat."""
+    """Return the shard that the wildcards of a measuring job name.
+
+    The rule `measure` has no wildcard for the repeat, because it always measures the first one.
+    """
     index, count = (int(n) for n in wildcards.shard.split("-of-"))
     repeat = int(getattr(wildcards, "repeat", 1))
     return Shard(wildcards.sweep, wildcards.dtype, index, count, repeat)
 
 
 def run_plan(config: RunConfig, backend: str, opencl_runtime: str) -> RunPlan:
-    """The job of every shard of the run; see `RunPlan`."""
+    """Return the measuring jobs of all shards of the run.
+
+    Parameters
+    ----------
+    config
+        The checked configuration.
+    backend, opencl_runtime
+        Names of the backend and of the OpenCL runtime; ``auto`` if not resolved.
+    """
     how = HowMeasured(
         backend=backend,
         device=config.settings.device,
@@ -141,7 +169,7 @@ def run_plan(config: RunConfig, backend: str, opencl_runtime: str) -> RunPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class HowMeasured:
-    """What all jobs of a run have in common: the device, the seed, the samples. See `ShardJob`."""
+    """Values that all measuring jobs of a run share. `ShardJob` describes them."""
 
     backend: str
     device: int | str
@@ -152,7 +180,19 @@ class HowMeasured:
 
 
 def shard_job(sweep: SweepConfig, dtype: str, how: HowMeasured, parts: int = 1) -> ShardJob:
-    """The job of the first of `parts` parts of a sweep and dtype, in the first repeat."""
+    """Return the job that measures the first shard of a sweep and type, in the first repeat.
+
+    Parameters
+    ----------
+    sweep
+        The sweep.
+    dtype
+        Name of the element type.
+    how
+        Values that all jobs of the run share.
+    parts
+        Number of shards.
+    """
     return ShardJob(
         folder=_folder_of(sweep),
         kernel_digest=sweep.folder.digest(source_suffix(how.backend)),
@@ -175,7 +215,7 @@ def shard_job(sweep: SweepConfig, dtype: str, how: HowMeasured, parts: int = 1) 
 
 @dataclass(frozen=True, kw_only=True)
 class CompilerChoice:
-    """What all building jobs of a run have in common; see `BuildJob`."""
+    """Values that all building jobs of a run share. `BuildJob` describes them."""
 
     backend: str
     device: int | str
@@ -185,7 +225,7 @@ class CompilerChoice:
 
 
 def build_job(sweep: SweepConfig, dtype: str, compiler: CompilerChoice) -> BuildJob:
-    """The job that compiles a sweep's versions of one element type."""
+    """Return the job that compiles all versions of a sweep's kernel for one element type."""
     return BuildJob(
         folder=_folder_of(sweep),
         kernel_digest=sweep.folder.digest(source_suffix(compiler.backend)),
@@ -205,9 +245,18 @@ def _folder_of(sweep: SweepConfig) -> str:
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """One figure of a view of the kernel in `folder`.
+    """One figure that a view draws from the measured cells of a kernel.
 
-    An attribute of None selects all that was swept.
+    Attributes
+    ----------
+    folder
+        Folder of the kernel.
+    view
+        Draws the figure.
+    dtypes
+        Element types that the sweep measured.
+    dtype, size, cache_state, timing_mode
+        The figure shows only cells with these values. None selects all values that were swept.
     """
 
     folder: KernelFolder
@@ -220,7 +269,7 @@ class FigureSpec:
 
     @property
     def name(self) -> str:
-        """Name of its files, without the suffix."""
+        """Name of the figure's files without the suffix, unique in a run."""
         size = None if self.size is None else size_label(self.size)
         kind = None if self.timing_mode == TIMING_MODES[0] else self.timing_mode
         parts = (self.folder.name, self.dtype, self.view.label(), size, self.cache_state, kind)
@@ -228,7 +277,7 @@ class FigureSpec:
 
     @property
     def where(self) -> dict[str, Any]:
-        """The cells to show, as values of columns, for dataset.matching."""
+        """Values of the columns that select the cells to show, for `dataset.matching`."""
         where: dict[str, Any] = {"kernel": self.folder.name, "timing_mode": self.timing_mode}
         if isinstance(self.size, Problem):
             where |= {"height": self.size.height, "width": self.size.width}
@@ -237,19 +286,37 @@ class FigureSpec:
 
     @property
     def nearest(self) -> Any:
-        """A size to look for among the measured ones, unless `where` names it."""
+        """Size that depends on the device's cache, as plain values, or None.
+
+        The figure shows the measured size that is nearest to it.
+        """
         return plain_size(self.size) if isinstance(self.size, RelativeSize) else None
 
     @property
     def code(self) -> list[str]:
-        """What the figure changes with besides the library: its view, or the kernel that has it."""
+        """Values that change if the code changes that draws the figure.
+
+        They are digests of the kernel's folder if it defines the view. A view of the library is
+        only named, because the rule's digest covers the library.
+        """
         if type(self.view).__module__.startswith("gpushmoo."):
             return [repr(self.view)]
         return [self.folder.digest(None), shared_digest(self.folder.path)]
 
 
 def figures_of(sweep: SweepConfig, backend: str) -> list[FigureSpec]:
-    """Return the figures of a sweep: of its largest size, first cache state and first mode."""
+    """Return the figures of a sweep, as its kernel's views define them.
+
+    A view may have one figure for each element type. For the size, the cache state and the timing
+    mode, each figure shows only one: the largest size, and the first state and mode.
+
+    Parameters
+    ----------
+    sweep
+        The sweep.
+    backend
+        Name of the backend. A view may exist only for some backends.
+    """
     workload = sweep.folder.workload
     largest = max(sweep.sizes, key=_rank)
     first_kind = next(k for k in TIMING_MODES if k in sweep.timing_modes)
@@ -268,12 +335,12 @@ def figures_of(sweep: SweepConfig, backend: str) -> list[FigureSpec]:
 
 
 def size_label(size: Size) -> str:
-    """A size in names of files: ``512x512``, or ``4-of-cache``."""
+    """Return a size as in names of files: ``512x512``, or ``4-of-cache`` for a relative size."""
     return size.label if isinstance(size, Problem) else f"{size.of_cache:g}-of-cache"
 
 
 def _rank(size: Size) -> tuple[bool, float, int]:
-    """Orders sizes: those outside of the cache behind all that are given in elements."""
+    """Return a sort key that puts sizes larger than the cache behind sizes in elements."""
     if isinstance(size, RelativeSize):
         return size.of_cache >= 1.0, size.of_cache, 0
     return False, size.height * size.width, size.height
@@ -285,16 +352,32 @@ _BRACES = str.maketrans("{}", "()")
 
 
 def figure_note(wildcards: Any, output: Any) -> dict[str, str]:
-    """A figure's caption, for the template of captions; empty as long as there is no figure.
+    """Return a figure's caption, escaped for reStructuredText; empty until the figure is drawn.
 
-    A parameter of the rule, which Snakemake asks for again when it makes its report. It does not
-    compare one whose function takes `output`, so a figure is not drawn again for its own note.
+    It is a parameter of the rule, and Snakemake evaluates it again for its report. Because the
+    function takes `output`, Snakemake does not compare the value with that of the last run. So a
+    new caption does not make Snakemake draw the figure again.
+
+    Parameters
+    ----------
+    wildcards
+        Not used.
+    output
+        The rule's outputs, of which `note` is a JSON file.
     """
     return {"caption": _MARKUP.sub(r"\\\g<0>", _note(output).get("caption", ""))}
 
 
 def figure_labels(wildcards: Any, output: Any) -> dict[str, str]:
-    """What is beside a figure in the report's list of them: its title."""
+    """Return the title of a figure for the list of figures in Snakemake's report.
+
+    Parameters
+    ----------
+    wildcards
+        Not used.
+    output
+        The rule's outputs, of which `note` is a JSON file.
+    """
     # Snakemake would take what is in braces for wildcards.
     return {"figure": _note(output).get("title", "").translate(_BRACES)}
 

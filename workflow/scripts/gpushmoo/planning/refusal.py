@@ -1,5 +1,7 @@
-"""Checks what a configuration or a call gives; a fault is one sentence: the key, what it is, what
-is allowed."""
+"""Check the values of a configuration or of a call.
+
+A fault is one sentence: the key, its value, and the values that are allowed.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ _of_a_call: ContextVar[bool] = ContextVar("of_a_call", default=False)
 
 @contextmanager
 def of_a_call() -> Iterator[None]:
-    """Have sentences speak of a call's arguments and not of a configuration's keys."""
+    """Make messages in this context name a call's arguments instead of a configuration's keys."""
     token = _of_a_call.set(True)
     try:
         yield
@@ -46,12 +48,15 @@ def of_a_call() -> Iterator[None]:
 
 
 def named(key: str) -> str:
-    """``Config key 'measure.repeats'``, or ``Argument 'repeats'`` of a call."""
+    """Return the name of a key in messages: ``Config key 'seed'``, or ``Argument 'seed'``."""
     return f"{'Argument' if _of_a_call.get() else 'Config key'} '{key}'"
 
 
 def within(section: str, rest: str) -> str:
-    """`rest` behind the configuration's section that it is in; a call has no sections."""
+    """Return the text `rest` after the name of its `section`; without that name in a call.
+
+    Arguments of a call are not in sections.
+    """
     return rest if _of_a_call.get() else section + rest
 
 
@@ -60,7 +65,17 @@ MANY_NAMES = 16
 
 
 def refuse_unknown(key: str, given: Iterable[Any], allowed: Collection[str]) -> None:
-    """Raise ConfigError if one of the names `given` for `key` is not `allowed`."""
+    """Raise ConfigError if a name is not allowed.
+
+    Parameters
+    ----------
+    key
+        Key under which the names are, for the message.
+    given
+        The names to check.
+    allowed
+        The allowed names. If there are many, the message lists only the nearest ones.
+    """
     allowed = list(dict.fromkeys(allowed))
     for value in given:
         if value in allowed:
@@ -76,16 +91,27 @@ def refuse_unknown(key: str, given: Iterable[Any], allowed: Collection[str]) -> 
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A question that names what is most like `name`; empty if nothing is like it."""
+    """Return a question with the known name that is most similar to `name`; empty without one."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f" Did you mean '{near[0]}'?" if near else ""
 
 
 def read_section(kind: type[S], raw: Mapping[Any, Any], above: str = "") -> S:
-    """The section of this `kind` that `raw` gives, with defaults.
+    """Return a section of the configuration from plain values, with defaults for missing keys.
 
-    Raises ConfigError with one sentence for the first fault. In sentences its keys are behind
-    `above`, such as ``chapters.mine.``.
+    Parameters
+    ----------
+    kind
+        Class that defines the keys of the section.
+    raw
+        Values by key.
+    above
+        Prefix of the keys in messages, for example ``chapters.mine.``.
+
+    Raises
+    ------
+    ConfigError
+        With one sentence that names the key, for the first fault.
     """
     _refuse_keys_of_other_types(raw, above)
     try:
@@ -98,9 +124,10 @@ def read_section(kind: type[S], raw: Mapping[Any, Any], above: str = "") -> S:
 
 
 def _order(error: ErrorDetails) -> tuple[Any, ...]:
-    """By key, unknown ones first.
+    """Return a sort key for errors of pydantic: by key, unknown keys first.
 
-    A list without a valid entry counts as too short, too, which is not the fault to speak of.
+    A list without a valid entry also counts as too short. That error comes last, because the
+    invalid entry is its cause.
     """
     follows = error["type"] == "too_short" and bool(error["input"]) and not _length(error)
     *above, last = [str(part) for part in error["loc"]] or [""]
@@ -112,7 +139,10 @@ def _length(error: ErrorDetails) -> int:
 
 
 def _refuse_keys_of_other_types(raw: Mapping[Any, Any], above: str) -> None:
-    """JSON has texts as keys alone; those of the whole are named as unknown ones."""
+    """Raise ConfigError for a key that is not a string, because JSON has no other keys.
+
+    Keys of the outermost mapping are reported later as unknown ones.
+    """
     for key, value in raw.items():
         inner = value if isinstance(value, Mapping) else {}
         for name in inner:
@@ -127,7 +157,7 @@ def _refuse_keys_of_other_types(raw: Mapping[Any, Any], above: str) -> None:
 
 
 class _Fault:
-    """One error that pydantic found, in the words of this project."""
+    """Message of this project for one error that pydantic reports."""
 
     def __init__(self, root: type[Section], error: ErrorDetails, above: str) -> None:
         self._type = error["type"]
@@ -179,7 +209,7 @@ class _Fault:
         return None
 
     def sentence(self) -> str:
-        """One sentence: the key, what it is, what is allowed."""
+        """Return one sentence: the key, its value, and the values that are allowed."""
         what = named(self._key)
         if self._is_unknown:
             return self._unknown(what)
@@ -226,7 +256,7 @@ class _Fault:
         return _LENGTH_BOUNDS[self._type].format(**self._context, entries=_entries(self._context))
 
     def _advice(self) -> str:
-        """What to do with a text that is nearly what is allowed: a number, or one of a list."""
+        """Return advice on a string that is almost an allowed number or entry of a list."""
         text = self._value
         if not isinstance(text, str):
             return ""
@@ -271,7 +301,7 @@ _NUMBER = re.compile(
 
 
 def _other_kinds(allowed: Any) -> list[Any]:
-    """The alternatives of an annotation, but for null."""
+    """Return the alternatives of an annotation, without None."""
     return [kind for kind in kinds_of(allowed) if kind is not NoneType]
 
 

@@ -1,7 +1,8 @@
-"""A run's whole configuration: every key, its meaning, its default and the values that it takes.
+"""Define each key of a run's configuration: its meaning, its default and the allowed values.
 
-config/config.yaml has what a run sweeps by default. A file given by ``--configfile`` is merged over
-it (config/README.md). ``make docs`` writes workflow/schemas/config.schema.json from this module.
+config/config.yaml has the sweeps of the default run. A file that ``--configfile`` names is merged
+over it (config/README.md). ``make docs`` writes workflow/schemas/config.schema.json from this
+module.
 """
 
 from __future__ import annotations
@@ -193,7 +194,7 @@ class Settings(Section):
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON schema of a configuration, for editors."""
+    """Return the JSON schema of a configuration file, with which editors check and complete it."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **Settings.model_json_schema(),

@@ -1,4 +1,4 @@
-"""The start of a run: its configuration, its limits and its servers."""
+"""Start a run: read its configuration, limit the use of GPUs, and start its servers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,22 @@ from .sweeps import size_sentence
 
 
 def load_flow(config: Mapping[str, Any], inside: Inside) -> Flow:
-    """Return the run of a checked configuration; only the user's own process asks a device."""
+    """Read the configuration of a run, check it, and print how much the run measures.
+
+    Only the process that the user started opens a device. Processes of jobs do not.
+
+    Parameters
+    ----------
+    config
+        Snakemake's merged configuration. It is used if another workflow imports the rules.
+    inside
+        Access to Snakemake.
+
+    Raises
+    ------
+    ValueError
+        With one sentence, if the configuration has a fault or if no device is found.
+    """
     plain, given = default_config(), _given(config, inside)
     for part, folder in given:
         plain = merged(plain, part, folder)
@@ -70,7 +85,7 @@ def load_flow(config: Mapping[str, Any], inside: Inside) -> Flow:
 
 
 def _tell_run(flow: Flow, own: Collection[str]) -> None:
-    """Print how much is measured, and write the run's folder for the process that asks for it.
+    """Print how much is measured, and write the run's folder into the file that `RUN_FOLDER` names.
 
     `own` are the sweeps that the user's configuration names.
     """
@@ -94,7 +109,10 @@ def _tell_run(flow: Flow, own: Collection[str]) -> None:
 
 
 def _given(config: Mapping[str, Any], inside: Inside) -> list[tuple[Mapping[str, Any], Path]]:
-    """The configuration's parts without the defaults, with their folders; the last one wins."""
+    """Return the parts of the configuration and their folders, without the defaults.
+
+    A later part overrides an earlier one.
+    """
     parts = inside.configuration
     if parts is None:
         return [(typed(config), Path.cwd())]
@@ -112,16 +130,16 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _plans_jobs(inside: Inside) -> bool:
-    """Whether this is the process that the user started, and it does more than lint."""
+    """Return whether the user started this process and it does more than lint."""
     return inside.is_users_process and "--lint" not in sys.argv
 
 
 def limit_gpus(flow: Flow, inside: Inside) -> None:
-    """Let two measuring jobs for each claimed device run at once on this host.
+    """Limit the measuring jobs that this host runs at the same time to two for each claimed device.
 
-    Without a total, Snakemake ignores ``resources: gpu=1`` on the host itself. A total of the user
-    (``--resources gpu=2``) stays. A lock admits one shard to a device; the second job has its
-    process ready when the device gets free.
+    A lock admits one job at a time to a device. The second job prepares its process meanwhile.
+    Without a total, Snakemake ignores ``resources: gpu=1`` on this host. A total that the user sets
+    (``--resources gpu=2``) is kept.
     """
     if flow.gpu_backend is None or not _plans_jobs(inside) or inside.on_cluster:
         return
@@ -130,10 +148,21 @@ def limit_gpus(flow: Flow, inside: Inside) -> None:
 
 
 def quiet_snakemake_output(flow: Flow, inside: Inside, asked: Collection[str]) -> None:
-    """Leave jobs' numbers and most steps to the log file, as measuring jobs print what matters.
+    """Hide most of Snakemake's lines on jobs from the terminal; the log file keeps them.
 
-    On a cluster all is printed: a job that the scheduler has ended prints nothing. If nothing is
-    to be done, the last run's closing lines are printed again, if their file is `asked` for.
+    Measuring jobs print what a user needs. On a cluster nothing is hidden, because a job that the
+    scheduler ended prints nothing itself. If nothing is to be done, the closing lines of the last
+    run are printed again.
+
+    Parameters
+    ----------
+    flow
+        The run.
+    inside
+        Access to Snakemake.
+    asked
+        Paths of all outputs that Snakemake has checked. The closing lines are printed only if their
+        file is one of them.
     """
     if not inside.quiet_about_rules():
         return
@@ -154,7 +183,15 @@ def quiet_snakemake_output(flow: Flow, inside: Inside, asked: Collection[str]) -
 
 
 def start_run(flow: Flow, inside: Inside) -> None:
-    """Check folder, device and programs, write the plan, start servers. Raises SystemExit."""
+    """Check folder and device, write the plan of the run, and start its servers.
+
+    Nothing happens in a process that the user did not start.
+
+    Raises
+    ------
+    SystemExit
+        With one sentence, if the run cannot start.
+    """
     if not inside.is_users_process:
         return
     jobs = inside.planned_jobs()
@@ -174,14 +211,14 @@ def start_run(flow: Flow, inside: Inside) -> None:
 
 
 def _check_start(flow: Flow, jobs: Sequence[Job], on_cluster: bool) -> None:
-    """Raise ConfigError if the jobs lack the folder or a device."""
+    """Raise ConfigError if the run's folder is not writable, or if the jobs lack a device."""
     refuse_unwritable(flow.results)
     if not on_cluster and any(job.gpus for job in jobs):
         refuse_without_device(flow)
 
 
 def _start_servers_for(flow: Flow, inside: Inside, jobs: Sequence[Job]) -> None:
-    """Start what measures for the jobs and what runs their scripts."""
+    """Start the servers that measure for the jobs, and the server that runs their scripts."""
     outs: dict[int, list[str]] = {}
     for job in jobs:
         if "shard" in job.wildcards:
@@ -198,7 +235,7 @@ def _start_servers_for(flow: Flow, inside: Inside, jobs: Sequence[Job]) -> None:
 
 
 def refuse_unwritable(results: Path) -> None:
-    """Raise ConfigError where the run's folder cannot be written to."""
+    """Raise ConfigError if gpushmoo cannot write to the run's folder."""
     folder = next(p for p in (results, *results.parents) if p.exists())
     if not os.access(folder, os.W_OK):
         raise ConfigError(
@@ -208,10 +245,10 @@ def refuse_unwritable(results: Path) -> None:
 
 
 def refuse_without_device(flow: Flow) -> None:
-    """Raise ConfigError if jobs need a GPU and the host has no GPU.
+    """Raise ConfigError if jobs need a GPU and this host has no GPU.
 
-    A device that seems to be there is not opened, which would take two seconds. If it is not
-    usable, the measuring jobs report it.
+    A device that the driver lists is not opened, which would take two seconds. If it is not usable,
+    the measuring jobs report it.
     """
     backend = flow.gpu_backend
     if backend is not None and functions_of(backend).count_devices() == 0:
@@ -224,9 +261,17 @@ def refuse_without_device(flow: Flow) -> None:
 def start_measuring_servers(
     number: int, outs: Mapping[int, Sequence[str]], backend: Backend | None = None
 ) -> list[subprocess.Popen[bytes]]:
-    """Start `number` measuring servers. `outs` are the files that jobs will write, by repeat.
+    """Start the servers that keep measuring processes for the jobs of a run.
 
-    The `backend` is that of GPUs, whose libraries a process of each server imports at once.
+    Parameters
+    ----------
+    number
+        Number of servers.
+    outs
+        Paths of the files that the jobs will write, by number of the repeat.
+    backend
+        Backend of the GPUs, if any. Each server at once starts a process that imports its
+        libraries.
     """
     jobs = {"backend": None if backend is None else backend.name, "outs": outs}
     return start_servers(number, MEASURING, ADDRESS, jobs)
@@ -239,10 +284,26 @@ def start_servers(
     jobs: Mapping[str, Any],
     environment: Mapping[str, str] | None = None,
 ) -> list[subprocess.Popen[bytes]]:
-    """Start `number` servers for all clients of this process, with which they end.
+    """Start servers that listen on one Unix socket and end together with this process.
 
-    The environment variable `address_name` contains the name of their socket. The last arguments
-    are a file with `jobs` and the server's number. `environment` is added to their environment.
+    Parameters
+    ----------
+    number
+        Number of servers.
+    program
+        Module that a server runs, as with ``python -m``.
+    address_name
+        Environment variable that gets the path of the socket, for the clients of this process.
+    jobs
+        Value that the servers read from a JSON file, which is an argument of theirs.
+    environment
+        Variables that are added to the environment of the servers.
+
+    Returns
+    -------
+    list
+        The processes; empty if the path of the socket is too long for the system. Then each job
+        starts its processes itself.
     """
     # No other user may have something measured here.
     folder = tempfile.mkdtemp(prefix="gpushmoo-")
@@ -280,7 +341,13 @@ def start_servers(
 
 
 def start_script_server(building: Flow | None) -> None:
-    """Start the server of scripts, prepared for the compiler of a run that is `building`."""
+    """Start the server whose forks run the scripts of rules.
+
+    Parameters
+    ----------
+    building
+        The run, if some of the scripts compile. The server then loads the compiler in advance.
+    """
     compiler = building and {
         "backend_name": building.choice.backend,
         "opencl_runtime": building.choice.runtime,
@@ -290,16 +357,16 @@ def start_script_server(building: Flow | None) -> None:
 
 
 def _jobs_at_once(flow: Flow) -> int:
-    """How many measuring jobs run at once on this host.
+    """Return the number of measuring jobs that may run at the same time on this host.
 
-    One measures on a GPU while another makes its inputs. If the device may be the host itself,
-    nothing else may run.
+    While one job measures on a GPU, another makes its inputs. If the device may be the host itself,
+    only one job runs.
     """
     return _devices(flow) * (1 if flow.gpu_backend is None else 2)
 
 
 def _devices(flow: Flow) -> int:
-    """How many devices measure at once on this host."""
+    """Return the number of devices on which this host measures at the same time."""
     backend = flow.gpu_backend
     if backend is None or flow.config.settings.device != "all":
         return 1
@@ -307,7 +374,15 @@ def _devices(flow: Flow) -> int:
 
 
 def print_noted_files(flow: Flow, jobs: Iterable[Job]) -> None:
-    """Print which files are made for a reason that a chapter wants printed."""
+    """Print which files the run makes again for a reason that a chapter states.
+
+    Parameters
+    ----------
+    flow
+        The run, whose chapters state reasons by file.
+    jobs
+        The jobs that Snakemake is going to run.
+    """
     made = {file for job in jobs for file in job.outputs}
     noted = [chapter.plan.noted for chapter in flow.config.chapters.values()]
     reasons = {file: why for files in noted for file, why in files.items()}

@@ -1,4 +1,4 @@
-"""One sweep of a configuration: a kernel, and what of it is measured; how much sweeps ask for."""
+"""Define a sweep of a configuration: a kernel, its cells to measure, and how long that takes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,21 @@ MAX_COMBINATIONS = 50_000_000
 
 @dataclass(frozen=True)
 class SweepConfig:
-    """One sweep of a kernel, defaults filled in; `axes` are axis specifications."""
+    """One sweep of a kernel, in which each key has a value.
+
+    Attributes
+    ----------
+    folder
+        The kernel's folder.
+    dtypes, variants
+        Names of element types and variants.
+    sizes
+        Problem sizes. They may depend on the device's cache.
+    cache_states, timing_modes
+        Measurement conditions, each state combined with each mode.
+    axes
+        Launch parameters by name, as specifications of `expand_axis`.
+    """
 
     folder: KernelFolder
     dtypes: tuple[str, ...]
@@ -69,12 +83,12 @@ class SweepConfig:
 
     @property
     def met(self) -> list[Condition]:
-        """What its launches meet: each kind in each state of the cache."""
+        """Measurement conditions of the sweep: each timing mode in each state of the cache."""
         return conditions(self.cache_states, self.timing_modes)
 
     @property
     def as_plain(self) -> dict[str, Any]:
-        """What its cells are made of, apart from kernel, dtypes and axes; `space_of` reads it."""
+        """Sizes, variants and measurement conditions as plain values, which `space_of` reads."""
         return {
             "sizes": [plain_size(size) for size in self.sizes],
             "variants": list(self.variants),
@@ -84,36 +98,36 @@ class SweepConfig:
 
     @cached_property
     def known_values(self) -> dict[str, frozenset[int]]:
-        """The values of those axes of which no device must be asked."""
+        """Values of those axes that do not depend on the device, by name."""
         specs = {name: spec for name, spec in self.axes.items() if not needs_device(spec)}
         return {name: frozenset(expand_axis(spec, TYPICAL)) for name, spec in specs.items()}
 
     @cached_property
     def n_combinations(self) -> int:
-        """Combinations of all dtypes, at most: values that two parts of an axis share count twice.
+        """Upper bound on the number of combinations of all element types, including invalid ones.
 
-        Valid or not.
+        Values that are in two parts of an axis count twice.
         """
         others = (self.dtypes, self.variants, self.sizes, self.met)
         return math.prod(self._lengths(self.axes)) * math.prod(map(len, others))
 
     @cached_property
     def n_cells(self) -> int:
-        """Valid combinations; all of them if the device decides which there are."""
+        """Number of valid combinations, or of all if the device decides which are valid."""
         if not self.is_looked_through:
             return self.n_combinations
         return sum(len(self.combinations(dtype).places) for dtype in self.dtypes)
 
     @property
     def n_invalid(self) -> int:
-        """Invalid combinations, as far as they are known without a device."""
+        """Number of invalid combinations; 0 if they depend on the device."""
         if not self.is_looked_through:
             return 0
         return sum(self.combinations(dtype).invalid for dtype in self.dtypes)
 
     @cached_property
     def most_builds(self) -> int:
-        """Versions of all dtypes that must be compiled if all combinations are valid."""
+        """Number of versions to compile, of all element types, if all combinations are valid."""
         if not self.folder.workload.device_code:
             return 0
         of_axes = math.prod(self._lengths(self.folder.workload.compile_axes))
@@ -121,7 +135,7 @@ class SweepConfig:
 
     @cached_property
     def n_builds(self) -> int:
-        """Versions of all dtypes that must be compiled; at most, if the device decides."""
+        """Number of versions to compile, of all types; an upper bound if the device decides."""
         w = self.folder.workload
         if not (w.device_code and w.compile_axes and self.is_looked_through):
             return self.most_builds
@@ -132,14 +146,28 @@ class SweepConfig:
 
     @property
     def is_looked_through(self) -> bool:
-        """Whether there is a rule of which combinations are valid, and these are known."""
+        """Whether gpushmoo checks each combination before a device is open.
+
+        This requires that the kernel has a rule `valid`, and that no combination depends on the
+        device.
+        """
         known = not depends_on_the_device(self.space(self.dtypes[0]))
         return known and self.folder.workload.is_restricted
 
     def combinations(self, dtype: str, tell: Tell | None = None) -> Combinations:
-        """Which combinations are valid; they are looked through once. Raises ConfigError.
+        """Return the valid combinations of an element type. Each combination is checked only once.
 
-        `tell` is called with how far that is.
+        Parameters
+        ----------
+        dtype
+            Name of the element type.
+        tell
+            Called with the progress of the check.
+
+        Raises
+        ------
+        ConfigError
+            If there are too many combinations to check.
         """
         if dtype not in self._found:
             total = self.n_combinations // len(self.dtypes)
@@ -159,11 +187,28 @@ class SweepConfig:
         self._found.update(looked_through._found)
 
     def known_combinations(self, dtype: str) -> Combinations | None:
-        """The combinations; None if there is no rule of which are valid, or the device decides."""
+        """Return the valid combinations of an element type; None if they are not known yet.
+
+        They are known if the kernel has a rule `valid` and nothing depends on the device.
+        """
         return self.combinations(dtype) if self.is_looked_through else None
 
     def rows(self, dtype: str, jobs: int) -> int | None:
-        """About how many rows this number of jobs writes; None if each combination is one."""
+        """Estimate the number of rows that the jobs of an element type write.
+
+        Parameters
+        ----------
+        dtype
+            Name of the element type.
+        jobs
+            Number of measuring jobs.
+
+        Returns
+        -------
+        int or None
+            None if each combination gets a row. That is so unless most rows would be of invalid
+            combinations.
+        """
         # Few need not be looked through.
         found = self.known_combinations(dtype) if self.n_combinations > jobs * MAX_ROWS else None
         return len(found.places) if found and found.invalid > jobs * MAX_ROWS else None
@@ -186,7 +231,7 @@ class SweepConfig:
 
     @cached_property
     def versions(self) -> dict[str, list[Version]]:
-        """What is to be compiled, by dtype."""
+        """Versions of the kernel to compile, by element type."""
         w = self.folder.workload
         looks = bool(w.compile_axes) and self.is_looked_through
         return {
@@ -196,13 +241,23 @@ class SweepConfig:
 
     @property
     def asks_for_sizes(self) -> bool:
-        """Whether a size depends on the device."""
+        """Whether a size depends on the device's cache."""
         return any(isinstance(size, RelativeSize) for size in self.sizes)
 
     def on(self, key: str, room: Room) -> SweepConfig:
-        """The sweep with the sizes that it has on a device. Raises ConfigError.
+        """Return the sweep with the sizes that it has on a device.
 
-        The `key` is that of the sizes for sentences.
+        Parameters
+        ----------
+        key
+            Name of the key of the sizes, for messages.
+        room
+            Cache and memory of the device.
+
+        Raises
+        ------
+        ConfigError
+            If a size does not fit on the device.
         """
         try:
             for dtype in self.dtypes:
@@ -212,12 +267,16 @@ class SweepConfig:
         return self.changed(sizes=tuple(problems))
 
     def changed(self, **values: Any) -> SweepConfig:
-        """The sweep with these values; itself, which may know its combinations, if it has them."""
+        """Return a copy of the sweep with other values of attributes.
+
+        If all values are equal to the present ones, the result is this object, which may have
+        checked its combinations already.
+        """
         same = all(getattr(self, name) == value for name, value in values.items())
         return self if same else replace(self, **values)
 
     def space(self, dtype: str) -> ShardSpace:
-        """All cells of a dtype."""
+        """Return all cells of an element type as one shard."""
         return ShardSpace(
             dtype,
             self.variants,
@@ -231,7 +290,22 @@ class SweepConfig:
 
 
 def named_sweep(name: str, spec: Sweep, paths: Mapping[str, Path]) -> SweepConfig:
-    """The sweep that a configuration calls `name`; `paths` are kernels' folders by name."""
+    """Return a sweep of the configuration, after loading its kernel.
+
+    Parameters
+    ----------
+    name
+        Name of the sweep, which is also the kernel's unless `spec` names another.
+    spec
+        The sweep's keys.
+    paths
+        Folders of all known kernels, by name.
+
+    Raises
+    ------
+    ConfigError
+        If the name or a key of the sweep is wrong, or if there is no such kernel.
+    """
     if not re.fullmatch("[A-Za-z0-9_]+", name):
         raise ConfigError(
             f"kernels.{name}: a sweep's name must consist of letters, digits and '_'."
@@ -250,7 +324,22 @@ def named_sweep(name: str, spec: Sweep, paths: Mapping[str, Path]) -> SweepConfi
 
 
 def read_sweep(key: str, spec: Mapping[str, Any], folder: KernelFolder) -> SweepConfig:
-    """The sweep of `folder` that `spec` asks for; `key` is before its keys in sentences."""
+    """Return a checked sweep of a kernel; keys that are missing get the kernel's defaults.
+
+    Parameters
+    ----------
+    key
+        Prefix of the sweep's keys in messages, for example ``kernels.transpose.``.
+    spec
+        Values by key, as in a configuration.
+    folder
+        The kernel.
+
+    Raises
+    ------
+    ConfigError
+        If a value is not possible for this kernel.
+    """
     w = folder.workload
     axes = {name: value for name, value in w.axes.items() if value != 0} | spec.get("axes", {})
     refuse_unknown(f"{key}axes", axes, w.axes)
@@ -281,7 +370,7 @@ def read_sweep(key: str, spec: Mapping[str, Any], folder: KernelFolder) -> Sweep
 
 
 def _read_size(key: str, size: Any, w: Workload, dtypes: Iterable[str]) -> Size:
-    """A size as a configuration has it."""
+    """Return a size from its value in a configuration; raise ConfigError if it is not possible."""
     if not isinstance(size, Mapping):
         return _read_problem(f"{key}sizes", size, w)
     if isinstance(w, HostFedWorkload):
@@ -305,12 +394,12 @@ def _read_problem(key: str, size: Any, w: Workload) -> Problem:
 
 
 def in_words(size: Size) -> str:
-    """``512 x 1024``, or ``{of_cache: 4}``."""
+    """Return a size as messages show it: ``512 x 1024``, or ``{of_cache: 4}``."""
     return f"{size.height} x {size.width}" if isinstance(size, Problem) else size.label
 
 
 def refuse_timing_modes(sweeps: Mapping[str, SweepConfig], backend: str) -> None:
-    """Raise ConfigError where a sweep asks for a timing mode that the `backend` has not."""
+    """Raise ConfigError if a sweep uses a timing mode that the backend does not support."""
     for name, sweep in sweeps.items():
         for kind in sweep.timing_modes:
             if kind not in BACKENDS[backend].timing_modes:
@@ -321,7 +410,15 @@ def refuse_timing_modes(sweeps: Mapping[str, SweepConfig], backend: str) -> None
 
 
 def refuse_few_samples(key: str, measure: Measure) -> None:
-    """Raise ConfigError if there are more least samples than most."""
+    """Raise ConfigError if the smallest number of samples exceeds the largest.
+
+    Parameters
+    ----------
+    key
+        Prefix of both keys in messages, for example ``measure.``.
+    measure
+        The section with both numbers.
+    """
     if measure.max_samples < measure.min_samples:
         raise ConfigError(
             f"{key}max_samples is {measure.max_samples} but must be at least {key}min_samples, "
@@ -330,7 +427,17 @@ def refuse_few_samples(key: str, measure: Measure) -> None:
 
 
 def check_axis(key: str, spec: Any, least: int = 1, most: int | None = None) -> None:
-    """Raise ConfigError where an axis specification holds values below `least` or over `most`."""
+    """Raise ConfigError if an axis specification contains a value out of range.
+
+    Parameters
+    ----------
+    key
+        Name of the axis, for messages.
+    spec
+        Axis specification of `expand_axis`.
+    least, most
+        Smallest and largest allowed value; without `most` there is no upper limit.
+    """
     parts = spec if isinstance(spec, list) else [spec]
     for part in parts:
         first = part.get("from", least) if isinstance(part, Mapping) else part
@@ -347,9 +454,18 @@ def check_axis(key: str, spec: Any, least: int = 1, most: int | None = None) -> 
 
 
 def refuse_too_large(sweeps: Mapping[str, SweepConfig], memory: int, allocation: int) -> None:
-    """Raise ConfigError where a problem needs more than `memory`, or `allocation` in a buffer.
+    """Raise ConfigError if a problem of a sweep does not fit on the device.
 
-    Sizes that depend on the device are checked where they are resolved (`SweepConfig.on`).
+    Sizes that depend on the device are checked when they are resolved (`SweepConfig.on`).
+
+    Parameters
+    ----------
+    sweeps
+        Sweeps by name.
+    memory
+        Memory of the device in bytes.
+    allocation
+        Largest size of one buffer in bytes.
     """
     for name, sweep in sweeps.items():
         for size, dtype in product(sweep.sizes, sweep.dtypes):
@@ -364,7 +480,7 @@ def refuse_too_large(sweeps: Mapping[str, SweepConfig], memory: int, allocation:
 
 
 def refuse_shared_cells(sweeps: Mapping[str, SweepConfig]) -> None:
-    """Raise ConfigError where two sweeps measure one cell."""
+    """Raise ConfigError if two sweeps measure the same cell."""
     named = sorted(sweeps.items())
     for i, (name, sweep) in enumerate(named):
         for other, earlier in named[:i]:
@@ -384,10 +500,10 @@ def refuse_shared_cells(sweeps: Mapping[str, SweepConfig]) -> None:
 
 
 def _apart(one: SweepConfig, other: SweepConfig) -> bool:
-    """Whether two sweeps of a kernel have no cell in common.
+    """Return whether two sweeps of a kernel have no cell in common.
 
-    Two different factors, or a factor and a number, may have one size on a device. That is seen
-    when sizes are resolved, or else when cells are aggregated.
+    Two different factors of the cache, or a factor and a number, may be the same size on a device.
+    That is checked when sizes are resolved, or when cells are aggregated.
     """
     parts: list[tuple[Collection[Any], Collection[Any]]] = [
         (_marks(one.sizes), _marks(other.sizes))
@@ -399,7 +515,7 @@ def _apart(one: SweepConfig, other: SweepConfig) -> bool:
 
 
 def _marks(sizes: Iterable[Size]) -> set[Problem | float]:
-    """Two lists of sizes have an equal one on some device if their marks have one in common."""
+    """Return marks of sizes: two lists share a size on some device if their sets share a mark."""
     found: set[Problem | float] = set()
     for size in sizes:
         if isinstance(size, RelativeSize):
@@ -412,9 +528,18 @@ def _marks(sizes: Iterable[Size]) -> set[Problem | float]:
 def refuse_large(
     sweeps: Mapping[str, SweepConfig], backend: str, max_cells: int, max_builds: int
 ) -> None:
-    """Raise ConfigError if there are too many cells or versions, with the time that these take.
+    """Raise ConfigError if a run has too many cells or versions, with the time that they take.
 
-    Valid ones count. Axes are expanded only if the rule `valid` decides.
+    Only valid combinations count. Combinations are checked only if all of them exceed the limit.
+
+    Parameters
+    ----------
+    sweeps
+        Sweeps by name.
+    backend
+        Name of the backend, for the time of a cell.
+    max_cells, max_builds
+        Largest number of cells, and of versions to compile.
     """
     everything = {name: sweep.n_combinations for name, sweep in sweeps.items()}
     counts = _counted(everything, max_cells, lambda name: sweeps[name].n_cells)
@@ -441,22 +566,31 @@ def refuse_large(
 
 
 def _counted(most: Mapping[str, int], limit: int, count: Callable[[str], int]) -> Mapping[str, int]:
-    """The numbers of sweeps, by name: `most`, unless these exceed the limit, then by `count`."""
+    """Return a count for each sweep: `most`, or the result of `count` if these exceed the limit."""
     return most if sum(most.values()) <= limit else {name: count(name) for name in most}
 
 
 def refuse_impossible(sweeps: Mapping[str, SweepConfig]) -> None:
-    """Raise ConfigError where a kernel's `Workload.valid` has something against all its cells."""
+    """Raise ConfigError if the rule `valid` of a kernel rejects all cells of a sweep."""
     for name, sweep in sweeps.items():
         if reason := next(filter(None, map(sweep.refusal, sweep.dtypes)), None):
             raise ConfigError(f"{within(f'kernels.{name}: ', reason)}.")
 
 
 def on_device(sweeps: Mapping[str, SweepConfig], room: Room) -> dict[str, SweepConfig]:
-    """The sweeps with the sizes that they have on a device.
+    """Return the sweeps with the sizes that they have on a device.
 
-    Raises ConfigError where a size does not fit it, or two sweeps of a kernel have a cell in common
-    there.
+    Parameters
+    ----------
+    sweeps
+        Sweeps by name.
+    room
+        Cache and memory of the device.
+
+    Raises
+    ------
+    ConfigError
+        If a size does not fit on the device, or if two sweeps share a cell there.
     """
     found = {name: sweep.on(f"kernels.{name}.sizes", room) for name, sweep in sweeps.items()}
     refuse_shared_cells(found)
@@ -464,7 +598,22 @@ def on_device(sweeps: Mapping[str, SweepConfig], room: Room) -> dict[str, SweepC
 
 
 def resolved_sentence(sweeps: Mapping[str, SweepConfig], room: Room, device: str) -> str | None:
-    """What each size that follows the device is there; None without such sizes."""
+    """Return a sentence that lists the sizes which depend on the device, with their values there.
+
+    Parameters
+    ----------
+    sweeps
+        Sweeps by name.
+    room
+        Cache and memory of the device.
+    device
+        Name of the device.
+
+    Returns
+    -------
+    str or None
+        None if no size depends on the device.
+    """
     found: dict[str, dict[str, list[str]]] = {}
     for name, sweep in sweeps.items():
         for size in sweep.sizes:
@@ -480,7 +629,15 @@ def resolved_sentence(sweeps: Mapping[str, SweepConfig], room: Room, device: str
 
 
 def size_sentence(sweeps: Mapping[str, SweepConfig], backend: str) -> str:
-    """How many cells and builds, and how long measuring takes, about, for the terminal."""
+    """Return sentences on the number of cells and versions, and on the time that measuring takes.
+
+    Parameters
+    ----------
+    sweeps
+        Sweeps by name.
+    backend
+        Name of the backend; with ``auto``, no time is stated.
+    """
     cells = sum(sweep.n_cells for sweep in sweeps.values())
     builds = sum(sweep.n_builds for sweep in sweeps.values())
     jobs = sum(len(sweep.dtypes) for sweep in sweeps.values() if sweep.n_builds)
@@ -509,7 +666,7 @@ def _among(count: int, total: int, what: str) -> str:
 
 
 def _time_words(cells: int, backend: str) -> str:
-    """``, about 14 hours at 5 ms a cell``; nothing as long as no backend is known."""
+    """Return ``, about 14 hours at 5 ms a cell``, or nothing if the backend is not known."""
     if backend not in BACKENDS:
         return ""
     cell_s = BACKENDS[backend].cell_s
@@ -517,7 +674,7 @@ def _time_words(cells: int, backend: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """In the largest unit of which it has two: ``90 s``, ``14 hours``, ``1,200 years``."""
+    """Return a time in the largest unit of which it has at least two, for example ``14 hours``."""
     units = (("years", 3.156e7), ("days", 86400.0), ("hours", 3600.0), ("min", 60.0))
     for unit, length_s in units:
         if seconds >= 2.0 * length_s:
@@ -526,5 +683,5 @@ def duration(seconds: float) -> str:
 
 
 def _number(n: int) -> str:
-    """A product of many axes has too many digits to read, or for Python to write."""
+    """Return a number with separators of thousands, or as a power of ten if it has many digits."""
     return f"{n:,}" if n < 10**15 else f"about 10^{math.log10(n):.0f}"

@@ -1,1 +1,1 @@
-"""A sweep here and now, from Python or the shell, and a new kernel's folder."""
+"""Measure kernels on this machine from Python or the shell, and write folders of new kernels."""

@@ -1,4 +1,4 @@
-"""Two versions of a kernel measured here and now, alternately: which is faster, and by how much."""
+"""Measure two versions of a kernel alternately, and test which one is faster and by how much."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _MEASURE = (
 
 
 class PairArguments(Arguments):
-    """The arguments of `ab` that are keys of a configuration, and those of pairs."""
+    """Arguments of `ab` that are also keys of a configuration, and those that only pairs have."""
 
     # Pairs are compared, and so measured on one device.
     device: Annotated[int, Field(ge=0), Meaning("Index of the device.")] = 0
@@ -90,16 +90,16 @@ class PairArguments(Arguments):
 
 @dataclass(frozen=True)
 class Version:
-    """A version of a kernel, for `ab`.
+    """A version of a kernel to compare with `ab`.
 
     Parameters
     ----------
     folder : path
         The kernel's folder.
     variant : str
-        The variant; by default all that both versions have.
+        The variant; by default all variants that both versions have.
     options : str or list of str
-        Options for the backend's compiler (``"-use_fast_math"``).
+        Additional options for the backend's compiler, for example ``"-use_fast_math"``.
     """
 
     folder: str | os.PathLike[str]
@@ -117,30 +117,31 @@ def ab(
     progress: bool = True,
     **sweep: Any,
 ) -> ABTest:
-    """Measure two versions alternately, A B B A, on one device, and wait for it.
+    """Measure two versions of a kernel alternately on one device, and test which one is faster.
 
-    Two cells are a pair if they have the same element type, size, cache state, timing mode and
-    values of all parameters that both kernels have. A kernel that crashes, hangs or is wrong costs
-    its own pair, which has a status that says so.
+    A pair consists of a cell of A and a cell of B with the same element type, size, cache state,
+    timing mode and values of all parameters that both kernels have. A round samples each pair in
+    the order A B B A. The call blocks until all pairs are measured. If a kernel crashes, hangs or
+    computes a wrong result, only its pair fails, and its status is not ``ok``.
 
     Parameters
     ----------
     a, b : path or Version
-        Kernels' folders, which may have the same name; without `b` the folder of `a`. A `Version`
-        has a variant and options of the compiler besides.
+        Folders of kernels, or versions with a variant and options of the compiler. Without `b`, the
+        folder of `a`. Both folders may have the same name.
     pairs : int
-        Pairs of cells of an element type at most, drawn by the seed; by default all.
+        Largest number of pairs of an element type, drawn by the seed; by default all.
     rounds : int
-        Each has two samples of A and two of B.
+        Number of rounds. Each has two samples of A and two of B.
     threshold : float
-        The change that does not matter, a share of the time.
+        Relative change that does not matter, for example 0.01.
     progress : bool
-        Whether lines are printed to stderr.
+        Whether to print lines to stderr.
     **sweep
         ``axes``, ``dtypes``, ``sizes``, ``cache``, ``timing_modes``, ``backend``, ``device`` and
-        ``opencl_runtime`` of both as `sweep` has them, ``seed``, ``thread_limit``, and keys under
-        ``measure`` that are not about samples. ``variant_a``, ``variant_b``, ``options_a`` and
-        ``options_b`` are former keywords, which the next version refuses.
+        ``opencl_runtime`` of both versions, as in `sweep`; ``seed``, ``thread_limit``, and keys
+        under ``measure`` that do not concern samples. ``variant_a``, ``variant_b``, ``options_a``
+        and ``options_b`` are former keywords, which the next version refuses.
 
     Returns
     -------
@@ -149,8 +150,10 @@ def ab(
 
     Raises
     ------
-    ConfigError, DeviceError
-        An argument is wrong, which is a ValueError; no device can be used.
+    ConfigError
+        If an argument is wrong. It is a ValueError.
+    DeviceError
+        If no device can be used.
     """
     if former := [name for name in _FORMER if name in sweep]:
         warnings.warn(_now_called(former), DeprecationWarning, stacklevel=2)
@@ -211,7 +214,16 @@ def versions_of(
     b: str | os.PathLike[str] | Version | None,
     keywords: MutableMapping[str, Any],
 ) -> tuple[Version, Version]:
-    """Make both versions, and take the former keywords of theirs out of `keywords`."""
+    """Return both versions of a kernel to compare.
+
+    Parameters
+    ----------
+    a, b
+        Folders of kernels, or versions. Without `b`, the folder of `a`.
+    keywords
+        Keywords of the call. Former keywords, such as ``variant_a``, are removed and applied to the
+        versions.
+    """
     first = a if isinstance(a, Version) else Version(a)
     second = Version(first.folder) if b is None else b if isinstance(b, Version) else Version(b)
     made = []
@@ -222,7 +234,7 @@ def versions_of(
 
 
 def _now_called(former: Sequence[str]) -> str:
-    """Word the sentence on keywords that are now fields of a version."""
+    """Return the deprecation warning for keywords that are now fields of a version."""
     fields = [name.rpartition("_")[0] for name in former]
     are = "is a former keyword" if len(former) == 1 else "are former keywords"
     inner = ", ".join(f"{field}=…" for field in dict.fromkeys(fields))
@@ -235,7 +247,7 @@ def _now_called(former: Sequence[str]) -> str:
 def _load(
     a: str | os.PathLike[str], b: str | os.PathLike[str]
 ) -> tuple[KernelFolder, KernelFolder]:
-    """Both kernels; loaded once where they are one."""
+    """Return both kernels. If both folders are the same, the kernel is loaded only once."""
     one = loaded(a)
     if Path(b).expanduser().resolve() == one.path:
         return one, one
@@ -253,7 +265,7 @@ def _load(
 def _variants(
     folders: tuple[KernelFolder, KernelFolder], a: str | None, b: str | None
 ) -> tuple[list[str], list[str]]:
-    """The variants of A, and those of B in the same order. Raises ConfigError."""
+    """Return the variants of A, and in the same order those of B to compare them with."""
     first, second = (folder.workload for folder in folders)
     if a is None and b is None:
         both = [v for v in first.default_variants or first.variants if v in second.variants]
@@ -274,7 +286,7 @@ def _requests(
     variants: tuple[list[str], list[str]],
     values: Mapping[str, Any],
 ) -> list[Request]:
-    """The sweeps of A and of B, with the values that both have. Raises ConfigError."""
+    """Return the sweeps of A and of B, restricted to values that both have."""
     axes = values.get("axes", {})
     known = [set(folder.workload.axes) for folder in folders]
     refuse_unknown("axes", axes, sorted(known[0] | known[1]))
@@ -320,7 +332,7 @@ def _look_through(requests: Sequence[Request], tell: Tell) -> None:
 def _on_one_device(
     requests: Sequence[Request], choice: DeviceChoice, info: DeviceInfo
 ) -> list[Request]:
-    """Both with the sizes that A has on the device. Raises ConfigError."""
+    """Return both sweeps with the sizes that A has on the device."""
     a, b = (request.sweep for request in requests)
     here = on_this(a, choice, info)
     there = on_this(b.changed(sizes=here.sizes), choice, info)
@@ -331,7 +343,7 @@ def _on_one_device(
 
 
 def _common(name: str, a: Sequence[Any], b: Sequence[Any]) -> tuple[Any, ...]:
-    """What A and B have in common of these. Raises ConfigError where that is nothing."""
+    """Return the values that A and B share for one argument; raise ConfigError without any."""
     both = tuple(value for value in a if value in b)
     if not both:
         said = (", ".join(getattr(v, "label", str(v)) for v in values) for values in (a, b))
@@ -350,7 +362,7 @@ SAMPLE_COLUMNS = ["a_samples_s", "b_samples_s"]
 
 
 class Pair(Table):
-    """What names a pair of cells, except its parameters."""
+    """Columns that identify a pair of cells, besides their launch parameters."""
 
     dtype: String
     variant_a: Annotated[String, Meaning("variant of A")]
@@ -362,7 +374,7 @@ class Pair(Table):
 
 
 class Judged(Table):
-    """What the samples of a pair, or of several, say."""
+    """Result of the test on the samples of one pair, or of several pairs together."""
 
     change: Float64 | None
     change_low: Float64 | None
@@ -395,7 +407,7 @@ class PairedCell(Judged, Pair):
 
 
 class PairedGroup(Judged, Pair):
-    """All measured pairs that differ in their parameters alone; their mean is known better."""
+    """All measured pairs that differ only in their parameters, and their mean change."""
 
     kernel: Annotated[String, Meaning("as in the pairs")]
     pairs: Annotated[Int32, Meaning("how many there are")]
@@ -406,7 +418,7 @@ _WHICH, _JUDGED = (tuple(f.name for f in table.fields()) for table in (Pair, Jud
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two versions: its folder, its variants, and its compiler's own options."""
+    """One of the two versions: its folder, its variants, and its additional compiler options."""
 
     folder: Path
     variants: tuple[str, ...]
@@ -417,10 +429,24 @@ class Side:
 
 
 class ABTest:
-    """Two versions of a kernel that were measured alternately on one device.
+    """Result of measuring two versions of a kernel alternately on one device.
 
-    `cells` has the columns of PairedCell, those of the parameters, and the samples in seconds, an
-    array of shape (rounds, 2) each; `groups` has those of PairedGroup. Neither has the kernel's.
+    `cells` has a row for each pair: the columns of `PairedCell`, the launch parameters, and the
+    samples of A and of B in seconds, as arrays of shape (rounds, 2). `groups` has the columns of
+    `PairedGroup`. Both have no column for the kernel.
+
+    Parameters
+    ----------
+    sides
+        The versions A and B.
+    measured
+        Measured pairs by element type.
+    rounds
+        Number of rounds, each with two samples of A and two of B.
+    threshold
+        Relative change that does not matter, for example 0.01.
+    log
+        Messages of compilers and measuring processes.
     """
 
     def __init__(
@@ -431,7 +457,7 @@ class ABTest:
         threshold: float,
         log: str,
     ) -> None:
-        """`measured` is by element type; `threshold` is a share."""
+        """Test the samples of each pair, and of all pairs of a group together."""
         self.sides = sides
         self.rounds = rounds
         self.threshold = threshold
@@ -460,23 +486,23 @@ class ABTest:
 
     @property
     def verdicts(self) -> dict[str, int]:
-        """How many pairs have which verdict; those that were not measured have none."""
+        """Number of pairs by verdict. Pairs without a measurement do not count."""
         return dict(Counter(self.cells["verdict"].dropna()))
 
     @property
     def slower(self) -> bool:
-        """Whether B is shown to be slower by more than the threshold, in a pair or a group."""
+        """Whether B is significantly slower by more than the threshold, in a pair or in a group."""
         return bool(self.cells["beyond"].any() or self.groups["beyond"].any())
 
     @property
     def axes(self) -> list[str]:
-        """The columns of `cells` that are parameters."""
+        """Names of the launch parameters, which are columns of `cells`."""
         columns = [*self.cells.columns]
         return columns[len(_WHICH) : columns.index("status")]
 
     @property
     def wrong(self) -> bool:
-        """Whether B has a wrong result."""
+        """Whether B computes a wrong result in at least one pair."""
         wrong = self.cells[self.cells["status"] == Status.WRONG_RESULT]
         return bool(wrong["message"].str.startswith(f"{NAMES[1]}: ").any())
 
@@ -511,7 +537,7 @@ class ABTest:
                 yield f"All {group['pairs']} of {which}: {change(group)}, {group['verdict']}."
 
     def _table(self) -> str:
-        """The pairs that changed most first, of which there may be many more; faults last."""
+        """Return the table of pairs for the terminal: largest changes first, failed pairs last."""
         shown = self.cells.sort_values(
             "change", key=abs, ascending=False, na_position="last", kind="stable"
         ).head(_MAX_ROWS)
@@ -534,7 +560,7 @@ class ABTest:
 
 
 def _rows(dtype: str, measured: MeasuredPairs) -> Iterator[dict[str, Any]]:
-    """A row of plain values for each pair, not judged yet."""
+    """Yield a row of plain values for each pair, without the results of the test."""
     for run in measured.runs:
         a, b = (one.cell for one in run.runs)
         a_s, b_s = (np.array(s, dtype=float).reshape(-1, 2) for s in (run.a_s, run.b_s))
@@ -554,7 +580,7 @@ def _rows(dtype: str, measured: MeasuredPairs) -> Iterator[dict[str, Any]]:
 
 
 def _judged(changes: Sequence[Any], threshold: float) -> pd.DataFrame:
-    """A row for the changes of each pair's blocks, judged together."""
+    """Return the results of the test, a row for each pair, corrected for testing many pairs."""
     found = [paired_change(of_pair, threshold) for of_pair in changes]
     rows = [
         [

@@ -1,4 +1,4 @@
-"""Answers of commands, printed as text, JSON or CSV, and the JSON Schema of each."""
+"""Print the results of commands as text, JSON or CSV, and define the JSON Schema of each."""
 
 from __future__ import annotations
 
@@ -31,10 +31,17 @@ _TYPES = {"int64": "integer", "int32": "integer", "double": "number", "bool": "b
 
 @dataclass(frozen=True)
 class Key:
-    """A key of the object that a command prints with ``--json``.
+    """A key of the JSON object that a command prints with ``--json``.
 
-    `schema` is its JSON Schema. If its value is a list of rows, `tables` are their classes, as
-    ``module.Class`` of the library. These modules are imported for the schema only.
+    Attributes
+    ----------
+    name
+        Name of the key.
+    schema
+        JSON Schema of its value.
+    tables
+        Classes of the rows if the value is a list of rows, each as ``module.Class`` of the library.
+        Only the schema imports these modules.
     """
 
     name: str
@@ -42,12 +49,24 @@ class Key:
     tables: tuple[str, ...] = ()
 
     def of(self, *tables: str) -> Key:
-        """Return this key for rows of these `tables`."""
+        """Return a copy of this key whose value is a list of rows of the classes `tables`."""
         return replace(self, tables=tables)
 
 
 def answer_key(name: str, meaning: str, kind: Any = None, **more: Any) -> Key:
-    """Make a key of the type `kind`, as JSON Schema names it."""
+    """Return a key of a command's JSON object.
+
+    Parameters
+    ----------
+    name
+        Name of the key.
+    meaning
+        Description of its value.
+    kind
+        Type of its value in JSON Schema, or a list of types. Without it, any type is valid.
+    **more
+        Other keywords of JSON Schema.
+    """
     return Key(name, {**({"type": kind} if kind else {}), **more, "description": meaning})
 
 
@@ -89,9 +108,18 @@ UNCHANGED = answer_key(
 class Answer:
     """The result of a command.
 
-    `told` has the command's keys (`Key`). CSV is of its `rows`, and its `notes` are printed to
-    stderr. `text` makes the text for a person, and `page` the Markdown after it, which a terminal
-    shows as tables. Without both, the command has printed its result.
+    Attributes
+    ----------
+    told
+        Values by key of the JSON object, see `Key`. ``--csv`` prints its ``rows``. Its ``notes``
+        are always printed to stderr.
+    text
+        Returns the text for a person.
+    status
+        Exit status.
+    page
+        Returns Markdown that follows the text. A terminal shows it with tables. If both functions
+        are missing, the command has already printed its result.
     """
 
     told: Mapping[str, Any]
@@ -101,7 +129,19 @@ class Answer:
 
 
 def print_answer(command: str, form: str | None, answer: Answer, took_s: float) -> None:
-    """Print the answer of a command in the `form` JSON or CSV, or as text."""
+    """Print the result of a command.
+
+    Parameters
+    ----------
+    command
+        Name of the command.
+    form
+        ``json``, ``csv``, or None for text.
+    answer
+        The result.
+    took_s
+        Time that the command took, in seconds.
+    """
     for sentence in answer.told.get("notes", ()):
         print(f"{library}: {sentence}", file=sys.stderr)
     if form == JSON:
@@ -120,7 +160,7 @@ def print_answer(command: str, form: str | None, answer: Answer, took_s: float) 
 
 
 def _print_page(markdown: str) -> None:
-    """Print Markdown as a terminal shows it; as it is elsewhere."""
+    """Print Markdown: rendered in a terminal, otherwise unchanged."""
     if not sys.stdout.isatty():
         print(markdown.rstrip())
         return
@@ -132,23 +172,41 @@ def _print_page(markdown: str) -> None:
 
 
 def print_error(status: int, sentence: str, took_s: float) -> None:
-    """Print the object of a command that ended with an error."""
+    """Print the JSON object of a command that failed.
+
+    Parameters
+    ----------
+    status
+        Exit status.
+    sentence
+        The error message.
+    took_s
+        Time until the error, in seconds.
+    """
     print_json(ERROR.name, {STATUS.name: status, TOOK_S.name: took_s, ERROR.name: sentence})
 
 
 def print_json(name: str, told: Mapping[str, Any]) -> None:
-    """Print an object with its schema's name and the library's version."""
+    """Print a JSON object that starts with the name of its schema and the library's version.
+
+    Parameters
+    ----------
+    name
+        Name of the command.
+    told
+        Values by key. Data frames become lists of rows.
+    """
     whole = _plain({"schema": _schema_name(name), library: __version__, **told})
     print(json.dumps(whole, allow_nan=False, indent=1, ensure_ascii=False))
 
 
 def _schema_name(name: str) -> str:
-    """Name the schema of a command's object, as the object itself does."""
+    """Return the value of the key ``schema`` of a command's JSON object."""
     return f"{library}/{name}/{SCHEMA_VERSION}"
 
 
 def _plain(value: Any) -> Any:
-    """Convert to JSON's types: a frame to its rows, missing and infinite numbers to null."""
+    """Convert a value to JSON types: data frames to rows, missing and infinite numbers to null."""
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -165,16 +223,23 @@ def _plain(value: Any) -> Any:
 
 
 def as_typed() -> str:
-    """This program as the user typed it, for commands that an answer proposes."""
+    """Return this program's command as the user typed it, for commands that a message suggests."""
     if Path(sys.argv[0]).name == library:
         return shlex.quote(sys.argv[0])
     return f"{shlex.quote(sys.executable)} -m {library}"
 
 
 def answer_schema(command: str, meaning: str, keys: Sequence[Key]) -> dict[str, Any]:
-    """The JSON Schema of everything that the command prints with ``--json``.
+    """Return the JSON Schema of a command's output: an object with `keys`, or an error.
 
-    That is an object with these `keys`, or an error.
+    Parameters
+    ----------
+    command
+        Name of the command.
+    meaning
+        Description of the command.
+    keys
+        Keys of the object, besides those of every command.
     """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -185,7 +250,7 @@ def answer_schema(command: str, meaning: str, keys: Sequence[Key]) -> dict[str, 
 
 
 def _object_schema(name: str, own: Sequence[Key]) -> dict[str, Any]:
-    """Describe the object `name`, which has its `own` keys besides those of all objects."""
+    """Return the schema of the object `name`, which has its `own` keys and those of all objects."""
     keys: dict[str, Any] = {"schema": {"const": _schema_name(name)}, library: {"type": "string"}}
     for key in (STATUS, TOOK_S, *own):
         rows = [_row_schema(table) for table in key.tables]
@@ -195,7 +260,7 @@ def _object_schema(name: str, own: Sequence[Key]) -> dict[str, Any]:
 
 
 def _row_schema(name: str) -> dict[str, Any]:
-    """Describe a row of the table ``module.Class`` of the library, with units and meanings."""
+    """Return the schema of a row of the table ``module.Class``, with units and descriptions."""
     from ..comparing.compare import ChangedCell
     from ..comparing.run_history import HistoryRow
     from ..core.schema import Cells
@@ -217,7 +282,7 @@ def _row_schema(name: str) -> dict[str, Any]:
 
 
 def _column_schema(column: pa.Field) -> dict[str, Any]:
-    """Describe a column without its meaning."""
+    """Return the schema of a column without its description."""
     import pyarrow as pa
 
     if pa.types.is_list(column.type):

@@ -1,4 +1,4 @@
-"""The arguments of `sweep`, checked as a configuration is: a sentence for each fault."""
+"""Check the arguments of `sweep` as keys of a configuration are checked."""
 
 from __future__ import annotations
 
@@ -63,9 +63,20 @@ _LISTS = ("dtypes", "variants", "sizes", "cache", "timing_modes")
 
 @dataclass(frozen=True)
 class Request:
-    """A sweep of a kernel, and the other parameters of its jobs.
+    """A checked sweep of a kernel, and the parameters of its measuring jobs.
 
-    A compilation may take `compile_timeout_s`.
+    Attributes
+    ----------
+    sweep
+        The kernel and the cells to measure.
+    seed
+        Seed of input data, of the order of samples and of the places of buffers.
+    thread_limit
+        Largest number of threads in a block; None for the limit of the device.
+    measure
+        How cells are measured.
+    compile_timeout_s
+        Limit on the time of one compilation, in seconds.
     """
 
     sweep: SweepConfig
@@ -77,9 +88,18 @@ class Request:
     def job(
         self, dtype: str, choice: DeviceChoice, repeat: int = 1, part: tuple[int, int] = (0, 1)
     ) -> ShardJob:
-        """The job that measures an element type once on a device, or a part of it.
+        """Return the job that measures an element type on a device.
 
-        The `part` is its index, from 0, and how many there are.
+        Parameters
+        ----------
+        dtype
+            Name of the element type.
+        choice
+            The device.
+        repeat
+            Number of the repeat, from 1.
+        part
+            Index of the shard, from 0, and number of shards.
         """
         how = HowMeasured(
             backend=choice.backend,
@@ -94,10 +114,10 @@ class Request:
 
 
 class Arguments(SweptKeys):
-    """The arguments of `sweep` besides the kernel: keys of a configuration by the same names.
+    """Arguments of `sweep` besides the kernel. A configuration has keys of the same names.
 
-    A call measures once, without a budget, on the first device. All other defaults are those of a
-    configuration.
+    Three defaults differ from those of a configuration: a call measures once, without a budget, on
+    the first device.
     """
 
     repeats: Repeats = 1
@@ -132,10 +152,24 @@ _OF_MEASURE = tuple(key.name for key in fields(Measure) if key.name in Arguments
 
 
 def checked(given: Mapping[str, Any], kind: type[Section] = Arguments) -> dict[str, Any]:
-    """The arguments by name as plain values, with defaults for those that are None.
+    """Return checked arguments of a call as plain values, with defaults for missing ones.
 
-    Defaults are those of a configuration, but for one repeat; arguments that default to the
-    kernel's own values are left out. The `kind` says which there are. Raises ConfigError.
+    Parameters
+    ----------
+    given
+        Values by argument. None means the default.
+    kind
+        Class that defines the arguments.
+
+    Returns
+    -------
+    dict
+        Values by argument. Arguments that default to the kernel's values are missing unless given.
+
+    Raises
+    ------
+    ConfigError
+        If an argument is not known, or if its value is not allowed.
     """
     values = {name: _plain(value) for name, value in given.items() if value is not None}
     for name in _LISTS:
@@ -149,7 +183,7 @@ def checked(given: Mapping[str, Any], kind: type[Section] = Arguments) -> dict[s
 
 
 def loaded(kernel: str | os.PathLike[str]) -> KernelFolder:
-    """The kernel in that folder. Raises ConfigError where there is none or it does not load."""
+    """Return the kernel in a folder; raise ConfigError if it is missing or does not load."""
     if not isinstance(kernel, str | os.PathLike):
         kind = type(kernel).__name__
         raise ConfigError(f"kernel: it is {kind}; it must be a kernel's folder or a Workload.")
@@ -167,9 +201,21 @@ def loaded(kernel: str | os.PathLike[str]) -> KernelFolder:
 def read_request(
     folder: KernelFolder, values: Mapping[str, Any], tell: Tell | None = None
 ) -> Request:
-    """The request that `checked` arguments make of the kernel in `folder`. Raises ConfigError.
+    """Return the request that the arguments of a call make.
 
-    `tell` is called with how many combinations were looked through.
+    Parameters
+    ----------
+    folder
+        The kernel.
+    values
+        Arguments that `checked` returned.
+    tell
+        Called with the progress of the check of combinations.
+
+    Raises
+    ------
+    ConfigError
+        If a value is not possible for this kernel, or if there are too many cells.
     """
     request = unlimited_request(folder, values)
     look_through_all(request.sweep, tell)
@@ -178,7 +224,20 @@ def read_request(
 
 
 def unlimited_request(folder: KernelFolder, values: Mapping[str, Any]) -> Request:
-    """The request without a look at its combinations or at their number. Raises ConfigError."""
+    """Return the request, without a check of its combinations and of their number.
+
+    Parameters
+    ----------
+    folder
+        The kernel.
+    values
+        Arguments that `checked` returned.
+
+    Raises
+    ------
+    ConfigError
+        If a value is not possible for this kernel.
+    """
     measure = Measure(
         **{n: values[n] for n in _OF_MEASURE if n in values and n != "search"},
         search=Search(**values["search"]),
@@ -199,9 +258,19 @@ def refuse_large_sweep(sweep: SweepConfig, values: Mapping[str, Any]) -> None:
 
 
 def look_through_all(sweep: SweepConfig, tell: Tell | None = None) -> None:
-    """Look through the combinations of each element type, if a rule says which are valid.
+    """Check the combinations of each element type, if the kernel has a rule `valid`.
 
-    Raises ConfigError if none is.
+    Parameters
+    ----------
+    sweep
+        The sweep, which keeps the result.
+    tell
+        Called with the progress of the check.
+
+    Raises
+    ------
+    ConfigError
+        If no combination is valid.
     """
     with of_a_call():
         for dtype in sweep.dtypes if sweep.is_looked_through else ():
@@ -210,19 +279,19 @@ def look_through_all(sweep: SweepConfig, tell: Tell | None = None) -> None:
 
 
 def refuse_no_flag(**flags: Any) -> None:
-    """Raise ConfigError if one of these arguments is neither true nor false."""
+    """Raise ConfigError if one of the arguments, given by name, is neither true nor false."""
     for name, value in flags.items():
         if not isinstance(value, bool | np.bool_) and value not in (0, 1):
             raise ConfigError(f"{name}: it is {value!r}; it must be True or False.")
 
 
 def argument_names() -> list[str]:
-    """The names of all arguments."""
+    """Return the names of all arguments of `sweep`, except the kernel."""
     return [*Arguments.model_fields]
 
 
 def _plain(value: Any) -> Any:
-    """Convert sequences to lists and NumPy's numbers to Python's, as a configuration has them."""
+    """Convert sequences to lists and NumPy scalars to Python's, as a configuration has them."""
     if isinstance(value, Mapping):
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset | range | np.ndarray):

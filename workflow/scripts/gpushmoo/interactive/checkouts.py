@@ -1,4 +1,4 @@
-"""All kernels of two checkouts, wheels or git revisions, measured alternately on one device."""
+"""Measure all kernels of two checkouts, wheels or git revisions alternately on one device."""
 
 from __future__ import annotations
 
@@ -44,24 +44,25 @@ def ab_checkouts(
     threshold: float = DELTA,
     **asked: Any,
 ) -> Checkouts:
-    """Measure each kernel that both sides have alternately, as `ab` does, and wait for it.
+    """Measure each kernel that two checkouts share alternately, as `ab` does.
 
-    A kernel of which no file differs is not measured. One that cannot be measured costs itself.
+    A kernel is skipped if none of its files differs. If a kernel cannot be measured, the others are
+    measured nevertheless.
 
     Parameters
     ----------
     base, head : path or text
-        A folder, a wheel, or a revision of the git repository here; without `head` that
-        repository's folder, with what is not committed.
+        A folder, a wheel, or a revision of the git repository in the working directory. Without
+        `head`, the folder of that repository, including uncommitted changes.
     kernels : list of str
-        Kernels' names, or folders within both sides; by default all.
+        Names of kernels, or folders in both checkouts; by default all kernels.
     unchanged : bool
-        Whether to measure what did not change, too, which should be found to be the same.
+        Whether to measure unchanged kernels as well. No change should be found for them.
     pairs : int
-        Pairs of cells of an element type at most, drawn by the seed.
+        Largest number of pairs of an element type, drawn by the seed.
     threshold, **asked
-        As `ab` has them. ``variant_a``, ``variant_b``, ``options_a`` and ``options_b`` are the
-        fields of the versions of each kernel.
+        Arguments of `ab`. ``variant_a``, ``variant_b``, ``options_a`` and ``options_b`` are the
+        fields of each kernel's versions.
 
     Returns
     -------
@@ -70,8 +71,10 @@ def ab_checkouts(
 
     Raises
     ------
-    ConfigError, NoDeviceError
-        An argument is wrong, which is a ValueError; no device can be used.
+    ConfigError
+        If an argument is wrong. It is a ValueError.
+    NoDeviceError
+        If no device can be used.
     """
     asked |= {"pairs": pairs, "threshold": threshold}
     kernels = several(kernels)
@@ -110,7 +113,7 @@ def ab_checkouts(
 
 @contextmanager
 def _opened(side: str | os.PathLike[str] | None) -> Iterator[tuple[Path, str]]:
-    """The folder of a checkout, a wheel or a revision, and its name. Raises ConfigError."""
+    """Yield the folder of a checkout, wheel or git revision, and its name for messages."""
     if side is None:
         yield Path(_git("rev-parse", "--show-toplevel")), "the working tree"
         return
@@ -146,7 +149,7 @@ def _opened(side: str | os.PathLike[str] | None) -> Iterator[tuple[Path, str]]:
 
 
 def _git(*words: str) -> str:
-    """What git says. Raises ConfigError where it fails."""
+    """Return the output of a git command; raise ConfigError if it fails."""
     try:
         done = subprocess.run(["git", *words], capture_output=True, encoding="utf-8", check=True)
     except (OSError, subprocess.CalledProcessError) as err:
@@ -156,7 +159,10 @@ def _git(*words: str) -> str:
 
 
 def kernel_folders(root: Path) -> dict[str, Path]:
-    """The kernels' folders below `root` by their place in it; none of hidden or virtual ones."""
+    """Return the folders of all kernels below `root`, by relative path.
+
+    Kernels in hidden folders and in virtual environments are skipped.
+    """
     found = {p.parent.relative_to(root).as_posix(): p.parent for p in root.rglob("workload.py")}
     apart = [p.parent.relative_to(root).as_posix() for p in root.rglob("pyvenv.cfg")]
     return {
@@ -167,15 +173,20 @@ def kernel_folders(root: Path) -> dict[str, Path]:
 
 
 def _is_named(name: str, place: str) -> bool:
-    """Whether a kernel's name, or a folder, means the kernel at this place."""
+    """Return whether `name` is the kernel at this path, or a folder that contains it."""
     asked, path = PurePosixPath(name), PurePosixPath(place)
     return name == path.name or path.is_relative_to(asked)
 
 
 def differ(a: Path, b: Path) -> bool:
-    """Whether the files of a kernel differ, or those that it shares with others.
+    """Return whether two versions of a kernel differ, in its files or in modules that it imports.
 
-    It is taken to differ if it includes a file from outside of its folder.
+    A kernel that includes a file from outside its folder always counts as different.
+
+    Parameters
+    ----------
+    a, b
+        Folders of the kernel in both checkouts.
     """
     files = [{p.relative_to(f).as_posix(): p.read_bytes() for p in source_files(f)} for f in (a, b)]
     if files[0] != files[1] or shared_code(a) != shared_code(b):
@@ -185,10 +196,22 @@ def differ(a: Path, b: Path) -> bool:
 
 @dataclass
 class Checkouts:
-    """What became of the kernels of `names[0]` in `names[1]`, by their places.
+    """Result of comparing the kernels of two checkouts, by the kernel's path in them.
 
-    `tests` are those that were measured. Of `unchanged` no file differs; only one side has those of
-    `alone`; `failed` says why no launch was measured.
+    Attributes
+    ----------
+    names
+        Names of both checkouts.
+    threshold
+        Relative change that does not matter.
+    alone
+        Kernels that only the first checkout has, and those that only the second has.
+    tests
+        Results of the measured kernels.
+    unchanged
+        Kernels that were not measured, because no file differs.
+    failed
+        For each kernel without any measured launch, the reason.
     """
 
     names: tuple[str, str]
@@ -199,29 +222,41 @@ class Checkouts:
     failed: dict[str, str] = field(default_factory=dict)
 
     def add(self, place: str, test: ABTest) -> None:
-        """Take in what was measured of a kernel."""
+        """Record the measurement of a kernel, which counts as failed if no pair of cells is ok.
+
+        Parameters
+        ----------
+        place
+            Path of the kernel in the checkouts.
+        test
+            The measurement.
+        """
         self.tests[place] = test
         if not (test.cells["status"] == Status.OK).any():
             self.failed[place] = "{status}: {message}".format(**test.cells.iloc[0])
 
     @cached_property
     def cells(self) -> pd.DataFrame:
-        """The pairs of all kernels, as `ABTest` has them but judged together."""
+        """Pairs of all kernels, as in `ABTest`, with the kernel's path in a column ``kernel``.
+
+        The test treats the pairs of all kernels as one family, so verdicts may differ from those of
+        a single kernel.
+        """
         return _together(self.tests, "cells")
 
     @cached_property
     def groups(self) -> pd.DataFrame:
-        """The groups of all kernels, as `ABTest` has them but judged together."""
+        """Groups of all kernels, as in `ABTest`, with verdicts from one test of all groups."""
         return _together(self.tests, "groups")
 
     @property
     def slower(self) -> list[str]:
-        """The kernels that are shown to be slower by more than the threshold."""
+        """Kernels that are significantly slower by more than the threshold, in a pair or group."""
         beyond = (set(rows.loc[rows["beyond"], "kernel"]) for rows in (self.cells, self.groups))
         return sorted(set().union(*beyond))
 
     def markdown(self) -> str:
-        """A summary for a pull request, ending in a line break."""
+        """Return a summary for a pull request, which ends in a line break."""
         devices = dict.fromkeys(test.device.name for test in self.tests.values())
         rows = [
             [_words(r), str(r["pairs"]), change(r), f"{(m := '**' * r['beyond'])}{r['verdict']}{m}"]
@@ -269,7 +304,7 @@ def _words(row: Mapping[str, Any]) -> str:
 
 
 def _together(tests: Mapping[str, ABTest], name: str) -> pd.DataFrame:
-    """The rows of all kernels, with the verdicts that they have together."""
+    """Return the rows of all kernels, with verdicts from one test of all of them."""
     if not tests:
         none = pd.DataFrame(columns=["kernel", "status", "change", "verdict", "beyond"])
         return none.astype({"beyond": bool})

@@ -1,4 +1,7 @@
-"""A call of `tune` in words, beside the pickle that holds it: a folder is reviewed by a reader."""
+"""Describe a call of `tune` in Markdown, next to the pickle that contains it.
+
+A pickle cannot be reviewed, so a reader of the kernel's folder needs the description.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,15 @@ Written by `to_folder` of a `{library}.tune` call. `workload.py` loads `workload
 
 
 def described(call: Call, axes: Mapping[str, Any]) -> str:
-    """The call as Markdown; `axes` are their values, of labelled ones the places."""
+    """Return the description of a call as Markdown.
+
+    Parameters
+    ----------
+    call
+        The call.
+    axes
+        Values by axis. For an axis with labels, the indices of the labels.
+    """
     lines = [f"* `{key}`: {value}" for key, value in _facts(call, axes)]
     head = _HEAD.format(entry=call.entry, library=library, version=__version__)
     return head + "\n".join(lines) + "\n"

@@ -1,4 +1,7 @@
-"""A workload that a notebook defines becomes a kernel folder, so that all else stays the same."""
+"""Write a workload that a program or notebook defines as a kernel folder.
+
+So all later steps are the same as for a kernel that a user wrote as files.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +37,28 @@ def write_folder(
     parent: Path,
     functions: Sequence[Callable[..., Any]] = (),
 ) -> Path:
-    """A kernel folder of `workload` in `parent`; `sources` are kernels' texts by suffix of a file.
+    """Write the folder of a kernel whose workload is an object of this program.
 
-    `functions` are those that the workload holds. Raises ConfigError.
+    Parameters
+    ----------
+    workload
+        The workload. It is pickled together with its class.
+    sources
+        Sources of the kernel, by suffix of their file, for example ``.cu``.
+    parent
+        Folder in which the kernel's folder is made.
+    functions
+        Functions that the workload contains. Modules of the user that define them are pickled, too.
+
+    Returns
+    -------
+    Path
+        The kernel's folder.
+
+    Raises
+    ------
+    ConfigError
+        If the workload has no valid name or no source, or if it cannot be pickled.
     """
     name = getattr(workload, "name", None)
     if not isinstance(name, str) or not name.isidentifier():
@@ -61,7 +83,7 @@ def write_folder(
 
 
 def _pickled(workload: Workload, functions: Sequence[Callable[..., Any]]) -> bytes:
-    """The workload with its class and functions, wherever these were defined."""
+    """Return a pickle of the workload with its class and functions, not only their names."""
     cls = type(workload)
     # Errors name a class of the folder.
     heir = type(cls.__name__, (cls,), {"__module__": f"{library}_kernel_{workload.name}"})
@@ -86,7 +108,10 @@ def _pickled(workload: Workload, functions: Sequence[Callable[..., Any]]) -> byt
 
 
 def _is_users(name: str) -> bool:
-    """Whether a module is neither the library's nor Python's; ``__main__`` is sent in any case."""
+    """Return whether a module belongs to neither the library nor Python, and is not ``__main__``.
+
+    pickle always copies the content of ``__main__``.
+    """
     first = name.partition(".")[0]
     loaded = isinstance(sys.modules.get(name), ModuleType)
     return loaded and first != "__main__" and first not in {library, *sys.stdlib_module_names}

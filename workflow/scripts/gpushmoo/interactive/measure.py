@@ -1,7 +1,7 @@
-"""Measures a kernel here and now, without a run or a plan; the result is a table.
+"""Measure a kernel on this machine without a run of Snakemake; the result is a table.
 
-A measuring process opens the device while this one imports what comes after measuring, which takes
-as long: such imports are in the functions that use them.
+While the measuring process opens the device, this process imports the modules for the steps after
+measuring, which takes as long. Therefore these imports are inside the functions that use them.
 """
 
 from __future__ import annotations
@@ -164,9 +164,22 @@ def measured(
     asked: Mapping[str, Any],
     progress: bool,
 ) -> tuple[Request, OwnFolder]:
-    """Measure the kernel in the folder that `folder` gives; what a Sweep is made of.
+    """Measure a kernel, and return the two values that a `Sweep` is made of.
 
-    It is called with the checked arguments, a folder for this sweep alone and its log.
+    Parameters
+    ----------
+    folder
+        Function that returns the kernel's folder. Its parameters are the checked arguments, a
+        temporary folder for this sweep, and the sweep's log.
+    asked
+        Arguments of `sweep` by name.
+    progress
+        Whether to print lines to stderr.
+
+    Raises
+    ------
+    ConfigError, DeviceError
+        If an argument is wrong, or if no device can be used.
     """
     budget = asked["budget"]
     by_default = {"repeats": 1 if budget is None else MAX_REPEATS}
@@ -206,12 +219,12 @@ def measured(
 
 
 def _on_first(values: dict[str, Any]) -> dict[str, Any]:
-    """The arguments with the first device in place of all."""
+    """Return the arguments with the first device instead of all devices."""
     return values | ({"device": 0} if values["device"] == ALL else {})
 
 
 def _size_of(sweep: SweepConfig) -> str:
-    """How much a sweep with very many combinations has to measure, as far as that is known."""
+    """Return a text on how much a sweep with very many combinations has to measure, if known."""
     n, everything = sweep.n_cells, sweep.n_combinations
     if not sweep.is_looked_through:
         return f"looking through {everything:,} combinations"
@@ -237,7 +250,20 @@ _OTHERS: dict[int, Workers] = {}
 
 
 def device_of(values: Mapping[str, Any], log_file: Path) -> tuple[DeviceChoice, DeviceInfo]:
-    """The device that checked arguments name, or the first one. Raises DeviceError without one."""
+    """Return the device that checked arguments select, or the first one if they select several.
+
+    Parameters
+    ----------
+    values
+        Arguments that `checked` returned.
+    log_file
+        File that gets the output of the measuring process.
+
+    Raises
+    ------
+    DeviceError
+        If no device can be used.
+    """
     first = devices_of(values, log_file)[0]
     return first.choice, first.info
 
@@ -247,11 +273,31 @@ def devices_of(
     log_file: Path,
     builds: _Builds | None = None,
 ) -> list[Lane]:
-    """Open the devices that checked arguments name; raise DeviceError without any.
+    """Open the devices that checked arguments select.
 
-    A measuring process opens each, and compiles the sweep of `builds` meanwhile, unless that is
-    compiled in separate processes. For several devices, other processes make the `builds`
-    meanwhile. If one of several devices does not open, it is left out.
+    A measuring process opens each device and meanwhile compiles the versions of `builds`, if they
+    are few. For several devices, separate processes compile. If one of several devices does not
+    open, it is left out.
+
+    Parameters
+    ----------
+    values
+        Arguments that `checked` returned.
+    log_file
+        File that gets the output of the measuring processes.
+    builds
+        The versions to compile.
+
+    Returns
+    -------
+    list
+        The open devices with their processes. Devices that were opened by an earlier call with the
+        same arguments are reused.
+
+    Raises
+    ------
+    DeviceError
+        If no device can be used.
     """
     asked = values["backend"], values["device"], values["opencl_runtime"]
     limit_s = values["compile_timeout_s"]
@@ -284,12 +330,15 @@ def devices_of(
 
 
 def _workers_of(index: int) -> Workers:
-    """The processes of a device if all are asked for."""
+    """Return the measuring processes of a device, for calls that use all devices."""
     return WORKERS if index == 0 else _OTHERS.setdefault(index, Workers(keep=True))
 
 
 def _opened_at_once(asks: Sequence[Open], builds: _Builds | None) -> dict[DeviceChoice, DeviceInfo]:
-    """The devices that open, while compilers run for `builds`. Raises NoDeviceError without one."""
+    """Open several devices at the same time, while compilers run for `builds`.
+
+    Return those that open; raise the first error if none does.
+    """
     answers: dict[int, DeviceInfo | Exception] = {}
 
     def open_one(ask: Open) -> None:
@@ -328,7 +377,7 @@ def _opened_at_once(asks: Sequence[Open], builds: _Builds | None) -> dict[Device
 
 
 def _import_analysis() -> None:
-    """Import what comes after measuring while a process opens the device."""
+    """Import the modules for the steps after measuring, while a process opens the device."""
     for name in ("analysis.aggregate", "analysis.best", "analysis.run_quality"):
         import_module(f"{library}.{name}")
 
@@ -348,9 +397,19 @@ def _build_job(sweep: SweepConfig, dtype: str, choice: DeviceChoice, limit_s: fl
 
 
 def on_this(sweep: SweepConfig, choice: DeviceChoice, info: DeviceInfo) -> SweepConfig:
-    """The sweep with the sizes that it has on the device.
+    """Return the sweep with the sizes that it has on a device.
 
-    Raises ConfigError where the device has no such launches, or not as much memory.
+    Parameters
+    ----------
+    sweep
+        The sweep.
+    choice, info
+        The device and its properties.
+
+    Raises
+    ------
+    ConfigError
+        If the device does not support a timing mode, or if its memory is too small for a size.
     """
     refuse_timing_modes({sweep.folder.name: sweep}, choice.backend)
     room = Room(info.cache, info.kind == "cpu", info.global_memory, info.max_allocation)
@@ -359,7 +418,15 @@ def on_this(sweep: SweepConfig, choice: DeviceChoice, info: DeviceInfo) -> Sweep
 
 @contextmanager
 def logged(path: Path) -> Iterator[Path]:
-    """Write the library's messages to the file `path`; an error has the end of it as a note."""
+    """Write the library's log messages to a file in this context.
+
+    An error that leaves the context gets the end of the file as a note.
+
+    Parameters
+    ----------
+    path
+        The file, which is also the value of the context.
+    """
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logger = logging.getLogger(library)
@@ -376,7 +443,7 @@ def logged(path: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class _Builds:
-    """The build files of a sweep by element type; None where nothing runs on the device."""
+    """Build files of a sweep by element type; None for a kernel without code for the device."""
 
     sweep: SweepConfig
     limit_s: float
@@ -386,7 +453,7 @@ class _Builds:
     made: dict[str, Path | None] = field(default_factory=dict)
 
     def make(self, choice: DeviceChoice) -> None:
-        """Make those that are not there. Raises DeviceError."""
+        """Compile each element type that has no build file yet."""
         for dtype in self.sweep.dtypes:
             if dtype not in self.made:
                 self.made[dtype] = self._build(dtype, choice)
@@ -405,7 +472,10 @@ class _Builds:
 
 @dataclass(frozen=True)
 class _Call:
-    """A sweep to measure on open devices. With `until` it has a budget, and one device."""
+    """A sweep to measure on open devices, within a budget that ends at `until` if it is set.
+
+    A call with a budget uses one device.
+    """
 
     request: Request
     lanes: Sequence[Lane]
@@ -414,21 +484,21 @@ class _Call:
 
     @property
     def sweep(self) -> SweepConfig:
-        """Return the sweep of the request."""
+        """Sweep of the request, without the parameters of its jobs."""
         return self.request.sweep
 
     @property
     def repeats(self) -> int:
-        """The number of repeats at most."""
+        """Largest number of repeats. A budget may end the call earlier."""
         return self.request.measure.repeats
 
     def file_of(self, part: Part) -> Path:
-        """The path of the Parquet file of one part, in the call's temporary folder."""
+        """Return the path of the Parquet file of one part, in the call's temporary folder."""
         folder = self.builds.work / CELLS / self.sweep.folder.name / part.dtype
         return folder / f"{shard_name(part.index, part.count, part.repeat)}.parquet"
 
     def task(self, part: Part, number: int, total: int, lane: Lane) -> ShardTask:
-        """The job that measures a part on a device; `number` and `total` are for messages."""
+        """Return the job that measures a part on a device. Messages show `number` and `total`."""
         where = (part.index, part.count)
         return ShardTask(
             self.request.job(part.dtype, lane.choice, part.repeat, where),
@@ -445,7 +515,7 @@ class _Call:
 
 
 def _measure(call: _Call) -> None:
-    """Write the shards of all repeats, and the data set that they make."""
+    """Measure all repeats, write a shard for each part, and aggregate them to a data set."""
     from ..analysis.aggregate import aggregate
 
     shards = _measured_by_one(call) if len(call.lanes) == 1 else _measured_by_all(call)
@@ -466,10 +536,10 @@ def _measure(call: _Call) -> None:
 
 
 def _measured_by_one(call: _Call) -> dict[Part, MeasuredShard]:
-    """The shards of one device, one for each element type and repeat.
+    """Measure with one device, a shard for each element type and repeat.
 
-    After the first repeat two others follow, or none, and more as long as the next would end before
-    `until` if it took as long as the last one.
+    After the first repeat follow two more or none. Further repeats follow as long as the next one
+    would end before `until` if it took as long as the last one.
     """
     [lane], sweep, until = call.lanes, call.sweep, call.until
     terminal = call.builds.terminal
@@ -526,7 +596,7 @@ def _measured_by_one(call: _Call) -> dict[Part, MeasuredShard]:
 
 
 def _measured_by_all(call: _Call) -> dict[Part, MeasuredShard]:
-    """The shards of several devices, each of which measures whole groups."""
+    """Measure with several devices, each of which measures whole groups of cells."""
     sweep, lanes = call.sweep, call.lanes
     groups = len(set(sweep.sizes)) * len(sweep.met)
     parts = parts_of(sweep.dtypes, groups, call.repeats, len(lanes))
@@ -560,15 +630,26 @@ _ANY_THREADS = 2**31 - 1
 
 
 def _width_in(text: Text, figure: Figure) -> float:
-    """How wide a text of the figure is, with a margin, in inches."""
+    """Return the width of a text of the figure with a margin, in inches."""
     return text.get_window_extent().width / figure.dpi + 0.2
 
 
 class Sweep(Run):
-    """A finished sweep of one kernel; `log` is what compilers and measuring processes printed."""
+    """A finished sweep of one kernel.
+
+    `log` contains the output of compilers and measuring processes. For the other attributes, see
+    `Run`.
+
+    Parameters
+    ----------
+    request
+        The measured sweep.
+    place
+        Temporary folder with the data set. It is deleted together with this object.
+    """
 
     def __init__(self, request: Request, place: OwnFolder) -> None:
-        """Read the data set in `place`, which lasts as long as this object."""
+        """Read the data set from the temporary folder."""
         from ..analysis.best import Limits
         from ..analysis.run_quality import dataset_provenance
         from ..storage.dataset import read_cells
@@ -586,12 +667,12 @@ class Sweep(Run):
 
     @property
     def fault(self) -> str:
-        """What a cell that did not work says; one that ended in a fault before others."""
+        """Message of a cell that did not work. Faults come before other statuses."""
         told = self.cells.sort_values("status", key=lambda s: ~s.isin(FAULTS))["message"]
         return next(iter(told.dropna()), "none was measured")
 
     def warned(self) -> Self:
-        """This result; warns of its remarks at the line that called `sweep` or `tune`."""
+        """Return this result, after warning the caller of `sweep` or `tune` of its problems."""
         for remark in self._remarks():
             warnings.warn(remark, stacklevel=3)
         return self
@@ -603,7 +684,7 @@ class Sweep(Run):
 
     @property
     def _swept(self) -> SweepConfig:
-        """What was swept. Raises ConfigError for a result that was pickled."""
+        """Measured sweep. Raises ConfigError if the result was pickled, which keeps only tables."""
         if self._request is None:
             raise ConfigError(
                 f"{self.name}: this result was pickled, which keeps its tables alone; `save` it "
@@ -612,7 +693,7 @@ class Sweep(Run):
         return self._request.sweep
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the folder, which ends with the program, and the kernel's classes."""
+        """Return the state without the temporary folder and without the kernel's classes."""
         return {**self.__dict__, "_request": None, "_place": None}
 
     def _path(self, name: str) -> Path:
@@ -627,11 +708,25 @@ class Sweep(Run):
         cache: str | None = None,
         timing_mode: str | None = None,
     ) -> Figure:
-        """Speed over the axes `x` and `y`, a panel for each variant and element type.
+        """Draw the speed over two axes, with a panel for each variant and element type.
 
-        By default the axes of the kernel's first heat map, or its first two; the first size, cache
-        state and timing mode that were swept. Of other axes each point shows its fastest cell.
-        Raises ConfigError.
+        For all other axes, each point shows its fastest cell.
+
+        Parameters
+        ----------
+        x, y
+            Names of the axes; by default those of the kernel's first heat map, or its first two
+            axes.
+        size
+            Side of a square problem, number of elements, or height and width; by default the first
+            size.
+        cache, timing_mode
+            Measurement condition; by default the first one that was swept.
+
+        Raises
+        ------
+        ConfigError
+            If there is no such axis or no such cell, or if the result was pickled.
         """
         # Imported when needed: it takes a second.
         import matplotlib as mpl
@@ -691,10 +786,25 @@ class Sweep(Run):
         return next((v for v in named if (v.x, v.y) == (x, y)), HeatMap(x, y))
 
     def save(self, folder: str | Path) -> Path:
-        """Keep the sweep in `folder`, which must not exist or be empty: cells, log and kernel.
+        """Write the sweep into a folder: its cells, its log, and the kernel.
 
-        The cells are files of the form that a run's jobs write, so ``dataset: folder`` has a
-        report made of them; ``report.yaml`` is a configuration that does. Raises ConfigError.
+        The cells are files as a run's jobs write them, so a run with ``dataset: FOLDER`` makes a
+        report from them. The file ``report.yaml`` in the folder is a configuration of such a run.
+
+        Parameters
+        ----------
+        folder
+            A folder that is empty or does not exist.
+
+        Returns
+        -------
+        Path
+            The absolute path of the folder.
+
+        Raises
+        ------
+        ConfigError
+            If the folder is not empty, if it cannot be written, or if the result was pickled.
         """
         sweep = self._swept
         out = empty_folder(folder)
@@ -731,7 +841,18 @@ class Sweep(Run):
 
 
 def empty_folder(folder: str | Path) -> Path:
-    """The folder, which can be written and holds nothing, if it is there. Raises ConfigError."""
+    """Return the absolute path of a folder for outputs, which must be empty or new.
+
+    Parameters
+    ----------
+    folder
+        The folder, which may start with ``~``.
+
+    Raises
+    ------
+    ConfigError
+        If the folder cannot be written, or if it is not empty.
+    """
     out = Path(folder).expanduser().absolute()
     if problem := obstacle(out):
         raise ConfigError(f"out: {problem}")

@@ -1,4 +1,4 @@
-"""Writes the folder of a new kernel, which runs as it is."""
+"""Write the folder of a new kernel, which can be measured without changes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,24 @@ _AS_TEXT = ".txt"
 
 
 def write_kernel(name: str, parent: Path) -> tuple[Path, Path]:
-    """Make ``parent/name`` with its sources, and a configuration next to it that sweeps it.
+    """Write the folder ``parent/name`` of a new kernel, and a configuration that sweeps it.
 
-    Both paths. Raises ConfigError for a name that cannot be one, and where either exists.
+    Parameters
+    ----------
+    name
+        Name of the kernel: a letter, then letters, digits and ``_``.
+    parent
+        Folder that gets both.
+
+    Returns
+    -------
+    tuple
+        Paths of the folder and of the configuration.
+
+    Raises
+    ------
+    ConfigError
+        If the name is not allowed, or if one of the paths exists.
     """
     if not re.fullmatch("[A-Za-z][A-Za-z0-9_]{0,63}", name) or keyword.iskeyword(name):
         raise ConfigError(

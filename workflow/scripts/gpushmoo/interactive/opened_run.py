@@ -1,4 +1,4 @@
-"""What a run has found, read from its folder; a sweep of this program holds the same."""
+"""Read the results of a run from its folder."""
 
 from __future__ import annotations
 
@@ -21,12 +21,21 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, repr=False)
 class Run:
-    """The cells of a run and what follows from them.
+    """Cells of a run, and the results that follow from them.
 
-    `cells` has a row for each combination, with the columns of the data set (docs/data.md) and one
-    of whole numbers for each axis: times in seconds, bandwidths in GB/s. `provenance` has device,
-    versions and settings of each shard. `folder` is that of a finished run; `limits` say how far
-    axes can go.
+    Attributes
+    ----------
+    name
+        Name of the run, or of the kernel.
+    cells
+        A row for each combination, with the columns of the data set (docs/data.md) and an integer
+        column for each axis. Times are in seconds, bandwidths in GB/s.
+    provenance
+        Device, versions and settings of each shard.
+    folder
+        Folder of a finished run, otherwise None.
+    limits
+        Largest values of the axes, if they are known.
     """
 
     name: str
@@ -37,7 +46,7 @@ class Run:
 
     @property
     def statuses(self) -> dict[str, int]:
-        """How many cells ended in which way; invalid ones also if they have no row."""
+        """Number of cells by status. Invalid combinations without a row also count."""
         counts = Counter(self.cells["status"])
         for shard in self.provenance:
             if shard.get(UNLISTED) and shard["params"]["repeat"] == 1:
@@ -46,15 +55,16 @@ class Run:
 
     @property
     def devices(self) -> dict[str, str]:
-        """The name of each device that measured cells, by its UUID."""
+        """Names of the devices that measured cells, by UUID."""
         found = (shard["device"] for shard in self.provenance)
         return {device["uuid"]: device["name"] for device in found}
 
     @cached_property
     def best(self) -> pd.DataFrame:
-        """The cells of each group that are statistically tied with its fastest, the fastest first.
+        """Cells of each group that are statistically tied with its fastest cell, the fastest first.
 
-        A group is what competes: one element type, variant, size, cache state and timing mode.
+        The cells of a group compete with each other. They have the same element type, variant,
+        size, cache state and timing mode.
         """
         import pandas as pd
 
@@ -72,7 +82,7 @@ class Run:
 
     @cached_property
     def choices(self) -> pd.DataFrame:
-        """Recommended launches for each kernel, type and class of sizes (in its cache or not).
+        """Recommended launch of each kernel, element type and class of sizes (in the cache or not).
 
         Among the launches that lose little in the whole class, it is the one that other runs
         usually recommend, too.
@@ -83,7 +93,7 @@ class Run:
 
     @property
     def peak(self) -> pd.DataFrame:
-        """The most that the device loads and stores, where a finished run has measured it."""
+        """Peak bandwidths of loads and stores, if a finished run has measured them."""
         import pandas as pd
 
         from ..analysis.peak import PeakRow, read_peak
@@ -94,16 +104,16 @@ class Run:
 
     @property
     def figures(self) -> dict[str, Path]:
-        """The SVG files that a finished run has drawn, by name."""
+        """Paths of the SVG files that a finished run has drawn, by name of the figure."""
         drawn = sorted((self.folder / "figures").glob("*.svg")) if self.folder else []
         return {path.stem: path for path in drawn}
 
     @property
     def searches(self) -> pd.DataFrame:
-        """How the search of each group ended, a row each; none with the search mode ``all``.
+        """Result of the search in each group, a row for each; empty for the search mode ``all``.
 
-        `better_probability` is the model's, that a cell that was left out is faster than the best
-        by more than the tolerance; NaN for a race.
+        `better_probability` is the probability, according to the model of the search, that a
+        skipped cell is faster than the best one by more than the tolerance. It is NaN for a race.
         """
         import pandas as pd
 
@@ -121,9 +131,9 @@ class Run:
         return f"<{type(self).__name__} of {self.name}: {counted}{many}>"
 
     def _repr_html_(self) -> str:
-        """Render for a notebook how the cells ended, and the best of them.
+        """Return HTML for a notebook: the number of cells by status, and the best cells.
 
-        Parameters and speeds come first. The columns that name a group follow, if they differ.
+        Parameters and speeds come first. The columns that identify a group follow if they differ.
         """
         best = self.best
         speeds = ["bandwidth_gbs", "vs_memcpy", "median_s", "median_low_s", "median_high_s"]
@@ -135,13 +145,13 @@ class Run:
 
 
 def open_run(folder: str | os.PathLike[str]) -> Run:
-    """Read the results of a run, without any measurement.
+    """Read the results of a run without measuring.
 
     Parameters
     ----------
     folder : path
-        A run's folder (``results/local``; of one that goes on, what is finished), that of a data
-        set, or one of recorded shards, which are checked and put together.
+        Folder of a run (``results/local``), of a data set, or of recorded shards. If the run is not
+        finished, its finished shards are read. Shards are checked and aggregated.
 
     Returns
     -------
@@ -151,7 +161,7 @@ def open_run(folder: str | os.PathLike[str]) -> Run:
     Raises
     ------
     OpenedError
-        A ValueError of one sentence: there is no such folder, or what it holds is damaged.
+        If there is no such folder, or if its content is damaged. It is a ValueError.
     """
     from ..analysis.aggregate import opened
     from ..analysis.run_quality import dataset_provenance

@@ -1,4 +1,4 @@
-"""The times of launches by the model of a device, with no device at hand."""
+"""Predict the times of launches with the fitted model of a device, which need not be present."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ Codes = Mapping[Version, Mapping[str, EntryCode] | BuildError]
 
 
 class PredictedLaunch(Table):
-    """What the model says of a launch; its launch parameters are further keys."""
+    """The model's prediction for a launch. Its launch parameters are further keys."""
 
     device_name: String
     kernel: String
@@ -91,10 +91,10 @@ class PredictedLaunch(Table):
 
 @dataclass(frozen=True)
 class Prediction:
-    """Seconds of a launch with the band in which 90 % of the launches of such a kernel were found.
+    """Predicted time of a launch, and the band that contained 90 % of such kernels' launches.
 
-    They mean what the columns of PredictedLaunch do; `shares` are all limits as shares of the
-    largest. `row` is the frame of one row that several launches would have.
+    The attributes have the meaning of the columns of `PredictedLaunch`. `shares` contains the time
+    of each limit as a share of the largest. `row` is the prediction as a data frame with one row.
     """
 
     seconds: float
@@ -126,7 +126,7 @@ class Prediction:
         )
 
     def __str__(self) -> str:
-        """The time with its band, and the limits."""
+        """Return the time with its band, and the limits in order of their times."""
         ends = [seconds(end) for end in (self.low_s, self.high_s) if end is not None]
         band = f" ({' to '.join(ends)}, 90 %)" if ends else ""
         limits = sorted(self.shares.items(), key=lambda item: -item[1])
@@ -176,37 +176,43 @@ def predict(
     model: str | os.PathLike[str] | None = None,
     **params: int,
 ) -> Prediction | pd.DataFrame:
-    """The time of a launch of a kernel, or of many, by the model of a device.
+    """Predict the times of a kernel's launches with the fitted model of a device.
 
-    The device need not be here. The kernel is compiled, which needs NVRTC, each version once.
+    The device need not be present. gpushmoo compiles each version of the kernel once, which
+    requires NVRTC.
 
     Parameters
     ----------
     kernel : path
-        A kernel's folder.
+        Folder of the kernel.
     dtype, variant, cache : str
-        Element type; variant, by default the kernel's first; ``warm`` or ``flushed``.
+        Element type, variant (by default the kernel's first), and cache state: ``warm`` or
+        ``flushed``.
     size : int or (int, int)
-        Of the problem, or its height and width.
+        Size of the problem, or its height and width.
     axes : mapping
-        Launch parameters with several values each: ``{"block_x": [32, 64]}``, or, as in a
-        configuration, ``{"from": 4, "to": 64, "step": 4}``.
+        Launch parameters with several values: ``{"block_x": [32, 64]}``, or a range ``{"block_x":
+        {"from": 4, "to": 64, "step": 4}}``.
     model : path
-        A run's ``model/device.json``; by default the model of an NVIDIA H200.
+        File ``model/device.json`` of a run; by default the model of an NVIDIA H200.
     **params : int
-        Launch parameters of one value. All of the kernel's are named, here or in `axes`.
+        Launch parameters with one value. All parameters of the kernel must be given, here or in
+        `axes`.
 
     Returns
     -------
     Prediction or DataFrame
-        With `seconds`, the band `low_s` to `high_s`, `gbs` and the `limit`. With `axes`, a frame
-        with a row for each combination, the fastest first: `predicted_s`, `low_s`, `high_s`,
-        `predicted_gbs`, `limit` and its shares; `message` says why there is no such launch.
+        Without `axes`, a prediction: `seconds`, the band `low_s` to `high_s`, `gbs` and `limit`.
+        With `axes`, a frame with a row for each combination, the fastest first: `predicted_s`,
+        `low_s`, `high_s`, `predicted_gbs`, `limit` and its shares. `message` gives the reason if a
+        launch is not possible.
 
     Raises
     ------
-    ConfigError, DeviceError
-        No launch can be predicted, which is a ValueError; there is no compiler or it refuses.
+    ConfigError
+        If no launch can be predicted. It is a ValueError.
+    DeviceError
+        If there is no compiler, or if it rejects the kernel.
     """
     fitted = _model(KNOWN if model is None else Path(model))
     folder = loaded(kernel)
@@ -217,7 +223,19 @@ def predict(
 
 
 def fastest(found: pd.DataFrame, axes: Iterable[str], most: int) -> str:
-    """Return the first rows of a frame of `predict` as a table, below their common values."""
+    """Return the fastest launches of a frame of `predict` as a table.
+
+    Values that all rows share are in a line above it.
+
+    Parameters
+    ----------
+    found
+        The frame, the fastest launch first.
+    axes
+        Names of the launch parameters to show.
+    most
+        Largest number of rows.
+    """
     first = found.iloc[0]
     size = size_words(first["height"], first["width"])
     what = ", ".join([first["dtype"], first["variant"], size, first["cache_state"]])
@@ -242,7 +260,7 @@ def fastest(found: pd.DataFrame, axes: Iterable[str], most: int) -> str:
 
 
 def _predicted(folder: KernelFolder, fitted: Mapping[str, Any], cells: list[Cell]) -> pd.DataFrame:
-    """A row for each cell, the fastest first. Raises the error of the first if all have one."""
+    """Return a row for each cell, the fastest first; raise an error if no cell has a time."""
     workload = folder.workload
     arch = fitted["arch"]
     possible = [cell for cell in cells if workload.valid(cell) is None]
@@ -297,7 +315,7 @@ def _compiled(folder: KernelFolder, versions: Iterable[Version], dtype: str, arc
 def _asked(
     cell: Cell, codes: Codes, describer: Describer, arch: str
 ) -> dict[str, float] | UserError:
-    """What the launch of `cell` asks for, or why that is not known."""
+    """Return the quantities of a launch that the model requires, or why they are not known."""
     workload = describer.workloads[cell.kernel]
     try:
         if (why := workload.valid(cell)) is not None:
@@ -322,7 +340,7 @@ def _asked(
 
 
 def _model(path: Path) -> dict[str, Any]:
-    """The first device of a file that has parameters."""
+    """Return the first device in a file of fitted models that has parameters."""
     try:
         devices = read_json(path)["devices"]
     except OSError as err:

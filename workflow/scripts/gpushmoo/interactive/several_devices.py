@@ -1,7 +1,7 @@
-"""Has the shards of a call measured on all devices, each device by a thread and its own processes.
+"""Measure the shards of a call on all devices: each device has a thread and its own processes.
 
-As in a run with ``device: all`` a shard is measured by one device, so that cells that are compared
-share it. Another repeat of the shard may be measured by another device of the same name.
+As in a run with ``device: all``, one device measures all cells of a shard, because these cells are
+compared. Another device of the same name may measure another repeat of the shard.
 """
 
 from __future__ import annotations
@@ -49,7 +49,17 @@ class Lane:
 
 @dataclass(frozen=True)
 class Part:
-    """A measuring job: a repeat, from 1, of part `index` of `count` of an element type."""
+    """A measuring job of a call.
+
+    Attributes
+    ----------
+    dtype
+        Name of the element type.
+    index, count
+        The job measures shard `index` (from 0) of `count` shards.
+    repeat
+        Number of the repeat, from 1.
+    """
 
     dtype: str
     index: int
@@ -58,13 +68,13 @@ class Part:
 
 
 def indices_of(choice: DeviceChoice) -> list[int]:
-    """The devices of the backend that measure at once, of which the first is 0."""
+    """Return the indices of the backend's devices that can measure at the same time, from 0."""
     backend = BACKENDS[choice.backend]
     return [*range(max(1, functions_of(backend).count_devices() if backend.claims_gpu else 1))]
 
 
 def refuse_mixture(lanes: Sequence[Lane]) -> None:
-    """Raise ConfigError if the devices are not of one name: parts of two sweeps look like one."""
+    """Raise ConfigError if the names of the devices differ: they could not share one sweep."""
     named = {lane.info.name: lane.choice.index for lane in reversed(lanes)}
     if len(named) > 1:
         found = ", ".join(f"{index} is '{name}'" for name, index in reversed(named.items()))
@@ -75,9 +85,22 @@ def refuse_mixture(lanes: Sequence[Lane]) -> None:
 
 
 def parts_of(dtypes: Sequence[str], groups: int, repeats: int, devices: int) -> list[Part]:
-    """All parts in the order in which they begin, the large ones of each repeat first.
+    """Return all measuring jobs of a call in the order in which they start.
 
-    `groups` is how many sets of cells of each element type are measured in the same rounds.
+    Parameters
+    ----------
+    dtypes
+        Names of the element types.
+    groups
+        Number of sets of cells, for each element type, that are measured in the same rounds.
+    repeats, devices
+        Number of repeats, and number of devices.
+
+    Returns
+    -------
+    list
+        The jobs of the first repeat come first. In each repeat, large jobs come before small ones,
+        so that all devices finish at about the same time.
     """
     count = max(1, min(groups, -(-_SHARDS_A_DEVICE * devices // len(dtypes))))
     return [
@@ -89,16 +112,22 @@ def parts_of(dtypes: Sequence[str], groups: int, repeats: int, devices: int) -> 
 
 
 class SharedTerminal(io.TextIOBase, TextIO):
-    """A terminal for lines of several threads, below which one line is replaced by the next."""
+    """Terminal to which several threads print lines, above one line of progress that is replaced.
+
+    Parameters
+    ----------
+    stream
+        The terminal.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._news = News(stream, in_place=True)
         self._writing = threading.Lock()
 
     def write(self, text: str) -> int:
-        """Print each line of `text` above the line that is replaced; return its length.
+        """Print each line of `text` above the line of progress; return the length of `text`.
 
-        Threads call it, so a line of one is never inside a line of another.
+        A lock keeps the lines of different threads apart.
         """
         with self._writing:
             for line in text.splitlines():
@@ -106,18 +135,18 @@ class SharedTerminal(io.TextIOBase, TextIO):
         return len(text)
 
     def show(self, text: str) -> None:
-        """Replace the last line by `text`, or write it now and then."""
+        """Replace the line of progress by `text`, or print it now and then without a terminal."""
         with self._writing:
             self._news.show(text)
 
     def clear(self) -> None:
-        """Remove the line that would be replaced."""
+        """Remove the line of progress from the terminal."""
         with self._writing:
             self._news.clear()
 
 
 class _Schedule:
-    """Which parts wait, run and are done; used by all threads."""
+    """Parts that wait, run and are done, for all threads."""
 
     def __init__(self, parts: Sequence[Part], lanes: int) -> None:
         self._waiting = list(parts)
@@ -129,7 +158,7 @@ class _Schedule:
         self._changed = threading.Condition()
 
     def take(self) -> Part | None:
-        """The next part; None if there will be none. Later repeats wait for the first one."""
+        """Return the next part, or None at the end. Later repeats wait for the first one."""
         with self._changed:
             while self.error is None and (self._waiting or self._running):
                 for part in self._waiting:
@@ -142,14 +171,14 @@ class _Schedule:
         return None
 
     def finish(self, part: Part, shard: MeasuredShard) -> None:
-        """Note that a part is measured, and wake who waits."""
+        """Record the result of a part, and wake threads that wait."""
         with self._changed:
             self._running.remove(part)
             self.done[part] = shard
             self._changed.notify_all()
 
     def give_back(self, part: Part) -> bool:
-        """Whether another device measures the part. Then the one that has failed gets no more."""
+        """Return whether another device measures the failed part; if so, drop the failed device."""
         with self._changed:
             self._tries[part] += 1
             if self._lanes == 1 or self._tries[part] == _MAX_TRIES:
@@ -161,13 +190,13 @@ class _Schedule:
             return True
 
     def fail(self, error: BaseException) -> None:
-        """Nothing more is measured; the first error counts."""
+        """End the schedule with an error. Only the first error counts."""
         with self._changed:
             self.error = self.error or error
             self._changed.notify_all()
 
     def is_over(self, repeat: int) -> bool:
-        """Whether all parts of a repeat are done."""
+        """Return whether all parts of a repeat are done."""
         with self._changed:
             return all(part.repeat != repeat for part in (*self._waiting, *self._running))
 
@@ -177,9 +206,18 @@ def in_threads(
     tasks: Sequence[Callable[[], None]],
     meanwhile: Callable[[], None] = lambda: None,
 ) -> None:
-    """Do the tasks, which raise nothing, in a thread each, and something `meanwhile`.
+    """Run each task in a thread, and another function in this thread at the same time.
 
-    An interrupt of this thread ends the processes of all `workers`, and with them the tasks.
+    If this thread is interrupted, it stops the processes of all `workers`, which ends the tasks.
+
+    Parameters
+    ----------
+    workers
+        Measuring processes that the tasks use.
+    tasks
+        Functions that raise no error.
+    meanwhile
+        Function for this thread.
     """
     threads = [threading.Thread(target=task, daemon=True) for task in tasks]
     for thread in threads:
@@ -200,7 +238,7 @@ def in_threads(
 
 @dataclass(frozen=True)
 class _Crew:
-    """The devices that do the parts of one schedule, each in a thread with its own `work`."""
+    """The devices that process one schedule, each in its own thread."""
 
     schedule: _Schedule
     lanes: Sequence[Lane]
@@ -209,7 +247,7 @@ class _Crew:
     n_parts: int
 
     def show(self) -> None:
-        """Show how many shards are done."""
+        """Show how many shards are done in the line of progress."""
         done = len(self.schedule.done)
         self.terminal.show(f"{len(self.lanes)} devices: {done} of {self.n_parts} shards done")
 
@@ -230,13 +268,13 @@ class _Crew:
                 one.workers.stop()
 
     def _end_repeats(self, lane: Lane, part: Part) -> None:
-        """End the processes of repeats before this part's that are over; few calls have as many."""
+        """End the processes of earlier repeats that are over."""
         for repeat in range(TELLING_REPEATS + 1, part.repeat):
             if self.schedule.is_over(repeat):
                 lane.workers.end_repeat(repeat)
 
     def _do(self, lane: Lane, part: Part) -> str | None:
-        """Measure a part. If another device is to measure it again, return how this one failed."""
+        """Measure a part; if another device must measure it again, return the reason."""
         try:
             shard = self.measure(lane, part)
         except HostError:
@@ -259,10 +297,30 @@ def measure_parts(
     measure: Callable[[Lane, Part], MeasuredShard],
     terminal: SharedTerminal,
 ) -> dict[Part, MeasuredShard]:
-    """Have `measure` do each part on one of the devices; the parts of all complete repeats.
+    """Measure all parts on several devices. If a device fails, the others measure its part.
 
-    If a device is lost, the others measure its part again and the rest. Raises the error of a part
-    that no device could measure, and KeyboardInterrupt unless a repeat is complete.
+    Parameters
+    ----------
+    parts
+        The parts, in the order in which they start.
+    lanes
+        The open devices.
+    measure
+        Function that measures a part on a device.
+    terminal
+        Terminal for lines of progress.
+
+    Returns
+    -------
+    dict
+        The shards of all parts. After Ctrl-C, only those of complete repeats.
+
+    Raises
+    ------
+    DeviceError
+        If no device could measure a part.
+    KeyboardInterrupt
+        After Ctrl-C, if no repeat is complete.
     """
     schedule = _Schedule(parts, len(lanes))
     workers = [lane.workers for lane in lanes]
@@ -285,14 +343,14 @@ def measure_parts(
 
 
 def _lost(shard: MeasuredShard) -> str | None:
-    """What is known of the loss of the device before or in a shard; None if it was not lost."""
+    """Return the reason why the device was lost before or in a shard; None if it was not."""
     statuses, messages = (shard.table.column(name) for name in ("status", "message"))
     found = messages.filter(pc.equal(statuses, Status.DEVICE_LOST))
     return (found[0].as_py() or "it was lost.") if len(found) else None
 
 
 def _complete(parts: Sequence[Part], done: dict[Part, MeasuredShard]) -> dict[Part, MeasuredShard]:
-    """The parts of the first repeats that are whole. Raises KeyboardInterrupt if none is."""
+    """Return the shards of complete repeats; raise KeyboardInterrupt if no repeat is complete."""
     missing = min((part.repeat for part in parts if part not in done), default=None)
     if missing == 1:
         raise KeyboardInterrupt

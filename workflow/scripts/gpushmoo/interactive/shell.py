@@ -1,7 +1,7 @@
-"""The command line: ``gpushmoo sweep``, ``ab``, ``compare``, ``export`` and others.
+"""Run the command line: ``gpushmoo sweep``, ``ab``, ``compare``, ``export`` and others.
 
-`commands` has a module for each family of commands. A command's function imports the library when
-it is called: statistics, figures and the terminal's library take up to a second each.
+`commands` has a module for each family of commands. The function of a command imports the library
+only when it runs, because statistics, figures and the terminal's library take up to a second each.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _RENAMED = {
 
 
 def build_parser() -> Parser:
-    """The parser of the whole command line."""
+    """Return the parser of the whole command line, including the commands of extras."""
     parser = Parser(
         prog=library,
         description="Finds the launch parameters that make a memory-bound GPU kernel fastest.",
@@ -91,9 +91,12 @@ def build_parser() -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line `arguments` say; the exit status (see ``--help``).
+    """Run a command line, print its result or error, and return the exit status (see ``--help``).
 
-    By default they are those of this process.
+    Parameters
+    ----------
+    arguments
+        Words of the command line; by default those of this process.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     words, options = split_words(words) if words[:1] == ["run"] else (words, [])
@@ -138,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _on_stderr() -> Iterator[None]:
-    """Within it what a kernel's Python, a compiler or a child prints goes to stderr."""
+    """Redirect to stderr everything that a kernel's Python, a compiler or a child prints."""
     kept = os.dup(1)
     os.dup2(2, 1)
     try:
@@ -150,7 +153,7 @@ def _on_stderr() -> Iterator[None]:
 
 
 def _parsed(words: Sequence[str], options: Sequence[str], form: str | None) -> Callable[[], Answer]:
-    """The command with its arguments; `options` are for Snakemake."""
+    """Return the function of the command with its arguments; `options` are for Snakemake."""
     parser = build_parser()
     unknown = list(words[:1])
     if not set(unknown) & set(_RENAMED):

@@ -1,4 +1,4 @@
-"""Snakemake within this process: options that do not exist, and Ctrl-C, are one sentence each."""
+"""Run Snakemake in this process, with one sentence for an unknown option and for Ctrl-C."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STOPPED_SENTENCE = "stopped. Finished shards are kept, and the same command goes
 
 
 def run_snakemake(words: Sequence[str]) -> int:
-    """Do what Snakemake's program does with `words`; the exit status."""
+    """Run Snakemake with the words of its command line, and return the exit status."""
     with _hearing_ctrl_c() as interruption:
         try:
             status = _ran(words)
@@ -39,10 +39,10 @@ def run_snakemake(words: Sequence[str]) -> int:
 
 @contextmanager
 def _hearing_ctrl_c() -> Iterator[list[int]]:
-    """Within it Ctrl-C raises KeyboardInterrupt and silences stderr; a sentence follows at the end.
+    """Make Ctrl-C silence stderr and raise KeyboardInterrupt in this context; then print a line.
 
-    Yields a list that has an item as soon as that happened. What Snakemake prints then, its log
-    file has as well.
+    The context yields a list that is not empty after Ctrl-C. Snakemake's log file still has
+    everything that Snakemake prints after it.
     """
     heard = list[int]()
 
@@ -71,7 +71,7 @@ def _hearing_ctrl_c() -> Iterator[list[int]]:
 
 
 def _ran(words: Sequence[str]) -> int:
-    """What Snakemake's own `main` does, which prints a page of usage where an option is wrong."""
+    """Do the same as Snakemake's `main`, but without a page of usage for a wrong option."""
     from snakemake.cli import args_to_api, print_exception
 
     # Snakemake keeps the command in its records.

@@ -1,4 +1,4 @@
-"""Tables of commands: their columns, and the kernels and devices there are."""
+"""Define the columns of the tables that commands print, and list kernels and devices."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class Best(BestCell, Group):
-    """A best cell; its launch parameters are further keys."""
+    """A cell that is tied with its group's fastest cell. Its launch parameters are further keys."""
 
 
 class ListedKernel(Table):
-    """A kernel of the clone, or of the folder kernels."""
+    """A kernel of the clone, or of the folder ``kernels`` in the working directory."""
 
     kernel: String
     dtypes: Annotated[list[String], Meaning("its element types")]
@@ -50,7 +50,7 @@ class ListedDevice(Table):
 
 
 def aligned(rows: DataFrame, justify: Callable[[str, int], str] = str.ljust) -> str:
-    """Texts in columns, left-aligned by default."""
+    """Return a data frame as text in columns; `justify` pads a cell to the width of its column."""
     words = [[*rows], *rows.map(joined).fillna("").astype(str).to_numpy().tolist()]
     widths = [max(map(len, column)) for column in zip(*words, strict=True)]
     lines = ("  ".join(map(justify, row, widths)).rstrip() for row in words)
@@ -58,16 +58,23 @@ def aligned(rows: DataFrame, justify: Callable[[str, int], str] = str.ljust) -> 
 
 
 def joined(value: Any) -> Any:
-    """A list as one text, its items separated by blanks; any other value as it is."""
+    """Return a list as one text, with blanks between its items, and any other value unchanged."""
     return " ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 def found_kernels() -> tuple[DataFrame, list[str]]:
-    """A row for each kernel of the clone and of the folder ``kernels``, and sentences.
+    """Return the kernels of the clone and of the folder ``kernels`` in the working directory.
 
-    These are of each bad one, and of where kernels were looked for if there are none.
+    Returns
+    -------
+    tuple
+        A row for each kernel, and notes: a sentence for each kernel that does not load, or on the
+        searched folders if there is no kernel.
 
-    Raises ConfigError where a kernel is there twice.
+    Raises
+    ------
+    ConfigError
+        If two kernels have the same name.
     """
     import pandas as pd
 
@@ -104,7 +111,13 @@ def found_kernels() -> tuple[DataFrame, list[str]]:
 
 
 def found_devices() -> tuple[DataFrame, list[str]]:
-    """A row for each device that answers, and why a backend has no device that does."""
+    """Return the devices of all backends that respond.
+
+    Returns
+    -------
+    tuple
+        A row for each device, and for each backend without a device a sentence with the reason.
+    """
     import pandas as pd
 
     rows = []

@@ -1,4 +1,4 @@
-"""Measures a kernel that one call describes: its source, arguments, size and axes."""
+"""Measure a kernel that one call describes: its source, arguments, size and axes."""
 
 from __future__ import annotations
 
@@ -61,44 +61,47 @@ def tune(
     build: Build | None = None,
     **sweep: Any,
 ) -> Tuned:
-    """Measure a kernel for every combination of its axes, verify each, and name the fastest.
+    """Measure a kernel for every combination of its axes, verify each, and find the fastest.
 
     Parameters
     ----------
     source : str or path
-        The kernel's text, or its file, whose name's end says what it is.
+        The kernel's source as text, or the path of its file. The suffix determines the language.
     name : str
-        The kernel function; ``sum<float, BLOCK>`` is an instance of a template.
+        Name of the kernel function. ``sum<float, BLOCK>`` is an instance of a template.
     arguments : sequence or mapping
-        In the kernel's order arrays (NumPy, CuPy, anything with ``get`` or ``numpy``), NumPy
-        scalars as wide as the parameters, and ``SharedMemory(bytes)``, of OpenCL the local memory
-        of a parameter. A mapping gives names, too. What the kernel would read as another type than
-        it has, as far as the source shows its types, is refused.
+        Arguments in the kernel's order: arrays (NumPy, CuPy, or any object with ``get`` or
+        ``numpy``), NumPy scalars as wide as the parameters, and ``SharedMemory(bytes)`` for an
+        OpenCL parameter in local memory. A mapping also gives names. gpushmoo compares the types
+        with those that the source declares, and refuses an argument that the kernel would read as
+        another type.
     size : int or tuple
-        The problem's, as the shape of an array: ``n``, ``(height, width)``, or three numbers.
+        Problem size, as the shape of an array: ``n``, ``(height, width)``, or three numbers.
     axes : mapping
-        Values of each parameter: numbers or texts. Those that the source names are macros, but
-        for parameters of templates and constants of Triton. One that nothing uses is refused.
+        Values of each parameter: numbers or texts. Names that the source uses become macros, except
+        template parameters and constants of Triton. An axis that nothing uses is refused.
     launch : LaunchConfig
         Grid, block and shared memory of a combination, and the bytes that it moves.
     check : Check
-        The expected outputs, and how far off an element may be. Without it nothing is compared.
+        Expected outputs and tolerances. Without it, outputs are not compared.
     build : Build
         Options of the compiler, and constant memory.
     **sweep
-        ``backend``, ``device``, ``repeats``, ``budget``, ``progress`` and others as of `sweep`.
+        ``backend``, ``device``, ``repeats``, ``budget``, ``progress`` and others, as in `sweep`.
         Fields of the objects above are former keywords, which the next version refuses.
 
     Returns
     -------
     Tuned
-        A Sweep with `winner`, a dictionary; `best` and `cells` have the values of the axes, and
-        `cells` says which are `tied` with the fastest.
+        A Sweep with `winner`, a dictionary. `best` and `cells` have the values of the axes, and
+        `cells` has a column `tied` that is true for cells tied with the fastest.
 
     Raises
     ------
-    ConfigError, DeviceError
-        An argument is wrong, which is a ValueError; no device can be used.
+    ConfigError
+        If an argument is wrong. It is a ValueError.
+    DeviceError
+        If no device can be used.
     """
     launch, check, build = gathered({"launch": launch, "check": check, "build": build}, sweep)
     own = [*inspect.signature(tune).parameters, *FORMER, "progress", *argument_names()]
@@ -186,7 +189,7 @@ def tune(
 
 
 def _listed(valid: Any) -> Sequence[Any]:
-    """The conditions of a combination as a sequence."""
+    """Return the conditions of a combination as a sequence, which may be empty."""
     if valid is None:
         return ()
     return valid if isinstance(valid, list | tuple) else [valid]
@@ -194,9 +197,9 @@ def _listed(valid: Any) -> Sequence[Any]:
 
 @dataclass(frozen=True)
 class _Roles:
-    """The arrays of a call by name, and the names of those in each role.
+    """Arrays of a call by name, and the names of the arrays in each role.
 
-    Launches read the content of `reads` in place, and may write `free`, which nobody compares.
+    Launches read the content of `reads` in place. They may write `free`, which is not compared.
     """
 
     arrays: dict[str, np.ndarray[Any, Any]]
@@ -206,7 +209,7 @@ class _Roles:
 
     @property
     def is_read(self) -> list[str]:
-        """The names of arrays whose content the kernel may read, in the caller's order."""
+        """Names of arrays whose content the kernel may read, in the caller's order."""
         return [key for key in self.arrays if key not in self.expected or key in self.reads]
 
 
@@ -216,7 +219,7 @@ def _roles(
     expected: Mapping[str, Any],
     check: Check,
 ) -> _Roles:
-    """Find the role of each array. Raises ConfigError."""
+    """Return the role of each array; raise ConfigError if a role does not fit an argument."""
     names = list(given)
     arrays = {key: value for key, value in given.items() if isinstance(value, np.ndarray)}
     reads = names_of("in_place", check.in_place, names)
@@ -235,7 +238,7 @@ def _roles(
 
 
 def _main_dtype(arrays: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
-    """Name the type of the first output, or of the first array. Raises ConfigError."""
+    """Return the type name of the first output, or of the first array without outputs."""
     main = next(iter(expected or arrays), None)
     if main is None:
         return "float"
@@ -252,7 +255,17 @@ _OF_FOLDERS = ("dtypes", "sizes", "variants")
 
 
 class Tuned(Sweep):
-    """A finished `tune`: a Sweep whose axes have the values that were asked for."""
+    """A finished `tune`: a Sweep whose axes have the values that the caller gave.
+
+    Parameters
+    ----------
+    request, place
+        The measured sweep and its temporary folder, see `Sweep`.
+    labels
+        Values of axes that were swept by index, because they are not whole numbers.
+    kept
+        Files that contain the arrays. They exist as long as this object.
+    """
 
     def __init__(
         self,
@@ -261,10 +274,7 @@ class Tuned(Sweep):
         labels: Mapping[str, Sequence[Any]],
         kept: Sequence[UnnamedFile] = (),
     ) -> None:
-        """`labels` are the values of axes that were swept by their places.
-
-        Arrays in the files `kept` last as long as this object.
-        """
+        """Read the data set, and replace indices by the values of their axes."""
         super().__init__(request, place)
         self._kept = kept
         self.cells["tied"] = self.cells["cell_key"].isin(self.best["cell_key"])
@@ -274,13 +284,13 @@ class Tuned(Sweep):
 
     @property
     def winner(self) -> dict[str, Any]:
-        """The values of the combination to use, of `choices`. Raises ConfigError without one."""
+        """Values of the recommended combination by axis. Raises ConfigError if none worked."""
         if self.choices.empty:
             raise ConfigError(f"winner: no combination worked ({self.fault}).")
         return {axis: plain(self.choices[axis].iloc[0]) for axis in self._axes}
 
     def _remarks(self) -> list[str]:
-        """Also on combinations that were not launched, and on bytes that cannot have moved."""
+        """Return also remarks on combinations that were not launched and on impossible bytes."""
         found = super()._remarks()
         failed = self.cells[self.cells["status"] == Status.WORKLOAD_FAILED]
         if not found and not failed.empty:
@@ -304,7 +314,7 @@ class Tuned(Sweep):
         return workload.call
 
     def __repr__(self) -> str:
-        """Also the combination to use, and why no cell has a bandwidth."""
+        """Return the text of a sweep with the recommended combination."""
         text = super().__repr__()
         if not self.choices.empty:
             used = ", ".join(f"{axis}={value}" for axis, value in self.winner.items())
@@ -313,13 +323,29 @@ class Tuned(Sweep):
         return f"{text[:-1]}; no GB/s, since `bytes_moved` is not given>" if untold else text
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the arrays, as without the folder."""
+        """Return the state without the arrays, the temporary folder and the kernel's classes."""
         return {**super().__getstate__(), "_kept": ()}
 
     def to_folder(self, folder: str | Path) -> Path:
-        """Write the kernel's folder into `folder`, empty or new, for runs by configurations.
+        """Write the kernel as a kernel folder, which a configuration can name.
 
-        Its ``workload.pickle`` needs this version of gpushmoo. ``README.md`` lists its content.
+        The file ``workload.pickle`` in it requires this version of gpushmoo. ``README.md`` in it
+        describes the content.
+
+        Parameters
+        ----------
+        folder
+            Folder that is empty or does not exist; it gets the kernel's folder.
+
+        Returns
+        -------
+        Path
+            The kernel's folder.
+
+        Raises
+        ------
+        ConfigError
+            If the folder is not empty, if it cannot be written, or if the result was pickled.
         """
         workload = self._swept.folder.workload
         assert isinstance(workload, CallWorkload)

@@ -1,4 +1,4 @@
-"""The arguments of a kernel that `tune` measures, and what must be in them after a launch."""
+"""Read the arguments of a kernel that `tune` measures, and the outputs that it expects."""
 
 from __future__ import annotations
 
@@ -29,10 +29,29 @@ def numpy_values(
     size: int | Sequence[int],
     known: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The values of NumPy expressions by name, such as ``random(n, float32)`` or ``int32(n)``.
+    """Evaluate NumPy expressions such as ``random(n, float32)`` or ``int32(n)``.
 
-    They know NumPy's names, ``n`` and ``size``, `known` values, and those before them. ``random``
-    and ``integers(low, high, shape, type)`` draw with a fixed seed. Raises ConfigError.
+    An expression may use the names of NumPy, ``n`` and ``size`` of the problem, ``random`` and
+    ``integers(low, high, shape, type)`` with a fixed seed, and all values before it.
+
+    Parameters
+    ----------
+    expressions
+        Expressions by name, evaluated in this order.
+    size
+        Problem size, a number or a shape.
+    known
+        Additional values by name.
+
+    Returns
+    -------
+    dict
+        Values of the expressions, by name.
+
+    Raises
+    ------
+    ConfigError
+        If an expression fails.
     """
     rng = np.random.default_rng(0)
     shape = tuple(size) if isinstance(size, Sequence) else size
@@ -53,10 +72,24 @@ def numpy_values(
 def named_arguments(
     arguments: Sequence[Any] | Mapping[str, Any], source: KernelSource, shared: Expression
 ) -> tuple[dict[str, Given], dict[str, Parameter]]:
-    """The arguments on the host, and the source's parameters as far as known, by the same names.
+    """Return the arguments on the host by name, and their parameters in the source as far as known.
 
-    Names are the caller's, or those of the source. A parameter that takes the `shared` bytes is not
-    among them. Raises ConfigError.
+    Names are those of a mapping, or those in the source. A parameter that gets `shared` bytes of
+    local memory is not included.
+
+    Parameters
+    ----------
+    arguments
+        The caller's arguments.
+    source
+        The kernel's source.
+    shared
+        Bytes of dynamic shared memory.
+
+    Raises
+    ------
+    ConfigError
+        If an argument cannot be passed to a kernel, or if the number of arguments is wrong.
     """
     if isinstance(arguments, str | bytes) or not isinstance(arguments, Sequence | Mapping):
         raise ConfigError(
@@ -90,14 +123,24 @@ def named_arguments(
 
 
 def shared_place(source: KernelSource, given: Iterable[Any], shared: Expression) -> int | None:
-    """The place of the parameter that `shared` bytes of local memory are for; None without one."""
+    """Return the index of the OpenCL parameter that gets dynamic local memory; None without one.
+
+    Parameters
+    ----------
+    source
+        The kernel's source.
+    given
+        Arguments of the call.
+    shared
+        Bytes of dynamic local memory.
+    """
     places = source.local_places()
     is_given = any(isinstance(value, SharedMemory) for value in given)
     return places[0] if len(places) == 1 and shared != 0 and not is_given else None
 
 
 def shown(value: Any) -> str:
-    """A value in a sentence, cut where it is long."""
+    """Return a value as text for a message, shortened if it is long."""
     short = reprlib.Repr()
     short.maxstring = 60
     short.maxother = 60
@@ -105,7 +148,7 @@ def shown(value: Any) -> str:
 
 
 def whole_size(size: Any) -> tuple[int, ...]:
-    """The problem's size as up to three whole numbers. Raises ConfigError."""
+    """Return the problem size as up to three positive integers; raise ConfigError if it is not."""
     several = isinstance(size, Sequence | np.ndarray) and not isinstance(size, str | bytes)
     sides = [None if isinstance(n, bool) else whole(n) for n in (size if several else [size])]
     if not 1 <= len(sides) <= 3 or any(n is None or n < 1 for n in sides):
@@ -120,9 +163,19 @@ def whole_size(size: Any) -> tuple[int, ...]:
 
 
 def options_of(options: Any, name: str = "options") -> tuple[str, ...]:
-    """The compiler's options one by one; blanks in a text separate them, as in a shell.
+    """Return the options of a compiler as separate words.
 
-    `name` is the argument's. Raises ConfigError.
+    Parameters
+    ----------
+    options
+        A text, in which blanks separate options as in a shell, or a list of options.
+    name
+        Name of the argument, for messages.
+
+    Raises
+    ------
+    ConfigError
+        If an option is not a text.
     """
     try:
         words = shlex.split(options) if isinstance(options, str) else options
@@ -137,7 +190,13 @@ def options_of(options: Any, name: str = "options") -> tuple[str, ...]:
 
 
 def constants_of(constants: Any) -> dict[str, Array]:
-    """Content of constant memory by name. Raises ConfigError."""
+    """Return the contents of constant memory as arrays, by name of the symbol.
+
+    Raises
+    ------
+    ConfigError
+        If it is not a mapping of names to arrays.
+    """
     if constants is not None and not isinstance(constants, Mapping):
         raise ConfigError(
             f"constants: they are {shown(constants)}; give a mapping of names to arrays."
@@ -155,7 +214,22 @@ def _constant(key: Any, value: Any) -> Array:
 
 
 def names_of(what: str, asked: Any, names: Sequence[str]) -> set[str]:
-    """The arguments that `asked` means by names or places; one may be without a list around it."""
+    """Return the names of the arguments that `asked` selects.
+
+    Parameters
+    ----------
+    what
+        Name of the option, for messages.
+    asked
+        Names or indices, or a single one.
+    names
+        Names of all arguments.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such argument.
+    """
     several = [asked] if isinstance(asked, str | int | np.integer) else asked
     try:
         return {place_of(one, names, what) for one in several or ()}
@@ -165,7 +239,22 @@ def names_of(what: str, asked: Any, names: Sequence[str]) -> set[str]:
 
 
 def place_of(key: Any, names: Sequence[str], what: str) -> str:
-    """The name of an argument that is named, or meant by its place."""
+    """Return the name of the argument that `key` selects.
+
+    Parameters
+    ----------
+    key
+        A name, or an index, which may count from the end.
+    names
+        Names of all arguments.
+    what
+        Name of the option, for messages.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such argument.
+    """
     place = None if isinstance(key, bool) else whole(key)
     if place is not None and -len(names) <= place < len(names):
         return names[place]
@@ -175,7 +264,7 @@ def place_of(key: Any, names: Sequence[str], what: str) -> str:
 
 
 def _fetched(value: Any) -> Any:
-    """An array of a GPU on the host, a large one in the memory that is passed on if it can."""
+    """Return an array of a GPU on the host, if possible in memory that another process can map."""
     if callable(getattr(value, "get", None)) and not isinstance(value, Mapping):  # CuPy's
         return _got(value)
     if callable(getattr(value, "cpu", None)):  # PyTorch's
@@ -184,7 +273,7 @@ def _fetched(value: Any) -> Any:
 
 
 def _got(value: Any) -> Any:
-    """A copy of an array with `get`."""
+    """Return a copy of an array that has a method `get`."""
     shape, dtype = (getattr(value, name, None) for name in ("shape", "dtype"))
     if not isinstance(shape, tuple) or not isinstance(dtype, np.dtype):
         return value.get()
@@ -213,7 +302,7 @@ def _on_host(key: Any, value: Any, what: str = "arguments") -> Given:
 
 
 def _host_array(what: str, value: Array) -> Array:
-    """An array as a kernel reads it: numbers in rows, in this machine's order of bytes."""
+    """Return an array of numbers in row-major order and native byte order."""
     if value.dtype.hasobject or value.dtype.kind in "cSUmM":
         pairs = "; pass .view of its parts" if value.dtype.kind == "c" else ""
         raise ConfigError(f"{what} is an array of {value.dtype}; it must be of numbers{pairs}.")
@@ -241,7 +330,16 @@ def refuse_other_types(
 ) -> None:
     """Raise ConfigError if the kernel would read an argument as another type than it has.
 
-    `read` says of which arrays launches read the content.
+    Parameters
+    ----------
+    given
+        Arguments by name.
+    parameters
+        Parameters in the source, by the same names.
+    source
+        The kernel's source.
+    read
+        Function that returns whether a launch reads the content of the array with this name.
     """
     for key, parameter in parameters.items():
         value = given[key]
@@ -280,7 +378,7 @@ def _words_of_type(parameter: Parameter) -> set[str]:
 
 
 def _reads_alike(value: Array | np.generic, element: str, is_read: bool) -> str | None:
-    """None if the bytes of `value` mean the same as the type `element`; else what is odd."""
+    """Return None if a kernel can read `value` as the type `element`, otherwise the problem."""
     own = value.dtype
     if own.name == element or (own.kind == "V" and not is_of_ml_dtypes(own)):
         return None
@@ -307,7 +405,21 @@ def argument_of(
     free: set[str],
     limits: Mapping[str, Limit],
 ) -> ArrayArgument | SharedMemory | np.generic:
-    """What the call says of an argument."""
+    """Return the part of a call for one argument: a description of an array, or another value.
+
+    Parameters
+    ----------
+    key, value
+        Name and value of the argument.
+    expected
+        Expected outputs by name.
+    reads
+        Names of outputs whose content the kernel reads.
+    free
+        Names of arrays that the kernel may write and that are not compared.
+    limits
+        Tolerances by name of the output.
+    """
     if not isinstance(value, np.ndarray):
         return value
     content = key not in expected or key in reads
@@ -321,14 +433,29 @@ def argument_of(
 
 
 def bounds_of(limits: Mapping[str, Limit]) -> dict[str, Array]:
-    """The bounds of outputs that have one for each element."""
+    """Return the tolerances that have a bound for each element, by name of the output."""
     return {k: np.asarray(one.atol) for k, one in limits.items() if np.ndim(one.atol)}
 
 
 def limits_of(
     expected: Mapping[str, Array], ulp: int | None, rtol: float, atol: Any
 ) -> dict[str, Limit]:
-    """The limit of each output. Raises ConfigError."""
+    """Return the tolerance of each output.
+
+    Outputs of integers must be equal unless only `atol` is given, because they have no rounding.
+
+    Parameters
+    ----------
+    expected
+        Expected outputs by name.
+    ulp, rtol, atol
+        Tolerances, see `Limit`. `atol` may be an array of an output's shape.
+
+    Raises
+    ------
+    ConfigError
+        If a tolerance is not possible, or if the shape of `atol` does not match.
+    """
     try:
         limit = Limit(ulp, rtol, atol) if ulp is not None or rtol or np.any(atol) else EXACT
     except (ValueError, TypeError) as err:
@@ -354,7 +481,22 @@ def limits_of(
 def expected_outputs(
     expect: Any, given: Mapping[str, Given], parameters: Mapping[str, Parameter]
 ) -> dict[str, Array]:
-    """What is expected of each output, by name. Raises ConfigError."""
+    """Return the expected outputs by name, in the types and shapes of their arguments.
+
+    Parameters
+    ----------
+    expect
+        Value of the option `expect`, see `Check`.
+    given
+        Arguments by name.
+    parameters
+        Parameters in the source, by the same names. A const argument is not an output.
+
+    Raises
+    ------
+    ConfigError
+        If an output does not match an argument.
+    """
     names = list(given)
     found = expect
     how = "give one for each argument, None for inputs, or a mapping by name"
@@ -390,7 +532,7 @@ def expected_outputs(
 
 
 def _reference(what: str, value: Any) -> Array:
-    """An expected output on the host, whatever its order in memory."""
+    """Return an expected output as an array on the host, in row-major order."""
     value = _fetched(value)
     try:
         array = value if isinstance(value, np.ndarray) else np.asarray(value)
@@ -403,7 +545,7 @@ def _reference(what: str, value: Any) -> Array:
 
 
 def _same_shape(one: Array, other: Array) -> bool:
-    """Whether elements correspond: equal shapes but for sides of 1, or one of the two is flat."""
+    """Return whether elements correspond: shapes differ only in sides of 1, or one is flat."""
     if one.size != other.size:
         return False
     ours, theirs = ([side for side in array.shape if side != 1] for array in (one, other))
@@ -411,7 +553,7 @@ def _same_shape(one: Array, other: Array) -> bool:
 
 
 def _as_argument(key: str, array: Array, own: Any) -> Array:
-    """An expected output in the form and type of its argument. Raises ConfigError."""
+    """Return an expected output in the shape and type of its argument."""
     if not isinstance(own, np.ndarray):
         raise ConfigError(f"expect: '{key}' is not an array among the arguments.")
     if not _same_shape(array, own):
@@ -429,7 +571,7 @@ def same_bytes(one: Array, other: Array) -> bool:
 
 
 def _cast(what: str, array: Array, target: np.dtype[Any]) -> Array:
-    """The array in another type; a float of higher precision is rounded. Raises ConfigError."""
+    """Return the array in another type; raise ConfigError if that cannot represent an element."""
     if array.dtype == target:
         return array
     if "V" in (array.dtype.kind, target.kind) and not (_is_real(array.dtype) and _is_real(target)):
@@ -454,7 +596,7 @@ def _cast(what: str, array: Array, target: np.dtype[Any]) -> Array:
 
 
 def _cast_part(array: Array, target: np.dtype[Any]) -> tuple[Array, npt.NDArray[np.bool_]]:
-    """A part in another type, and which of its elements this type cannot hold."""
+    """Return a part in another type, and a mask of the elements that this type cannot represent."""
     with np.errstate(over="ignore", invalid="ignore"):
         cast = array.astype(target)
         if target.kind in "iub" and array.dtype.kind in "iub":
@@ -484,7 +626,7 @@ def _is_real(kind: np.dtype[Any]) -> bool:
 
 
 def _differ(cast: Array, array: Array) -> npt.NDArray[np.bool_]:
-    """The elements at which whole numbers of two types are not the same."""
+    """Return a mask of the elements at which integers of two types are not equal."""
     differ: npt.NDArray[np.bool_] = cast.astype(array.dtype) != array
     if cast.dtype.kind != array.dtype.kind:
         # NumPy compares int64 with uint64 as floats, but no sign is lost.

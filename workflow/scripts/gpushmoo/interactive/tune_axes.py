@@ -1,4 +1,4 @@
-"""The axes of a kernel that `tune` measures: whole numbers, others by their places."""
+"""Read the axes of a kernel that `tune` measures; values that are not integers become indices."""
 
 from __future__ import annotations
 
@@ -35,9 +35,25 @@ _MIN_VALUES = {
 def placed_axes(
     axes: Mapping[str, Any], of_size: Collection[str]
 ) -> tuple[dict[str, list[int]], dict[str, tuple[Any, ...]]]:
-    """Axes as whole numbers, and the values of those that are swept by their places.
+    """Return the values of all axes as integers, and the labels of axes that are swept by index.
 
-    `of_size` are the names that the problem's size has in expressions. Raises ConfigError.
+    Parameters
+    ----------
+    axes
+        Values by axis, as the caller gave them.
+    of_size
+        Names of the problem size in expressions, which no axis may have.
+
+    Returns
+    -------
+    tuple
+        Integers by axis, and for each axis with other values these values, in the order of the
+        indices.
+
+    Raises
+    ------
+    ConfigError
+        If an axis has a name or a value that is not allowed.
     """
     if not isinstance(axes, Mapping):
         raise ConfigError(f"axes: they are {shown(axes)}; give a mapping of names to values.")
@@ -64,7 +80,7 @@ def placed_axes(
 
 
 def _values(axis: str, given: Any) -> list[Any]:
-    """The different values of an axis; 1, 1.0 and True are the same number written differently."""
+    """Return the different values of an axis; 1, 1.0 and True count as different spellings."""
     if isinstance(given, set | frozenset):
         parts: list[Any] = sorted(given, key=_in_order)
     elif isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping):
@@ -87,7 +103,7 @@ def _in_order(value: Any) -> tuple[float, str]:
 
 
 def _expanded(axis: str, part: Any) -> list[Any]:
-    """The values of a part of an axis: a range, or one value."""
+    """Return the values of a part of an axis, which is a range or one value."""
     if isinstance(part, Mapping):
         spec: dict[str, Any] = {
             name: plain(n) if whole(n) is None else whole(n) for name, n in part.items()
@@ -123,10 +139,23 @@ def _of_a_launch(axis: str, value: Any) -> int:
 def defined_axes(
     source: KernelSource, axes: Collection[str], texts: Iterable[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The axes that the kernel is compiled for, and those of them that are macros.
+    """Return the axes that the kernel is compiled for, and those of them that are macros.
 
-    `texts` are compiled with the source: a template's instance, values of axes, options. An axis
-    with the name of a template's parameter is put into the instance.
+    Parameters
+    ----------
+    source
+        The kernel's source.
+    axes
+        Names of the axes.
+    texts
+        Texts that are compiled with the source: the name with template arguments, values of axes,
+        options.
+
+    Returns
+    -------
+    tuple
+        Both as tuples of names. An axis that is a template parameter is not a macro, because its
+        value is put into the name of the instance.
     """
     if source.is_code:
         return (), ()
@@ -144,7 +173,15 @@ def defined_axes(
 
 
 def refuse_parameters(macros: Collection[str], parameters: Mapping[str, Parameter]) -> None:
-    """Raise ConfigError if a macro has the name of a parameter, which it would replace."""
+    """Raise ConfigError if a macro has the name of a kernel parameter, which it would replace.
+
+    Parameters
+    ----------
+    macros
+        Names of axes that are macros.
+    parameters
+        Parameters of the kernel.
+    """
     for parameter in parameters.values():
         if parameter.name in macros:
             raise ConfigError(
@@ -154,9 +191,21 @@ def refuse_parameters(macros: Collection[str], parameters: Mapping[str, Paramete
 
 
 def with_unseen(call: Call, axes: Mapping[str, Any], source: KernelSource) -> Call:
-    """The call; an axis that nothing else uses is a macro of a header that was not found.
+    """Return the call, in which an axis that only an unknown header can use becomes a macro.
 
-    Raises ConfigError if nothing can use an axis: each of its values would be the same launch.
+    Parameters
+    ----------
+    call
+        The call.
+    axes
+        Integers by axis.
+    source
+        The kernel's source.
+
+    Raises
+    ------
+    ConfigError
+        If nothing can use an axis, because all of its values would be the same launch.
     """
     used = {*call.defined, *LAUNCH_AXES, *(BLOCK_AXES if call.block is None else ())}
     first = call.values({axis: call.labels.get(axis, at)[0] for axis, at in axes.items()})
@@ -176,7 +225,7 @@ def with_unseen(call: Call, axes: Mapping[str, Any], source: KernelSource) -> Ca
 
 
 def _names_in(expression: Any, values: Mapping[str, Any]) -> set[str]:
-    """The values that an expression uses; of a function those that it may use."""
+    """Return the names that an expression uses; for a function, those that it may use."""
     if isinstance(expression, str):
         return set(compiled(expression).co_names) | _inner_names(compiled(expression))
     if not callable(expression):
@@ -192,7 +241,7 @@ def _names_in(expression: Any, values: Mapping[str, Any]) -> set[str]:
 
 
 class _Seen(dict[str, Any]):
-    """Values that remember which of them were asked for."""
+    """Dictionary that records which of its values are read."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         super().__init__(values)
@@ -224,7 +273,7 @@ class _Seen(dict[str, Any]):
 
 
 def _calls_others(function: Callable[..., Any]) -> bool:
-    """Whether a function may hand its values to another function in Python."""
+    """Return whether a function may pass its values to another Python function."""
     code, known = function.__code__, function.__globals__
     free = [cell.cell_contents for cell in function.__closure__ or ()]
     named = [known[name] for name in _inner_names(code) | {*code.co_names} if name in known]
@@ -237,14 +286,22 @@ def _inner_names(code: CodeType) -> set[str]:
 
 
 def _constants(code: CodeType) -> set[str]:
-    """The texts in a function's code, which may be names of values."""
+    """Return the strings in a function's code, which may be names of values."""
     found = {one for one in code.co_consts if isinstance(one, str)}
     inner = [one for one in code.co_consts if isinstance(one, CodeType)]
     return found.union(*map(_constants, inner))
 
 
 def labelled(frame: pd.DataFrame, labels: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
-    """A table with the values of axes for their places."""
+    """Return a table in which the columns of axes contain labels instead of indices.
+
+    Parameters
+    ----------
+    frame
+        The table.
+    labels
+        Values by axis, in the order of the indices.
+    """
     import pandas as pd
 
     def column(axis: str) -> pd.Series[Any]:

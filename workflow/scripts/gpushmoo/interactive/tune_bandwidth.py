@@ -1,7 +1,8 @@
-"""Whether a device can move the bytes that a call to `tune` claims in the time that was measured.
+"""Check whether a device can move the bytes that a call to `tune` claims in the measured time.
 
-A bound must never blame an honest kernel whose data is in a cache. Bytes beyond the last cache
-level pass the memory; all pass the multiprocessors' own paths.
+The check must never blame an honest kernel whose data is in a cache. Bytes beyond the last cache
+level pass through the memory. All bytes pass through the load and store paths of the
+multiprocessors.
 """
 
 from __future__ import annotations
@@ -25,10 +26,18 @@ _COPIES, _CORES = 5, 32
 def unreachable(
     cell: Mapping[str, Any], device: Mapping[str, Any], arrays: int, copied: int
 ) -> str | None:
-    """Why the bandwidth of a cell cannot be, one sentence; None if it can.
+    """Return a sentence on why the bandwidth of a cell is impossible; None if it is possible.
 
-    `device` has the fields of a DeviceInfo. A launch has `arrays` bytes of arrays, and the copy
-    beside the cells copies `copied` bytes.
+    Parameters
+    ----------
+    cell
+        Row of the data set.
+    device
+        Fields of the device's `DeviceInfo`.
+    arrays
+        Bytes of all arrays of a launch.
+    copied
+        Bytes of the runtime's copy that is timed with the cells.
     """
     reached = cell["bandwidth_gbs"]
     moved = cell["bytes_read"] + cell["bytes_written"]
@@ -44,7 +53,7 @@ def unreachable(
 def _limit(
     cell: Mapping[str, Any], device: Mapping[str, Any], arrays: int, copied: int
 ) -> tuple[float, str]:
-    """The most GB/s that a cell can have, and a clause that says so."""
+    """Return the largest possible bandwidth of a cell in GB/s, and a clause that explains it."""
     name, cache = device["name"], device["cache"]
     moved = cell["bytes_read"] + cell["bytes_written"]
     units = device["multiprocessors"]
@@ -69,7 +78,16 @@ def _limit(
 
 
 def memory_peak(device: Mapping[str, Any]) -> float | None:
-    """GB/s of a device's memory by its clock and bus, two transfers a clock; None if not known."""
+    """Return the peak bandwidth of a device's memory in GB/s; None without clock or bus width.
+
+    It is 2 transfers per clock × clock × bus width in bytes.
+
+    Parameters
+    ----------
+    device
+        Fields of the device's `DeviceInfo`, whose `extra` has the clock in MHz and the width in
+        bits.
+    """
     extra = device["extra"]
     clock, bits = (float(extra.get(n, 0)) for n in ("memory_clock_mhz", "memory_bus_bits"))
     return 2 * clock * 1e6 * bits / 8 / 1e9 or None

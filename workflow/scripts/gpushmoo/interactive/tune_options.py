@@ -1,4 +1,4 @@
-"""The options of `tune`: how a kernel is launched, checked and built."""
+"""Define the options of `tune`: how a kernel is launched, checked and built."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from .tune_arguments import shown
 
 @dataclass(frozen=True, eq=False)
 class LaunchConfig:
-    """The launch of a combination, as expressions of its values.
+    """Launch of a combination, as expressions of its values.
 
-    An expression is a number, an axis, a text such as ``ceil(n / block_x)``, or a function of a
-    dictionary of the values.
+    An expression is a number, the name of an axis, a text such as ``ceil(n / block_x)``, or a
+    function that gets a dictionary of the values.
 
     Parameters
     ----------
     grid, block : expression, or a tuple of up to three
-        Blocks of the launch and threads of a block: x, y and z. By default the grid covers the
+        Blocks of the launch and threads of a block in x, y and z. By default the grid covers the
         size, and the block is the axes block_x, block_y and block_z. gpushmoo does not launch a
         combination whose number is not whole.
     shared : expression
-        Bytes of dynamic shared memory; of OpenCL those of the one parameter in local memory.
+        Bytes of dynamic shared memory. For OpenCL, bytes of the only parameter in local memory.
     valid : expression, or several
         Conditions that a combination must meet.
     bytes_moved : expression
-        Bytes that the launch must read and write. If the device cannot have moved as many,
+        Bytes that the launch must read and write. If the device cannot have moved this number,
         gpushmoo warns.
     work : expression
-        What the launch computes.
+        Amount of arithmetic of the launch, in units of `work_unit`.
     work_unit : str
-        The unit of `work`.
+        Unit of `work`.
     """
 
     grid: Any = None
@@ -49,26 +49,30 @@ class LaunchConfig:
 
 @dataclass(frozen=True, eq=False)
 class Check:
-    """How the outputs of a launch are checked.
+    """Expected outputs of a launch, and how they are compared.
 
     Parameters
     ----------
     expect : array, sequence, mapping or function
-        The expected outputs: of each argument, None for inputs, or by name; or a function of the
-        arguments that returns these, or one array. gpushmoo rounds floats to the argument's type
-        and refuses a value that this type cannot hold. By default it compares nothing.
+        Expected outputs: one for each argument (None for inputs), a mapping by name, a single
+        array, or a function of the arguments that returns one of these. gpushmoo rounds floats to
+        the argument's type, and refuses a value that this type cannot represent. By default outputs
+        are not compared.
     function : function
-        Of all arguments after a launch that found in arrays what `arguments` have: True if they are
-        right, else False or a text on what is wrong.
+        Function of all arguments after a launch on the given arrays. It returns True if they are
+        right, otherwise False or a text that describes the error.
     ulp, rtol, atol : int, float, float or array
-        How far off an element may be; by default it must be equal. See `Limit`.
+        Largest error of an element; by default elements must be equal. See `Limit`.
     in_place : name or sequence
-        Names or places of outputs whose content the kernel reads. gpushmoo poisons others.
+        Names or indices of outputs whose content the kernel reads. gpushmoo fills all other outputs
+        with poison before a launch.
     restore_in_place : bool
-        Whether this content is restored before each timed launch; False if that changes no time.
+        Whether this content is restored before each timed launch. Set it to False if that does not
+        change the time.
     unchecked : name, sequence or "not const"
-        Names or places of arrays that launches may write and nobody compares, or all that the
-        source does not declare as const, which is the default without `expect`; else none.
+        Names or indices of arrays that launches may write and that are not compared. ``"not
+        const"`` selects all that the source does not declare const. It is the default without
+        `expect`; otherwise no array is selected.
     """
 
     expect: Any = None
@@ -88,7 +92,7 @@ class Build:
     Parameters
     ----------
     options : text or sequence of texts
-        Additional options of the compiler; blanks in a text separate them.
+        Additional options of the compiler. Blanks in a text separate them.
     constants : mapping
         Arrays in constant memory, by the symbol's name (CUDA).
     """
@@ -109,14 +113,14 @@ FORMER = {
 
 
 def gathered(given: Mapping[str, Any], keywords: MutableMapping[str, Any]) -> Options:
-    """Take former keywords out of `keywords`, and make the option objects of `tune`.
+    """Return the option objects of `tune`, including values of former keywords.
 
     Parameters
     ----------
     given : mapping
         The objects that `tune` was called with, or None, by the parameter's name.
     keywords : mapping
-        The other keywords of the call.
+        Other keywords of the call. Former keywords are removed.
 
     Returns
     -------
@@ -126,7 +130,7 @@ def gathered(given: Mapping[str, Any], keywords: MutableMapping[str, Any]) -> Op
     Raises
     ------
     ConfigError
-        One of the objects has another type.
+        If one of the objects has another type.
     """
     made = dict(given)
     former = {name: keywords.pop(name) for name in FORMER.keys() & keywords.keys()}
@@ -150,7 +154,7 @@ def gathered(given: Mapping[str, Any], keywords: MutableMapping[str, Any]) -> Op
 
 
 def _now_called(former: Mapping[str, Any]) -> str:
-    """Word the sentence on keywords that are now fields of objects."""
+    """Return the deprecation warning for keywords that are now fields of objects."""
     ordered = [old for old in FORMER if old in former]
     forms = []
     for name, kind in KINDS.items():

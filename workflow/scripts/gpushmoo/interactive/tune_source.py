@@ -1,4 +1,4 @@
-"""The source of a kernel that `tune` measures: its file, and what its text says of the kernel."""
+"""Read the source of a kernel that `tune` measures, and find its parameters in the text."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _VECTOR = re.compile(
 
 @dataclass(frozen=True)
 class Parameter:
-    """A kernel's parameter; of several definitions, as under ``#if``, each has a declaration."""
+    """A parameter of a kernel, with a declaration for each of several definitions (``#if``)."""
 
     name: str
     declarations: tuple[str, ...]
@@ -84,33 +84,33 @@ class Parameter:
 
     @property
     def is_const(self) -> bool:
-        """Whether all definitions declare it as const."""
+        """Whether all definitions declare the parameter as const."""
         return all("const" in words_of(one) for one in self.declarations)
 
     @property
     def is_local(self) -> bool:
-        """Whether it points to local memory."""
+        """Whether the parameter points to OpenCL's local memory."""
         return all(_LOCAL.intersection(words_of(one)) for one in self.declarations)
 
     @property
     def is_pointer(self) -> bool:
-        """Whether it points to elements."""
+        """Whether the parameter points to elements."""
         return all("*" in one or "[" in one for one in self.declarations)
 
     @property
     def element(self) -> str | None:
-        """NumPy's name of its type, or of a pointer's elements; None if it is not known."""
+        """NumPy name of the parameter's type, or of a pointer's elements; None if unknown."""
         found = {_element(one) for one in self.declarations}
         return found.pop() if len(found) == 1 else None
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text in the language C."""
+    """Return the identifiers and keywords of a text in C, in their order."""
     return re.findall(WORD, text)
 
 
 def _element(declaration: str) -> str | None:
-    """NumPy's name of the element's type in a declaration of a number or of one pointer."""
+    """Return the NumPy name of the type in a declaration of a number or of one pointer."""
     stars = declaration.count("*") + declaration.count("[")
     plain = re.sub(rf"{WORD}\s*::\s*", "", declaration)
     words = [w for w in words_of(plain)[:-1] if w not in _QUALIFIERS | _LOCAL]
@@ -127,7 +127,21 @@ def _element(declaration: str) -> str | None:
 
 @dataclass(frozen=True)
 class KernelSource:
-    """A kernel's source for a backend; `file` is where it was, if it was a file."""
+    """Source of a kernel for one backend.
+
+    Attributes
+    ----------
+    name
+        Name of the kernel function, possibly with template arguments.
+    data
+        Content of the source.
+    suffix
+        Suffix of the file name, which determines the language.
+    backend
+        Name of the backend.
+    file
+        Path of the file; None if the caller gave the text.
+    """
 
     name: str
     data: bytes
@@ -137,36 +151,38 @@ class KernelSource:
 
     @property
     def is_python(self) -> bool:
-        """Whether it is a function in Python, whose constants are parameters."""
+        """Whether the kernel is a function in Python (Triton), whose constants are parameters."""
         return self.suffix.endswith(".py")
 
     @property
     def is_code(self) -> bool:
-        """Whether it is ready machine code, which has no macros."""
+        """Whether the source is machine code (a cubin), which has no macros."""
         return self.suffix == ".cubin"
 
     @property
     def entry(self) -> str:
-        """The function's name without namespaces and a template's arguments."""
+        """Name of the kernel function without namespaces and template arguments."""
         return re.split("[<(]", self.name)[0].split("::")[-1].strip()
 
     @cached_property
     def text(self) -> str:
-        """What can be read of it, without comments."""
+        """Source as text without comments; empty for machine code."""
         text = "" if self.is_code else self.data.decode(errors="replace")
         return text if self.is_python else _COMMENT.sub(" ", text)
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """The words of the source and of the files that it includes from its own folder."""
+        """Words in the source, and in files that it includes from its own folder."""
         beside = [] if self.file is None else included_files(self.file)
         texts = [_COMMENT.sub(" ", path.read_text(errors="replace")) for path, _ in beside]
         return frozenset(words_of(" ".join([self.text, *texts])))
 
     def may_use(self, options: Iterable[str]) -> bool:
-        """Whether it may use names that are not among `words`: joined ones, or those of a header.
+        """Return whether the source may use names that are not among its `words`.
 
-        Headers in angle brackets are the compiler's own, unless `options` name folders of headers.
+        It may if it joins names with ``##``, or if it includes a header that was not read. A header
+        in angle brackets does not count, because it is the compiler's, unless `options` name
+        folders of headers.
         """
         if self.is_code or self.is_python:
             return False
@@ -178,7 +194,7 @@ class KernelSource:
 
     @cached_property
     def _function(self) -> ast.FunctionDef | None:
-        """The kernel in a source in Python."""
+        """The kernel's definition in a Python source, if it is found."""
         try:
             nodes = ast.walk(ast.parse(self.text)) if self.is_python else ()
         except SyntaxError:  # which its compiler names
@@ -188,7 +204,7 @@ class KernelSource:
 
     @cached_property
     def constants(self) -> frozenset[str] | None:
-        """The constants of a kernel in Python that axes set; None if it was not found."""
+        """Names of a Triton kernel's constants that axes can set; None without the kernel."""
         if self._function is None:
             return None
         given = {one.arg for one in _python_parameters(self._function) if _is_constexpr(one)}
@@ -196,7 +212,7 @@ class KernelSource:
 
     @cached_property
     def template_parameters(self) -> frozenset[str]:
-        """The names that its templates declare."""
+        """Names of all template parameters in the source."""
         found = set[str]()
         for head in re.finditer(r"\btemplate\s*<", self.text):
             for one in _parts(_bracketed(self.text, head.end())):
@@ -205,9 +221,18 @@ class KernelSource:
         return frozenset(found)
 
     def parameters(self, *counts: int) -> list[Parameter]:
-        """The kernel's parameters, by definitions with this count; [] if they are not known.
+        """Return the kernel's parameters, or an empty list if they are not known.
 
-        Raises ConfigError if all definitions take another number and no macro can change it.
+        Parameters
+        ----------
+        *counts
+            Possible numbers of parameters. The first number that a definition of the kernel has
+            counts.
+
+        Raises
+        ------
+        ConfigError
+            If no definition has one of these numbers and no macro can change that.
         """
         if self._function is not None:
             every = [one for one in _python_parameters(self._function) if not _is_constexpr(one)]
@@ -227,12 +252,12 @@ class KernelSource:
         return made if len({one.name for one in made}) == len(made) else []
 
     def local_places(self) -> list[int]:
-        """The places of parameters that point to local memory, in the first definition."""
+        """Return the indices of parameters that point to local memory, in the first definition."""
         first = next(self._definitions(), [])
         return [place for place, one in enumerate(first) if _LOCAL.intersection(words_of(one))]
 
     def _definitions(self) -> Iterator[list[str]]:
-        """The declarations of the parameters in each definition of the kernel."""
+        """Yield the declarations of the parameters in each definition of the kernel."""
         for head in re.finditer(rf"\b{re.escape(self.entry)}\s*\(", self.text):
             inside = _bracketed(self.text, head.end(), "()")
             after = self.text[head.end() + len(inside) :]
@@ -242,7 +267,7 @@ class KernelSource:
                 yield parts
 
     def refuse_absent(self) -> None:
-        """Raise ConfigError if the text has no such kernel, nor a macro or header that may."""
+        """Raise ConfigError if no text, macro or header of the source can define the kernel."""
         marks = "|".join(mark for b in BACKENDS.values() for mark in b.marks)
         heads = rf"\b(?:{marks}|def)\b[^;{{]*?({WORD})\s*\([^(){{;]*\)\s*[{{:]"
         kernels = ", ".join(re.findall(heads, self.text))
@@ -251,12 +276,27 @@ class KernelSource:
             raise ConfigError(f"name: the source has no kernel '{self.name}'; it has: {kernels}.")
 
     def redefines(self, word: str) -> bool:
-        """Whether a macro of the source has this name."""
+        """Return whether the source defines a macro with this name."""
         return bool(re.search(rf"#\s*define\s+{word}\b", self.text))
 
 
 def read_source(name: str, source: str | os.PathLike[str], backend: str) -> KernelSource:
-    """The kernel `name` in a text, or in a file. Raises ConfigError."""
+    """Return the source of a kernel.
+
+    Parameters
+    ----------
+    name
+        Name of the kernel function.
+    source
+        The source as text, or the path of its file.
+    backend
+        Name of the backend, or ``auto`` to derive it from the text or the suffix.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read, or if the text has no kernel of the backend.
+    """
     if not isinstance(name, str) or not words_of(name):
         raise ConfigError(f"name: it is {name!r}; it must be the name of a kernel function.")
     if not isinstance(source, str | os.PathLike) or not os.fspath(source):
@@ -293,7 +333,7 @@ def read_source(name: str, source: str | os.PathLike[str], backend: str) -> Kern
 
 
 def _bracketed(text: str, begin: int, pair: str = "<>") -> str:
-    """The text from `begin`, just within a bracket, to the end of the bracket."""
+    """Return the text from `begin`, the first character in a bracket, to the end of the bracket."""
     depth = 1
     for place in range(begin, len(text)):
         depth += (text[place] == pair[0]) - (text[place] == pair[1])
@@ -303,7 +343,7 @@ def _bracketed(text: str, begin: int, pair: str = "<>") -> str:
 
 
 def _parts(text: str) -> list[str]:
-    """A list's entries, apart at commas outside of brackets."""
+    """Return the entries of a list, which are separated by commas outside of brackets."""
     parts = [""]
     depth = 0
     for letter in text:
@@ -320,7 +360,7 @@ def _name(declaration: str) -> str:
 
 
 def _is_plain(declaration: str) -> bool:
-    """Whether it is one parameter, and not a macro, which may be several."""
+    """Return whether a declaration is one parameter and not a macro, which may be several."""
     return bool(re.fullmatch(r"[\w\s*&]*\w[\s*&]+\w+\s*(\[\w*\]\s*)?", declaration))
 
 

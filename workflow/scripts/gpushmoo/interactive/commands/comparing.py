@@ -1,4 +1,4 @@
-"""The command ``compare``, which compares runs."""
+"""Define the command ``compare``, which compares runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands about kernels and devices: ``new`` and ``list``."""
+"""Define the commands ``new`` and ``list``, which write a kernel and list kernels and devices."""
 
 from __future__ import annotations
 

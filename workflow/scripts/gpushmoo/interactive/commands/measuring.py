@@ -1,4 +1,4 @@
-"""Commands that measure here and now: ``sweep``, ``tune`` and ``ab``."""
+"""Define the commands that measure on this machine: ``sweep``, ``tune`` and ``ab``."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def _tune(
 
 
 def _swept(result: Sweep, out: str | None) -> Answer:
-    """The answer of a sweep, which is kept in `out`."""
+    """Return the answer of a sweep, after saving the sweep in `out`."""
     from ...core.run_plan import SAVED
     from ...core.schema import Status
 
@@ -234,7 +234,7 @@ def _swept(result: Sweep, out: str | None) -> Answer:
 
 
 def report(result: Sweep) -> str:
-    """The best cells of each group as a short table, with what its sweep has in common above it."""
+    """Return the best cells of each group as short tables, below a line on the whole sweep."""
     from ...core.schema import FAULTS, GROUP, is_axis
 
     best = result.best
@@ -267,7 +267,7 @@ def report(result: Sweep) -> str:
 
 
 def _unsteady(result: Sweep, of: Mapping[str, Any]) -> str:
-    """The half width of the copy of a group as words, where it is `_UNSTEADY` or more."""
+    """Return the half width of the interval of a group's copy, in words, if it is large."""
     from ...core.median import median_interval
 
     keys = ("height", "width", "cache_state", "timing_mode")
@@ -279,7 +279,7 @@ def _unsteady(result: Sweep, of: Mapping[str, Any]) -> str:
 
 
 def _table(group: DataFrame, alone: bool, unsteady: str) -> str:
-    """The table of a group, whose intervals are of this run `alone`, or of another run."""
+    """Return the table of a group; its intervals are of this run `alone`, or of another run."""
     from ...core.metric import metric_of
     from ...core.schema import is_axis
     from ..text_tables import aligned
@@ -411,7 +411,7 @@ def _refuse_unwritable(path: Path) -> None:
 
 
 def _append(path: Path, text: str) -> None:
-    """Append to a file, all or nothing. Raises ConfigError."""
+    """Append text to a file, either all of it or nothing."""
     with output(path, ConfigError), path.open("ab", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         data = text.encode()

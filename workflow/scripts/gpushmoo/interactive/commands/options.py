@@ -1,7 +1,7 @@
-"""Options that several commands have, how their values are read, and how a command is added.
+"""Define the options that several commands share, the parsers of their values, and `add_command`.
 
-An option sets the Python function's argument of its name. An option that you omit is not passed,
-so the function alone has the default.
+An option sets the Python function's argument of its name. An option that you omit is not passed, so
+the function alone has the default.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..answers import CSV, JSON, Answer, Key, answer_schema
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one sentence."""
+    """An argument parser that reports an error as one sentence."""
 
     def error(self, message: str) -> NoReturn:
         """Raise a UserError instead of printing the usage and exiting, as argparse does.
@@ -46,9 +46,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Command:
-    """A command: the function that runs it, its meaning and the keys of its JSON object.
+    """A command of the command line.
 
-    A function that `needs_form` has an argument `form`: JSON, CSV, or None for text.
+    Attributes
+    ----------
+    name
+        Name of the command.
+    run
+        Function that runs it. Its arguments have the names of the options.
+    meaning
+        Description for ``--help``.
+    gives
+        Keys of the JSON object that it prints.
+    needs_form
+        Whether the function has an argument `form`: ``json``, ``csv``, or None for text.
     """
 
     name: str
@@ -100,7 +111,7 @@ def add_json_options(parser: Parser) -> None:
 
 
 class _PrintSchema(argparse.Action):
-    """Print the JSON Schema of the command and end, as ``--help`` does."""
+    """Prints the JSON Schema of the command and ends the program, as ``--help`` does."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         command = parser.get_default("command")
@@ -144,7 +155,7 @@ def add_run(parser: Parser, nargs: str | None = None) -> None:
 
 
 def add_runs(parser: Parser, nargs: str) -> None:
-    """Add the argument RUN of so many runs, as argparse writes it."""
+    """Add the positional argument RUN for several runs; `nargs` is that of argparse."""
     parser.add_argument(
         "runs", metavar="RUN", nargs=nargs, help="folders of runs, an earlier one first"
     )
@@ -295,7 +306,7 @@ def add_threshold(parser: Parser) -> None:
 
 
 class AddAxes(argparse.Action):
-    """Collect axes in one dictionary. An axis that is named twice has the values of both."""
+    """Collects axes in one dictionary. An axis that is named twice has the values of both."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
@@ -308,12 +319,12 @@ class AddAxes(argparse.Action):
 
 
 class AddPairs(argparse.Action):
-    """Collect pairs of a name and a value in one dictionary."""
+    """Collects pairs of a name and a value in one dictionary. The last value of a name counts."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
     ) -> None:
-        """Add the pairs of one option."""
+        """Add the pairs of one occurrence of the option to the dictionary."""
         setattr(namespace, self.dest, {**getattr(namespace, self.dest, {}), **dict(values)})
 
 
@@ -326,7 +337,7 @@ def words(text: str) -> list[str]:
 
 
 def sizes(text: str) -> list[Any]:
-    """``512,512x1024,of_cache:4`` as numbers, as height with width, and as by the last cache."""
+    """Parse ``512,512x1024,of_cache:4`` as a number, height and width, and a size by the cache."""
     return [_of_cache(word) or size(word) for word in words(text)]
 
 
@@ -337,7 +348,7 @@ def _of_cache(word: str) -> dict[str, float] | None:
 
 
 def size(word: str) -> int | tuple[int, ...]:
-    """A number, or height and width."""
+    """Parse ``512`` as a number, or ``512x1024`` as height and width."""
     if not re.fullmatch(r"\d+(x\d+)?", word, re.ASCII):
         raise argparse.ArgumentTypeError(f"'{word}' must be a number or such as 512x1024")
     parts = tuple(int(n) for n in word.split("x"))
@@ -350,7 +361,7 @@ _BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
 
 
 def axes(text: str) -> list[tuple[str, list[Any]]]:
-    """``NAME=16,4:64:4,text`` as an axis with its specification. A comma may begin another axis."""
+    """Parse ``NAME=16,4:64:4,text`` as axes. A comma separates values, and may separate axes."""
     found = []
     for part in _NEXT_AXIS.split(text):
         name, equals, values = part.partition("=")
@@ -389,17 +400,17 @@ def _axis_value(name: str, word: str) -> Any:
 
 
 def _is_whole(word: str) -> bool:
-    """Whether the word has digits alone."""
+    """Return whether the word consists of digits only."""
     return word.isascii() and word.isdecimal()
 
 
 def _is_count(value: Any) -> bool:
-    """Whether the value is a whole number and no bool."""
+    """Return whether the value is an integer and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """``KEY=VALUE``, the value as in Snakemake's ``--config``."""
+    """Parse ``KEY=VALUE``, with the value as in Snakemake's ``--config``."""
     import yaml
 
     from ...core.readable import typed
@@ -422,12 +433,12 @@ def named(text: str) -> tuple[str, str]:
 
 
 def whole(text: str) -> int:
-    """A whole number, 0 or more."""
+    """Parse an integer that is 0 or more."""
     return _at_least(0, text)
 
 
 def count(text: str) -> int:
-    """A whole number, 1 or more."""
+    """Parse an integer that is 1 or more."""
     return _at_least(1, text)
 
 
@@ -440,17 +451,17 @@ def _at_least(least: int, text: str) -> int:
 
 
 def cores(text: str) -> str:
-    """Return ``all``, or a number of cores as text."""
+    """Check a number of cores or ``all``; return it as text, as Snakemake requires it."""
     return text if text == "all" else str(count(text))
 
 
 def device(text: str) -> int | str:
-    """``all``, or an index from 0."""
+    """Parse the index of a device, from 0, or ``all``."""
     return text if text == "all" else whole(text)
 
 
 def real(text: str) -> float:
-    """A finite number, at least 0."""
+    """Parse a finite number that is 0 or more."""
     value = _finite(text)
     if value is None or value < 0:
         raise argparse.ArgumentTypeError(f"'{text}' must be a finite number, at least 0")
@@ -458,7 +469,7 @@ def real(text: str) -> float:
 
 
 def positive(text: str) -> float:
-    """A finite number above 0."""
+    """Parse a finite number that is more than 0."""
     value = _finite(text)
     if value is None or value <= 0:
         raise argparse.ArgumentTypeError(f"'{text}' must be a finite number, more than 0")
@@ -466,7 +477,7 @@ def positive(text: str) -> float:
 
 
 def share(text: str) -> float:
-    """A share of 1 from ``2%`` or ``0.02``."""
+    """Parse a share such as ``2%`` or ``0.02``; return it as a number from 0 to 1."""
     value = _finite(text.removesuffix("%"))
     value = value / 100 if value is not None and text.endswith("%") else value
     if value is None or not 0 <= value < 1:

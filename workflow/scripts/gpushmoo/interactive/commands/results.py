@@ -1,4 +1,4 @@
-"""Commands that show or use the results of a run: ``export`` and ``predict``."""
+"""Define the commands that use the results of a run: ``export`` and ``predict``."""
 
 from __future__ import annotations
 

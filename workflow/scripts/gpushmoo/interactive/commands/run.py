@@ -1,4 +1,4 @@
-"""The command ``run``, which runs configurations by Snakemake."""
+"""Define the command ``run``, which runs configurations with Snakemake."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ _CONFIGFILES = ("--configfile", "--configfiles")
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words of ``run`` that are for this program, and those for Snakemake.
+    """Split the words after ``run`` into those for gpushmoo and those for Snakemake.
 
-    Snakemake's are all behind ``--``, options that ``run`` does not have, and their values.
+    Snakemake gets all words after ``--``, options that ``run`` does not have, and their values.
     """
     ours = list[str]()
     theirs = list[str]()
@@ -116,7 +116,7 @@ def _run(
 
 
 def _waited_for(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """The exit status of a program that gets this one's signals."""
+    """Run a program that receives the signals sent to this process; return its exit status."""
     # The terminal's own come by this process, too, so that it gets each once.
     with subprocess.Popen(command, env=environment, process_group=0) as child:
 

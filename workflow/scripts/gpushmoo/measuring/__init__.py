@@ -1,4 +1,4 @@
-"""Cells in, a shard out: building, verifying and timing kernels."""
+"""Measure cells on a device and write shards: compile, verify and time kernels."""
 
 import os as _os
 

@@ -1,4 +1,4 @@
-"""The memcpy baseline: the runtime's own copy, timed as a cell is."""
+"""Measure the memcpy baseline: the copy of the device's runtime, timed like a cell."""
 
 from __future__ import annotations
 
@@ -18,10 +18,25 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Baseline:
-    """The copy of one problem under one condition.
+    """Copy of one problem under one measurement condition.
 
-    The first time chooses the number of copies in a sample and measures the overhead, as for a
-    group of cells.
+    The first call of `time` chooses the number of copies in a sample and measures the overhead, as
+    for a group of cells.
+
+    Attributes
+    ----------
+    steps
+        Steps on the open device.
+    copy
+        The copy to time.
+    problem
+        Size of the problem whose bytes are copied.
+    met
+        Measurement condition.
+    sample
+        The samples to take; None before the first call.
+    overhead
+        Overhead of a sample; None if it is not known.
     """
 
     steps: CellSteps
@@ -32,13 +47,13 @@ class Baseline:
     overhead: Overhead | None = None
 
     def move(self, copy: PreparedLaunch) -> None:
-        """Go on with the same copy of buffers in another place."""
+        """Continue with `copy`, the same copy between buffers at other addresses."""
         self.copy = copy
         if self.sample is not None:
             self.sample = replace(self.sample, bound=copy)
 
     def time(self) -> CopySample:
-        """Take a sample. Raises what the copy raises."""
+        """Take a sample of the copy. Errors of the copy are raised."""
         self.steps.emit(Preparing(self.problem))
         if self.sample is None:
             self.sample = self._chosen()
@@ -49,7 +64,7 @@ class Baseline:
         return CopySample(seconds, at_s, launches, self.overhead)
 
     def _chosen(self) -> Sample:
-        """The samples to take. A copy that no graph takes in is timed alone."""
+        """Return the sample to take. If several copies in a row fail, a sample has one copy."""
         alone = Sample(self.copy, 1, self.met)
         interval = self.copy.interval(self.met)
         has_overhead = interval == TimedInterval.ROW

@@ -37,9 +37,17 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Verdict:
-    """The number of wrong words in the output and around buffers, and a sentence on all faults.
+    """Result of the verification of a launch.
 
-    Of an output with a limit elements are counted; `worst` is the largest error as a share of it.
+    Attributes
+    ----------
+    wrong_words
+        Number of wrong 32-bit words in the output and around buffers. For an output with a
+        tolerance, wrong elements count instead.
+    message
+        Sentence on all faults; None if there is no fault.
+    worst
+        Largest error as a share of the tolerance; None without a tolerance.
     """
 
     wrong_words: int
@@ -52,7 +60,19 @@ Judged = tuple[float, Verdict] | TypedError
 
 
 class BufferWatch:
-    """The buffers of launches by name, and which of them are `inputs` that must not change."""
+    """Detects writes outside of the buffers of launches, and into inputs.
+
+    Parameters
+    ----------
+    device
+        The device.
+    buffers
+        Buffers by name.
+    inputs
+        Those buffers that launches must not change.
+    restore
+        Writes the content again that launches must not change.
+    """
 
     def __init__(
         self,
@@ -61,13 +81,21 @@ class BufferWatch:
         inputs: Mapping[str, Any],
         restore: Callable[[], None],
     ) -> None:
-        """`restore` writes again all that launches must not write."""
+        """Compute checksums of the inputs."""
         self._device, self.buffers, self.inputs = device, buffers, inputs
         self._restore = restore
         self._sums = device.checksums(list(inputs.values()))
 
     def damage(self, wrong: int = 0, clauses: Sequence[str] = ()) -> Verdict:
-        """Return the faults of a run, with those of its output, and restore damaged buffers."""
+        """Return all faults of a run, and restore damaged buffers.
+
+        Parameters
+        ----------
+        wrong
+            Number of wrong words in the output.
+        clauses
+            Faults of the output.
+        """
         strays = self._device.strays(list(self.buffers.values()))
         for buffer, stray in zip(self.buffers.values(), strays, strict=True):
             if stray:
@@ -81,7 +109,15 @@ class BufferWatch:
     def said(
         self, strays: Sequence[OutOfBoundsWrites], sums: Sequence[int]
     ) -> tuple[int, list[str]]:
-        """The number of words written around buffers, and a clause for each fault."""
+        """Return the number of words written around buffers, and a clause for each fault.
+
+        Parameters
+        ----------
+        strays
+            Writes outside of each buffer.
+        sums
+            Checksum of each input after a run.
+        """
         words = 0
         clauses = []
         for name, stray in zip(self.buffers, strays, strict=True):
@@ -104,10 +140,10 @@ COPY_CHUNK = 2**22
 
 
 class Space(ABC):
-    """The memory in which cells of one problem, element type and result are measured.
+    """Memory in which the cells of one problem, element type and result are measured.
 
-    `words` counts the 32-bit words of the output. `copy` is the memcpy baseline, timed for
-    comparison: of as many words on the device, or of the inputs from the host.
+    `words` is the number of 32-bit words of the output. `copy` is the memcpy baseline: a copy of
+    this number of words on the device, or of the inputs from the host.
     """
 
     words = 1
@@ -119,45 +155,68 @@ class Space(ABC):
 
     @abstractmethod
     def bind(self, program: Program, cell: Cell) -> PreparedLaunch:
-        """The launch of `cell` that is timed. Raises as `Device.bind` does."""
+        """Return the launch of `cell` that is timed; errors are those of `Device.bind`."""
 
     def bind_proof(self, program: Program, cell: Cell) -> PreparedLaunch | None:
-        """The launch of `cell` that is verified, if it is not the one that is timed."""
+        """Return the launch of `cell` that is verified; None if it is the one that is timed."""
         return None
 
     def poison(self) -> None:
-        """Overwrite the output with words that no verified output holds."""
+        """Overwrite the output with words that no verified output contains."""
         for buffer in self._written:
             self._device.poison(buffer)
 
     @abstractmethod
     def forget(self) -> None:
-        """Give memory that launches may write and nobody compares its first content."""
+        """Restore the first content of memory that launches may write and that is not compared."""
 
     def left(self) -> Mapping[str, Array]:
-        """What launches have left in memory that they may write and nobody compares, by name."""
+        """Return the present content of memory that launches may write and that is not compared."""
         return {}
 
     @abstractmethod
     def answer(self, left: Mapping[str, Array]) -> None:
-        """Write what a launch may find that leaves early: the right result and what was `left`."""
+        """Write all data that would allow a launch to skip its work.
+
+        These are the right result, and `left`, the content that an earlier launch has left in
+        memory that is not compared.
+        """
 
     @abstractmethod
     def verdict(self, cell: Cell, proof: PreparedLaunch) -> Verdict:
-        """The faults of a run of `proof`, in the output or elsewhere."""
+        """Return the faults after a run of `proof`, in the output or elsewhere.
+
+        Parameters
+        ----------
+        cell
+            The cell.
+        proof
+            Its launch, which has run on poisoned output.
+        """
 
     def prove_together(
         self, bounds: Sequence[PreparedLaunch], compared: bool
     ) -> Sequence[Judged] | None:
-        """Run each on poisoned output; return None if each must be verified separately.
+        """Run several launches, each on poisoned output, without a wait between them.
 
-        The output is `compared`, or ignored. The list ends with the first run that wrote outside
-        the output. Its damage is repaired, so that it does not count against later runs.
+        Parameters
+        ----------
+        bounds
+            The launches.
+        compared
+            Whether to compare the output.
+
+        Returns
+        -------
+        list or None
+            Result of each run. The list ends with the first run that wrote outside of the output.
+            Its damage is repaired, so that it does not count against later runs. None if each
+            launch must be verified separately.
         """
         return None
 
     def damage(self) -> Verdict:
-        """Describe writes past a buffer, or into an input, and restore the content."""
+        """Return faults outside of the output, and restore the content there."""
         return self._watch.damage()
 
 
@@ -170,9 +229,31 @@ def open_space(
     seed: int,
     data: HostData | None = None,
 ) -> Space:
-    """Allocate memory for cells with this result; raise OutOfDeviceMemoryError, LaunchConfigError.
+    """Allocate and fill the memory for cells with this result.
 
-    If `data` is None, the data on the host are made from the `seed`.
+    Parameters
+    ----------
+    device
+        The device.
+    workload
+        The kernel.
+    problem
+        Size of the problem.
+    dtype
+        Name of the element type.
+    variant
+        Variant that determines the output.
+    seed
+        Seed of the inputs.
+    data
+        Data on the host; by default made from the seed.
+
+    Raises
+    ------
+    OutOfDeviceMemoryError
+        If the device or the host has too little memory.
+    LaunchConfigError
+        If the device cannot hold an image of this size.
     """
     host = HostData(workload, dtype, seed) if data is None else data
     make = partial(host.inputs, problem)
@@ -191,7 +272,25 @@ def open_space(
 
 
 class Workspace(Space):
-    """Buffers and images on the device; see `Space`."""
+    """Buffers and images on the device, see `Space`.
+
+    Parameters
+    ----------
+    device
+        The device.
+    workload
+        The kernel.
+    problem
+        Size of the problem.
+    dtype
+        Name of the element type.
+    variant
+        Variant that determines the output.
+    make
+        Returns the inputs by name.
+    expected
+        Expected outputs by name, if they are known.
+    """
 
     def __init__(
         self,
@@ -203,10 +302,7 @@ class Workspace(Space):
         make: Callable[[], Mapping[str, Array]],
         expected: Mapping[str, Array] | None = None,
     ) -> None:
-        """Upload the inputs from `make` and the outputs, which may be known as `expected`.
-
-        Raises as `open_space` does.
-        """
+        """Upload inputs and expected outputs; errors are those of `open_space`."""
         self._device = device
         self._workload = workload
         kind = DTYPES[dtype]
@@ -259,14 +355,14 @@ class Workspace(Space):
         self._watch = BufferWatch(device, plain, self._watched, self._restore)
 
     def leased(self, workload: Workload, variant: str) -> Workspace:
-        """Return the same buffers for another `workload`, whose `variant` has the same data."""
+        """Return the same memory for another kernel or variant that has the same data."""
         leased = copy(self)
         leased._workload = workload
         leased._variant = variant
         return leased
 
     def _restore(self) -> None:
-        """Write the inputs that are buffers, and what outputs must be, again."""
+        """Write inputs and expected outputs again."""
         inputs = self._make()
         expected = self._workload.outputs(inputs, self._variant)
         self._write(inputs, self._watched)
@@ -287,7 +383,7 @@ class Workspace(Space):
             self._device.bind_copy(self._device.upload(inputs[name]), buffer).run()
 
     def bind(self, program: Program, cell: Cell) -> PreparedLaunch:
-        """The cell's launch on these buffers."""
+        """Return the cell's launch on these buffers."""
         launch = fitted(self._workload.launch(cell), program, self._device.info)
         renewed = [o.on_device for o in self._outputs if o.on_device.content is not None]
 
@@ -300,7 +396,7 @@ class Workspace(Space):
         return self._device.bind(program, launch, self._buffers, renew)
 
     def bind_proof(self, program: Program, cell: Cell) -> PreparedLaunch | None:
-        """The workload's proof if it is another launch."""
+        """Return the workload's separate launch for verification, if it has one."""
         if type(self._workload).proof is Workload.proof:
             return None
         proof = self._workload.proof(cell)
@@ -310,24 +406,24 @@ class Workspace(Space):
         return self._device.bind(program, proof, self._buffers)
 
     def poison(self) -> None:
-        """Give outputs their content, or ones throughout, a NaN in every float type."""
+        """Fill outputs with the content that the kernel reads, or with ones in all bits (NaN)."""
         if self._workload.has_check:
             self.forget()
         for output in self._outputs:
             self._device.prepare(output.on_device)
 
     def forget(self) -> None:
-        """Write the unwatched inputs again."""
+        """Write again the inputs that launches may change."""
         if self._free:
             self._write(self._make(), self._free)
 
     def left(self) -> dict[str, Array]:
-        """What the unwatched inputs hold."""
+        """Return the present content of the inputs that launches may change, by name."""
         forms = self._make() if self._free else {}
         return {name: self._content(name, forms[name]) for name in self._free}
 
     def answer(self, left: Mapping[str, Array]) -> None:
-        """What is expected, or the content that launches find."""
+        """Write the expected outputs, or the content that launches find, and `left` into inputs."""
         self._write(left, {name: self._free[name] for name in left})
         for output in self._outputs:
             own = output.on_device
@@ -335,7 +431,10 @@ class Workspace(Space):
             self._device.bind_copy(source, own.buffer).run()
 
     def verdict(self, cell: Cell, proof: PreparedLaunch) -> Verdict:
-        """Compared on the device; after another poison once more, where the first may be right."""
+        """Compare the outputs on the device.
+
+        If the poison may be a right value, `proof` runs again with another poison.
+        """
         deviations = [self._device.compare(output.on_device) for output in self._outputs]
         if self._twice and not any(found.wrong for found in deviations):
             for output in self._outputs:
@@ -352,7 +451,7 @@ class Workspace(Space):
         return replace(self._watch.damage(wrong, said), worst=worst)
 
     def _firsts(self, outputs: Sequence[CheckedOutput], proof: PreparedLaunch) -> list[str]:
-        """A clause on the first wrong element of each of these outputs."""
+        """Return a clause on the first wrong element of each of these outputs."""
         wrong = [output.first(self._device) for output in outputs]
         # The launches that ask whether a value depends on the poison come after all are read.
         return [
@@ -363,7 +462,11 @@ class Workspace(Space):
         ]
 
     def _reads(self, output: CheckedOutput, wrong: Wrong, proof: PreparedLaunch) -> bool:
-        """Whether the poison decides about the element: again the same, and of zeros another."""
+        """Return whether the value of a wrong element depends on the poison in the output.
+
+        That is so if a second run with the same poison gives the same value, and zeros give another
+        one.
+        """
         # Zeros are valid places for a kernel that reads places there.
         first = POISON_BYTES[0]
         other = 0
@@ -379,19 +482,19 @@ class Workspace(Space):
         return wrong.bits == found[0] != found[1] and not is_left
 
     def _contents(self) -> dict[str, Array]:
-        """What the buffers of inputs and outputs hold."""
+        """Return the present content of all buffers of inputs and outputs, by name."""
         inputs = self._make()
         forms = {**inputs, **self._workload.outputs(inputs, self._variant)}
         return {name: self._content(name, form) for name, form in forms.items()}
 
     def _content(self, name: str, form: Array) -> Array:
-        """What a buffer holds, as an array of this form."""
+        """Return the content of a buffer as an array with the shape and type of `form`."""
         words = self._device.words(self._buffers[name], 0, ceil_div(form.nbytes, 4))
         held = words.view(np.uint8)[: form.nbytes].view(form.dtype)
         return held.reshape(form.shape)
 
     def _said(self, found: Sequence[Deviation]) -> tuple[int, list[str], float | None]:
-        """The number of wrong words, a clause for each wrong output, and the worst error."""
+        """Return the number of wrong words, a clause for each output, and the largest error."""
         several = len(self._outputs) > 1
         clauses = [
             output.fault(one, f" of '{output.name}'" if several else "")
@@ -404,7 +507,10 @@ class Workspace(Space):
     def prove_together(
         self, bounds: Sequence[PreparedLaunch], compared: bool
     ) -> list[Judged] | None:
-        """Each compared, after another poison once more where the first may be right."""
+        """Run and compare several launches.
+
+        If the poison may be a right value, each runs again with another poison.
+        """
         if self._workload.has_check and compared:
             return None
         judged: list[Judged] = []
@@ -434,7 +540,7 @@ class Workspace(Space):
         return judged
 
     def _harmed(self, result: ProofResult | TypedError) -> bool:
-        """Whether a run wrote outside of the outputs."""
+        """Return whether a run wrote outside of the outputs."""
         return isinstance(result, ProofResult) and bool(
             self._watch.said(result.strays, result.sums)[1]
         )
@@ -443,14 +549,26 @@ class Workspace(Space):
 def _first_fault(
     first: ProofResult | TypedError, second: ProofResult | TypedError
 ) -> ProofResult | TypedError:
-    """The first of two results of a launch, if it is at fault, else the second."""
+    """Return the first of two results of a launch if it has a fault, otherwise the second."""
     if isinstance(first, TypedError) or any(one.wrong for one in first.deviations):
         return first
     return second
 
 
 def check_output(workload: Workload, expected: Array, problem: Problem, dtype: str) -> None:
-    """Raise WorkloadError when an expected output has not the form of the output."""
+    """Raise WorkloadError if an expected output has another shape or type than the output.
+
+    Parameters
+    ----------
+    workload
+        The kernel.
+    expected
+        Expected output.
+    problem
+        Size of the problem.
+    dtype
+        Name of the element type.
+    """
     shape, scalar = workload.output_form(problem, dtype)
     name = f"{workload.name}: reference has"
     if expected.shape != shape:
@@ -460,7 +578,23 @@ def check_output(workload: Workload, expected: Array, problem: Problem, dtype: s
 
 
 class ReducedSpace(Space):
-    """Buffers on the device, by name, of a workload with one number as its result; see `Space`."""
+    """Buffers on the device for a kernel whose result is one number, see `Space`.
+
+    Parameters
+    ----------
+    device
+        The device.
+    workload
+        The kernel.
+    problem
+        Size of the problem.
+    dtype
+        Name of the element type.
+    make
+        Returns the inputs by name.
+    known
+        Quantities of the inputs that the check of the result requires, if they are known.
+    """
 
     def __init__(
         self,
@@ -471,10 +605,7 @@ class ReducedSpace(Space):
         make: Callable[[], Mapping[str, Array]],
         known: Any = None,
     ) -> None:
-        """Upload the inputs from `make`, of which the result may be `known`.
-
-        Raises as `open_space` does.
-        """
+        """Upload the inputs; errors are those of `open_space`."""
         self._device, self._workload, self._make = device, workload, make
         inputs = make()
         self._known = workload.known(inputs) if known is None else known
@@ -494,32 +625,44 @@ class ReducedSpace(Space):
             self._device.bind_copy(self._device.upload(array), self.buffers[name]).run()
 
     def bind(self, program: Program, cell: Cell) -> PreparedLaunch:
-        """The cell's launch, or the library's function, on these buffers."""
+        """Return the cell's launch, or the call of the library, on these buffers."""
         call = self._workload.library(cell)
         if call is not None:
             return bind_library(self._device, call, self.buffers)
         return self._device.bind(program, self._workload.launch(cell), self.buffers)
 
     def forget(self) -> None:
-        """Do nothing: `poison` writes all of it."""
+        """Do nothing, because `poison` writes all memory that launches change."""
 
     def answer(self, left: Mapping[str, Array]) -> None:
-        """Do nothing: the launch before has left its number."""
+        """Do nothing, because the launch before has left its result."""
 
     def value(self, proof: PreparedLaunch) -> float:
-        """The number that a run of `proof` left."""
+        """Return the number that a run of `proof` has written."""
         words = self._device.words(self._written[0], 0, ceil_div(self._result.nbytes, 4))
         return float(words.view(np.uint8)[: self._result.nbytes].view(self._result.dtype)[0])
 
     def verdict(self, cell: Cell, proof: PreparedLaunch) -> Verdict:
-        """Compare the result within the bound of the order of summation."""
+        """Check that the error of the result is within the bound for any order of summation."""
         message = self._workload.fault(self.value(proof), cell, self._known)
         faults = [] if message is None else [message]
         return self._watch.damage(self.words * len(faults), faults)
 
 
 class FedSpace(Space):
-    """Arrays on the host, by name, pinned and not, and shared streams; see `Space`."""
+    """Arrays on the host, in pinned and in ordinary memory, and shared streams, see `Space`.
+
+    Parameters
+    ----------
+    device
+        The device.
+    workload
+        The kernel.
+    inputs
+        Inputs by name.
+    known
+        Quantities of the inputs that the check of the result requires, if they are known.
+    """
 
     def __init__(
         self,
@@ -528,7 +671,7 @@ class FedSpace(Space):
         inputs: Mapping[str, Array],
         known: Any = None,
     ) -> None:
-        """Copy `inputs`, of which the result may be `known`, to pinned and to ordinary memory."""
+        """Copy the inputs to pinned and to ordinary memory."""
         self._workload = workload
         self.known = workload.known(inputs) if known is None else known
         host_array = streams_of(device).host_array
@@ -544,14 +687,14 @@ class FedSpace(Space):
         self.copy: PreparedLaunch = self._feed(None, copied, lambda _: 0.0, lambda *_: 0.0)
 
     def __enter__(self) -> FedSpace:
-        """The space itself; its streams and their memory are given back at the end."""
+        """Return this object. Leaving the block closes its streams and frees their memory."""
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._pool.__exit__()
 
     def part(self, n: int) -> FedSpace:
-        """The first `n` elements of the same arrays, and the same streams."""
+        """Return the space of the first `n` elements, which shares arrays and streams."""
         part = copy(self)
         part.arrays = {
             pinned: {name: array[:n] for name, array in arrays.items()}
@@ -571,32 +714,32 @@ class FedSpace(Space):
         return Feed(self._pool, program, pipeline, arrays, host_part, total)
 
     def bind(self, program: Program, cell: Cell) -> Feed:
-        """The cell's pipeline on these arrays."""
+        """Return the cell's pipeline on these arrays."""
         workload = self._workload
         host_part = partial(workload.host_part, cell)
         total = partial(workload.total, cell)
         return self._feed(program, workload.pipeline(cell), host_part, total)
 
     def bind_proof(self, program: Program, cell: Cell) -> Feed:
-        """The cell's pipeline in memory that is poisoned before."""
+        """Return the cell's pipeline, which fills its memory with ones before each run."""
         return replace(self.bind(program, cell), poisoned=True)
 
     def forget(self) -> None:
-        """Do nothing: memory is the pipeline's own."""
+        """Do nothing, because the pipeline owns all memory that launches change."""
 
     def answer(self, left: Mapping[str, Array]) -> None:
-        """Do nothing: memory is the pipeline's own."""
+        """Do nothing, because the pipeline owns all memory that launches change."""
 
     def damage(self) -> Verdict:
-        """None: the pipeline's memory is gone."""
+        """Return no fault, because the memory of the pipeline no longer exists."""
         return Verdict(0, None)
 
     def value(self, proof: PreparedLaunch) -> float:
-        """The number that a run of `proof` gave."""
+        """Return the number that the last run of `proof` has computed."""
         assert isinstance(proof, Feed)
         return proof.value
 
     def verdict(self, cell: Cell, proof: PreparedLaunch) -> Verdict:
-        """Compare the result within the bound of the order of summation."""
+        """Check that the error of the result is within the bound for any order of summation."""
         message = self._workload.fault(self.value(proof), cell, self.known)
         return Verdict(0 if message is None else self.words, message)

@@ -1,9 +1,10 @@
-"""``python client.py MODULE ADDRESS [KEY=VALUE ...]``: has a job done by a server of the run.
+"""Let a server of the run do a job: ``python client.py MODULE ADDRESS [KEY=VALUE ...]``.
 
-The environment variable ADDRESS names the server's socket. The job is the standard input. If there
-are keys, it is JSON, and they are added to it. Without a server, as on a cluster's node, or if it
-ends before the job is done, this process becomes ``python -m MODULE`` with the job as its standard
-input. It imports nothing of the library, so that it starts in milliseconds.
+The environment variable ADDRESS names the server's socket. The job is read from the standard input.
+If there are keys, the job is JSON, and they are added to it. Without a server, as on a cluster's
+node, or if the server ends before the job is done, this process becomes ``python -m MODULE`` with
+the job as its standard input. The client imports nothing of the library, so that it starts in
+milliseconds.
 """
 
 from __future__ import annotations
@@ -22,10 +23,17 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def served(address: str, request: bytes) -> int | None:
-    """The exit status of the job that the server at `address` has done; None if it has not.
+    """Let a server do a job, and return the exit status; None if the server did not finish it.
 
-    A signal that ends the job is passed on to the server; a second one ends this process. A job
-    that was to end has ended, whether the server answers or not.
+    The first signal that ends the job is passed on to the server. The second one ends this process.
+    After a signal the status is never None, so the job is not done again.
+
+    Parameters
+    ----------
+    address
+        Path of the server's socket.
+    request
+        The job.
     """
     passed: list[int] = []
 
@@ -59,7 +67,7 @@ def _tell(server: socket.socket, number: int) -> None:
 
 
 def main() -> None:
-    """Do the job of the arguments and the standard input."""
+    """Do the job that the arguments and the standard input of this process describe."""
     parent = os.getppid()
     _, module, variable, *words = sys.argv
     request = sys.stdin.buffer.read()

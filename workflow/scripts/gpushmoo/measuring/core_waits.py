@@ -1,4 +1,4 @@
-"""How long the threads of a process have waited for a core, as Linux counts it."""
+"""Read how long the threads of a process have waited for a core, as Linux counts it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,18 @@ from pathlib import Path
 
 
 def core_waits_s(pid: int) -> dict[str, float]:
-    """The seconds that each thread of a process has waited for a core; empty without /proc."""
+    """Return how long each thread of a process has waited for a core so far.
+
+    Parameters
+    ----------
+    pid
+        Number of the process.
+
+    Returns
+    -------
+    dict
+        Seconds by thread number; empty without /proc.
+    """
     waits_s = {}
     for task in Path(f"/proc/{pid}/task").glob("*"):
         with suppress(OSError, IndexError, ValueError):  # a thread may end meanwhile
@@ -17,10 +28,10 @@ def core_waits_s(pid: int) -> dict[str, float]:
 
 
 def longest_wait_s(before_s: Mapping[str, float], after_s: Mapping[str, float]) -> float:
-    """The longest wait for a core of a thread between two results of `core_waits_s`."""
+    """Return the longest wait of one thread between two results of `core_waits_s`, in seconds."""
     return max((after_s[t] - before_s[t] for t in before_s.keys() & after_s.keys()), default=0.0)
 
 
 def all_waits_s(before_s: Mapping[str, float], after_s: Mapping[str, float]) -> float:
-    """Return the waits of all threads together between two results of `core_waits_s`."""
+    """Return the sum of all threads' waits between two results of `core_waits_s`, in seconds."""
     return sum(after_s[t] - before_s[t] for t in before_s.keys() & after_s.keys())

@@ -1,4 +1,4 @@
-"""Cells while they are measured, and the messages between a measuring process and its job."""
+"""Define the state of a cell while it is measured, and the messages of measuring processes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def status_of(err: TypedError) -> Status:
 
 @dataclass(frozen=True)
 class Overhead:
-    """Seconds that a sample takes besides its launches, and their standard error."""
+    """Time that a sample takes in addition to its launches, in seconds, and its standard error."""
 
     seconds: float
     error_s: float
@@ -53,13 +53,34 @@ class Overhead:
 
 @dataclass
 class CellRun:
-    """A cell while it is measured: its launch, its samples in seconds, its status in the end.
+    """A cell while it is measured: its launch, its samples, and its status in the end.
 
-    `bound` is the launch that is timed, `proof` the one that is verified; both exist only while the
-    cell is measured. `launch_s` is the time of its first launch. `work_done` is the finished work:
-    verification and each sample count one. On a CPU, `processor_s` are the seconds that all threads
-    computed for a launch of each sample. The `overhead` is that of its group; None if it is not
-    known.
+    Attributes
+    ----------
+    cell, launch
+        The cell and its launch.
+    resident_blocks, registers
+        Occupancy per multiprocessor and registers per thread; None if not known.
+    bound, proof
+        The launch that is timed and the launch that is verified, while the cell is measured.
+    status, message
+        Status and message once the cell has ended.
+    launch_s
+        Time of the first launch, in seconds.
+    launches
+        Number of launches in a sample.
+    overhead
+        Overhead of the samples of its group; None if it is not known.
+    samples_s, sampled_at_s
+        Time of a launch in each sample, and begin of each sample since the shard began, in seconds.
+    processor_s
+        On a CPU, the time that all threads computed for a launch in each sample, in seconds.
+    spent_s
+        Time of all launches in samples, in seconds.
+    verified_words, wrong_words, worst_error
+        Result of the verification.
+    work_done
+        Finished work: the verification and each sample count one.
     """
 
     cell: Cell
@@ -83,28 +104,25 @@ class CellRun:
     work_done: int = 0
 
     def sample(self, launches: int | None = None) -> Sample:
-        """Return the next sample, of this number of `launches`.
-
-        By default the chosen number, or one.
-        """
+        """Return the next sample, with `launches` launches or by default the chosen number."""
         assert self.bound is not None
         return Sample(self.bound, launches or self.launches or 1, self.cell.condition)
 
     def without_overhead(self, launch_s: float) -> float:
-        """The seconds of a launch in a row, from those of a sample over its launches."""
+        """Return the time of a launch in a row, given the mean time of a launch in a sample."""
         if self.overhead is None or self.launches is None:
             return launch_s
         return launch_s - self.overhead.seconds / self.launches
 
     @property
     def sample_s(self) -> float:
-        """The estimated seconds of a sample, once the number of its launches is chosen."""
+        """Estimated time of a sample in seconds, once the number of its launches is chosen."""
         assert self.launch_s is not None
         assert self.launches is not None
         return self.launch_s * self.launches
 
     def end(self, status: Status, message: str | None = None) -> None:
-        """Fix the cell's status; the message is cut to one line."""
+        """Set the status of the cell, and its message, which is shortened to one line."""
         self.message = None if message is None else one_line(message, MAX_SENTENCE)
         self.status, self.bound, self.proof = status, None, None
 
@@ -115,7 +133,17 @@ NAMES = "A", "B"
 
 @dataclass
 class PairRun:
-    """A cell of A and one of B, with two samples of each a block in `a_s` and `b_s`, in seconds."""
+    """A cell of A and a cell of B that are compared.
+
+    Attributes
+    ----------
+    a, b
+        The cells.
+    status, message
+        Status and message of the pair once it has ended.
+    a_s, b_s
+        For each block, the times of a launch in both samples of the version, in seconds.
+    """
 
     a: CellRun
     b: CellRun
@@ -126,7 +154,7 @@ class PairRun:
 
     @property
     def cell(self) -> Cell:
-        """Return the cell of version A."""
+        """Cell of version A, which identifies the pair."""
         return self.a.cell
 
     @property
@@ -136,7 +164,7 @@ class PairRun:
 
     @property
     def launches(self) -> int | None:
-        """The number of launches in a sample, of A as of B."""
+        """Number of launches in a sample, which is the same for both versions."""
         return self.a.launches
 
     def end(self, status: Status, message: str | None = None) -> None:
@@ -160,7 +188,10 @@ class NoLaunch(Launch):
 
 
 def planned(workload: Workload, cell: Cell) -> CellRun:
-    """`cell` before it is measured. It ends at once if it is invalid or its workload fails."""
+    """Return `cell` before it is measured.
+
+    The cell has already ended if it is invalid or if its workload raises an error for it.
+    """
     try:
         workload.bytes_moved(cell)
         workload.result_of(cell.variant)
@@ -175,7 +206,7 @@ def planned(workload: Workload, cell: Cell) -> CellRun:
 
 
 def pair_of(a: Cell, b: Cell) -> PairRun:
-    """A pair of cells without launches, as the job sees it."""
+    """Return a pair of cells without launches, as the job knows them before they are measured."""
     return PairRun(CellRun(a, NoLaunch()), CellRun(b, NoLaunch()))
 
 
@@ -184,11 +215,20 @@ def pair_of(a: Cell, b: Cell) -> PairRun:
 
 @dataclass(frozen=True)
 class Against:
-    """Version B of a kernel, measured alternately with version A, which an Assignment describes.
+    """Version B of a kernel, which is measured alternately with the version A of an `Assignment`.
 
-    `job` has the cells of B. `options` are additional options for the compilers of A and of B. Each
-    pair of cells gets `blocks` blocks of samples. If there are more than `most` pairs, this number
-    of them is drawn. `found` are the combinations of B, as those of an Assignment.
+    Attributes
+    ----------
+    job
+        The cells of B.
+    options
+        Additional options of the compilers of A and of B.
+    blocks
+        Number of blocks of samples for each pair of cells.
+    most
+        Largest number of pairs. If there are more, this number of them is drawn.
+    found
+        Valid combinations of B, if they are known.
     """
 
     job: ShardJob
@@ -200,11 +240,26 @@ class Against:
 
 @dataclass(frozen=True)
 class Assignment:
-    """A job for a measuring process, with the runtimes' cache and the moment of the beginning.
+    """A job that a measuring process receives.
 
-    `build` is the kernel's build file, if there is one. The measuring process prints into `log`, or
-    where its parent prints. It gives up compiling after `compile_s` seconds of a processor. `found`
-    are the combinations, if these were looked through before.
+    Attributes
+    ----------
+    job
+        The cells to measure.
+    cache
+        Folder in which the device's runtime caches compiled code.
+    started
+        Time at which the job began, by the monotonic clock.
+    build
+        Build file of the kernel; None if the process compiles it.
+    against
+        Version to compare with, for pairs.
+    log
+        File to which the process prints; None for the output of its parent.
+    compile_s
+        Processor time in seconds after which the process stops compiling.
+    found
+        Valid combinations, if they are known.
     """
 
     job: ShardJob
@@ -218,24 +273,24 @@ class Assignment:
 
     @property
     def process_key(self) -> tuple[object, ...]:
-        """Equal for jobs that one process may do: those of one device and repeat."""
+        """Key of the processes that can do this job: those of the same device and repeat."""
         job = self.job
         return job.backend, job.device, job.opencl_runtime, self.cache, job.repeat
 
 
 @dataclass(frozen=True)
 class Prepare:
-    """A request to import what a backend needs before any other request. No device is opened."""
+    """Request to import the modules that a backend needs. No device is opened."""
 
     backend: str
 
 
 @dataclass(frozen=True)
 class Open:
-    """A request to open a device before an Assignment, and to compile `builds` meanwhile.
+    """Request to open a device before an Assignment, and to compile `builds` at the same time.
 
-    The process prints into `log`. It gives up compiling `compile_s` seconds of a processor after
-    the device is open.
+    The process prints into `log`. It stops compiling when it has used `compile_s` seconds of
+    processor time after the device is open.
     """
 
     choice: DeviceChoice
@@ -245,27 +300,42 @@ class Open:
 
     @property
     def process_key(self) -> tuple[object, ...]:
-        """That of jobs of the first repeat on this device."""
+        """Key of the processes that can do jobs of the first repeat on this device."""
         return (*astuple(self.choice), 1)
 
 
 @dataclass(frozen=True)
 class Locked:
-    """The index of the locked device; the lock's file descriptor follows on the socket."""
+    """Message that the device at this index is locked. The lock's descriptor follows it."""
 
     index: int
 
 
 @dataclass(frozen=True)
 class MeasureCells:
-    """A request for cells: those with these keys (None: all), at most `together` at a time.
+    """Request to measure cells of the assignment.
 
-    The cell with the key `first` is launched before all others of its problem, and its problem
-    comes first. Each cell of `unlaunched` is launched by itself before those that another process
-    has launched. `launches` has the launches in a sample of the groups that another process has
-    begun. From `until` on, by the monotonic clock, no cell gets more than the fewest samples. Cells
-    of a `joined` group are in no race, because other cells of it are reused from an earlier job.
-    Cells that have `ended` in another process are tried with these, but for the keys of `tried`.
+    Attributes
+    ----------
+    keys
+        Keys of the cells; None for all.
+    together
+        Largest number of cells that are launched without a wait between them.
+    launches
+        Number of launches in a sample, for groups that another process has begun.
+    until
+        Time by the monotonic clock after which no cell gets more than the smallest number of
+        samples.
+    joined
+        Groups of which earlier jobs have measured some cells. They are not searched.
+    ended
+        Cells that other processes have measured. They also take part in the trial on new inputs.
+    tried
+        Keys of cells whose trial is done.
+    first
+        Key of the cell that is launched before all others, together with its problem.
+    unlaunched
+        Keys of cells that were never launched. Each is launched alone, before the others.
     """
 
     keys: frozenset[str] | None
@@ -284,26 +354,38 @@ class MeasureCells:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The devices that may measure the shard: index and UUID."""
+    """Message with the index and UUID of each device that may measure the shard."""
 
     devices: tuple[tuple[int, str], ...]
 
 
 @dataclass(frozen=True)
 class Ready:
-    """The device that an Open asked for is open."""
+    """Message that the device of an `Open` is open."""
 
     info: DeviceInfo
 
 
 @dataclass(frozen=True)
 class Opened:
-    """Report that the device is open and the kernel built, with the shard's cells.
+    """Message that the device is open and the kernel is compiled, with the shard's cells.
 
-    By variant or version: the compiler's `options`, `failures` to build, `machine_code`
-    (`EntryCode`, or None), `compiled_here` (why a version was compiled in spite of a build file)
-    and `codes` (digests of the machine code, "" if unknown). `found` are the combinations, if very
-    many are invalid and these are not among the `cells`.
+    Attributes
+    ----------
+    info
+        Properties of the device.
+    options, failures
+        By version: options of the compiler, and errors of versions that failed to compile.
+    machine_code
+        Properties of the machine code, or None.
+    compiled_here
+        By version: why the process compiled it although there is a build file.
+    cells
+        Cells that get a row.
+    codes
+        By version: digest of the machine code, empty if unknown.
+    found
+        Valid combinations, if too many are invalid to get rows.
     """
 
     info: DeviceInfo
@@ -318,9 +400,9 @@ class Opened:
 
 @dataclass(frozen=True)
 class PairsOpened:
-    """The device is open and both versions are built; these are their pairs of cells.
+    """Message that the device is open and both versions are compiled, with their pairs of cells.
 
-    `alone` counts the cells of A, and of B, without a partner. `codes` are those of `Opened`.
+    `alone` counts the cells of A, and of B, without a partner. For `codes`, see `Opened`.
     """
 
     info: DeviceInfo
@@ -331,7 +413,7 @@ class PairsOpened:
 
 @dataclass(frozen=True)
 class Working:
-    """How far the process is: a clause on its work, if it has no cells yet, else a share (0..1)."""
+    """Message on the progress: a clause if no cell is measured yet, else a share from 0 to 1."""
 
     clause: str | None = None
     share: float | None = None
@@ -339,7 +421,7 @@ class Working:
 
 @dataclass(frozen=True)
 class Preparing:
-    """Work on `problem` that belongs to no cell: making the data of `variants`, or a copy."""
+    """Message that no cell runs, because the process makes data for `variants`, or copies."""
 
     problem: Problem
     variants: frozenset[str] = frozenset()
@@ -347,9 +429,17 @@ class Preparing:
 
 @dataclass(frozen=True)
 class CellsStarted:
-    """The cells with these keys run next; `who` names those of a pair: ``A``, ``A and B``.
+    """Message that the cells with these keys run next.
 
-    If not `launches`, only the host works on their results, for which no limit of a launch counts.
+    Attributes
+    ----------
+    keys
+        Keys of the cells, or of pairs.
+    who
+        For pairs, the version that runs: ``A``, ``B`` or ``A and B``.
+    launches
+        False if only the host works on the cells, so that the time limit of a launch does not
+        apply.
     """
 
     keys: tuple[str, ...]
@@ -359,15 +449,23 @@ class CellsStarted:
 
 @dataclass(frozen=True)
 class Finished:
-    """All requested cells have ended."""
+    """Message that all requested cells have ended."""
 
 
 @dataclass(frozen=True)
 class CopySample:
-    """A sample of the runtime's copy: its seconds, and its begin in seconds since the shard's.
+    """A sample of the runtime's copy.
 
-    The seconds are those of one copy of `launches` in a row, without the `overhead`, if it is
-    known.
+    Attributes
+    ----------
+    seconds
+        Time of one copy without the overhead, if that is known.
+    at_s
+        Begin of the sample, in seconds since the shard began.
+    launches
+        Number of copies in the sample.
+    overhead
+        Overhead of the sample; None if it is not known.
     """
 
     seconds: float
@@ -378,7 +476,7 @@ class CopySample:
 
 @dataclass(frozen=True)
 class GroupSearch:
-    """A group and the verdict of its search."""
+    """A group of cells, and the verdict of its search."""
 
     group: CellGroup
     verdict: SearchVerdict
@@ -390,28 +488,29 @@ Run = TypeVar("Run", CellRun, PairRun)
 
 @dataclass
 class ShardResult(Generic[Run]):
-    """The results of a shard's cells, or of pairs of cells, and of its device.
+    """Results of a shard's cells or pairs of cells, and of its device.
 
     A measuring process sends the results since its last message, and the job adds them up.
 
-    Parameters
+    Attributes
     ----------
     runs
         Cells or pairs by key, with a status once they have ended.
     copies
         Samples of the runtime's copy by problem and condition.
     launches
-        The launches in each sample of a group.
+        Number of launches in a sample, by group.
     readings
-        The device's state, and seconds since the shard began.
+        State of the device, each with the seconds since the shard began.
     searches
         Groups whose search has ended. They are complete only if no process was replaced.
     timed_s
-        Seconds of the first launch by key.
+        Time of the first launch by key, in seconds.
     tried
-        Keys of the cells that were on trial.
+        Keys of the cells that were tried on new inputs.
     computed_s, waited_s
-        Seconds that threads computed samples on a CPU, and that they waited for a core meanwhile.
+        Time that threads computed during samples on a CPU, and that they waited for a core, in
+        seconds.
     """
 
     runs: dict[str, Run] = field(default_factory=dict)
@@ -425,7 +524,7 @@ class ShardResult(Generic[Run]):
     waited_s: float = 0.0
 
     def add(self, found: ShardResult[Run]) -> None:
-        """Add the results of a message."""
+        """Add the results of a message to these results."""
         self.runs.update(found.runs)
         for key, samples in found.copies.items():
             self.copies.setdefault(key, []).extend(samples)
@@ -439,13 +538,13 @@ class ShardResult(Generic[Run]):
 
     @property
     def waited_share(self) -> float:
-        """The share (0 to 1) of the threads' time in which they waited for a core."""
+        """Share, from 0 to 1, of the threads' time in which they waited for a core."""
         whole_s = self.computed_s + self.waited_s
         return self.waited_s / whole_s if whole_s else 0.0
 
 
 def result_of(run: Run) -> ShardResult[Run]:
-    """The result of one cell or pair."""
+    """Return a message with the result of one cell or pair."""
     return ShardResult({run.cell.key: run})
 
 

@@ -1,4 +1,4 @@
-"""Data of problems on the host, made while another job measures on the device."""
+"""Make the data of problems on the host, if possible while another job measures on the device."""
 
 from __future__ import annotations
 
@@ -18,9 +18,18 @@ AHEAD_BYTES = 2**31
 
 
 class HostData:
-    """Makes a workload's inputs, and what they must give; every shard has the same data.
+    """Inputs and expected outputs of a workload on the host, which are the same for every shard.
 
-    Data that were made ahead are given away, to free their memory.
+    Data that `make_ahead` has made is returned only once, to free its memory.
+
+    Parameters
+    ----------
+    workload
+        The kernel.
+    dtype
+        Name of the element type.
+    seed
+        Seed of the inputs.
     """
 
     def __init__(self, workload: Workload, dtype: str, seed: int) -> None:
@@ -30,9 +39,16 @@ class HostData:
         self._results: dict[tuple[Problem, str], Any] = {}
 
     def make_ahead(self, problems: Iterable[Problem], variants: Sequence[str]) -> None:
-        """Make the data of the first of these problems, up to AHEAD_BYTES.
+        """Make the data of the first problems, up to AHEAD_BYTES of device memory.
 
-        An error is left to the call that needs them.
+        Errors are suppressed. They occur again in the call that needs the data.
+
+        Parameters
+        ----------
+        problems
+            Problem sizes, the first one first.
+        variants
+            Variants whose expected outputs are made.
         """
         room = AHEAD_BYTES
         with suppress(TypedError, MemoryError):
@@ -48,7 +64,10 @@ class HostData:
                         self._results[key] = self._result(inputs, variant)
 
     def inputs(self, problem: Problem) -> Mapping[str, npt.NDArray[Any]]:
-        """The inputs by name; those made ahead stay as long as another result needs them."""
+        """Return the inputs of a problem by name.
+
+        Inputs that were made ahead are kept as long as another variant needs them.
+        """
         if problem not in self._inputs:
             return self._made(problem)
         if any(of == problem for of, _ in self._results):
@@ -56,7 +75,10 @@ class HostData:
         return self._inputs.pop(problem)
 
     def result(self, problem: Problem, variant: str) -> Any | None:
-        """Expected outputs, or facts of the inputs of a number, if they were made ahead."""
+        """Return expected outputs that were made ahead; None if they were not.
+
+        For a workload whose result is one number, these are the quantities that its check requires.
+        """
         return self._results.pop(self._key(problem, variant), None)
 
     def _made(self, problem: Problem) -> Mapping[str, npt.NDArray[Any]]:

@@ -1,4 +1,4 @@
-"""Runs a pipeline: host data through streams, the host's part at the same time, to one number."""
+"""Run a kernel whose data the host streams to the device while it computes its own part."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class StreamRoom:
-    """A stream and its room, in bytes, for one piece of every input."""
+    """A stream, and device memory of `nbytes` bytes for one piece of every input."""
 
     stream: Stream
     nbytes: int
@@ -36,7 +36,21 @@ class StreamRoom:
 
 @dataclass
 class Pool:
-    """Streams with room for inputs, and room for partial results, used again; a context manager."""
+    """Streams and device memory for a pipeline, which are reused from run to run.
+
+    As a context manager, it closes the streams and frees the memory at the end.
+
+    Attributes
+    ----------
+    device
+        The device.
+    inputs
+        Names of the inputs.
+    lanes
+        Streams with memory for pieces of the inputs.
+    keeper, partials
+        Stream that owns the memory of the partial results, and this memory.
+    """
 
     device: Device
     inputs: tuple[str, ...]
@@ -62,16 +76,28 @@ class Pool:
 
     @contextmanager
     def emptied_on_error(self) -> Iterator[None]:
-        """Give all back if the block fails."""
+        """Free all streams and memory if the block raises an error."""
         with ExitStack() as stack:
             stack.push(self)
             yield
             stack.pop_all()
 
     def ready(self, packages: Sequence[int], partials: int) -> None:
-        """Make room for `packages` bytes of each input in each lane, and for partial results.
+        """Allocate memory for pieces of the inputs and for partial results.
 
-        If one buffer is too small, all are allocated again. Raises OutOfDeviceMemoryError.
+        If one buffer is too small, all are allocated again.
+
+        Parameters
+        ----------
+        packages
+            Bytes of each input in each lane.
+        partials
+            Bytes of the partial results.
+
+        Raises
+        ------
+        OutOfDeviceMemoryError
+            If the device has too little memory.
         """
         held = [lane.nbytes for lane in self.lanes]
         most = [max(pair) for pair in zip_longest(packages, held, fillvalue=0)]
@@ -95,12 +121,28 @@ class Pool:
 
 @dataclass
 class Feed:
-    """A pipeline bound to host arrays, timed by the host; see `devices.base.PreparedLaunch`.
+    """A pipeline bound to arrays of the host and timed by the host. It is a `PreparedLaunch`.
 
-    `arrays` are flat inputs of one length and type. `host_part` computes the host's part of the
-    result, `total` the result from the device's partial results and that. `value` is the last
-    result, NaN before. A `poisoned` run begins with ones in all memory, so that a missing or late
-    copy or write shows.
+    Attributes
+    ----------
+    pool
+        Streams and memory.
+    program
+        The loaded kernel.
+    pipeline
+        Pieces, launches and streams.
+    arrays
+        Flat inputs by name, all of one length and type.
+    host_part
+        Computes the host's part of the result.
+    total
+        Computes the result from the partial results of the device and the host's part.
+    clock
+        Returns the time in seconds.
+    poisoned
+        Whether a run starts by filling all memory with ones, so that a missing or late copy shows.
+    value
+        Result of the last run; NaN before.
     """
 
     pool: Pool
@@ -128,19 +170,22 @@ class Feed:
         self._prepared(lambda: None)
 
     def run(self) -> None:
-        """Compute once. Raises the device's errors; its memory is then given back."""
+        """Compute the result once. If the device raises an error, its memory is freed."""
         self._prepared(self._once)
 
     def sample(self, launches: int, met: Condition = USUAL) -> float:
-        """Mean seconds of a run by the host's clock; the host's memory knows no condition."""
+        """Return the mean time of a run in seconds, by the host's clock.
+
+        The condition `met` has no effect, because each run moves its data from the host.
+        """
         return self._prepared(lambda: self._timed(launches))
 
     def interval(self, met: Condition) -> TimedInterval:
-        """The host times each run."""
+        """Return LAUNCH, because the host times each run."""
         return TimedInterval.LAUNCH
 
     def _prepared(self, action: Callable[[], T]) -> T:
-        """`action` with the pool made ready; if memory is short, once more with an empty pool."""
+        """Run `action` with a ready pool; if memory is short, once more with an empty pool."""
         others = bool(self.pool.lanes)
         while True:
             try:

@@ -1,9 +1,10 @@
-"""The measuring job: measures a shard or pairs on a locked device, and writes the shard's file.
+"""Do measuring jobs: measure a shard or pairs on a locked device, and write the shard's file.
 
 ``python -m gpushmoo.measuring.job FD PARENT JOBS TURN`` serves the clients (`client`) of the
 listening socket FD until its parent ends. It keeps the measuring process with its open device from
-one job of a repeat to the next, since a start costs more than most shards take, and ends it behind
-the last of the repeat's JOBS. Without FD it does the one job on its standard input.
+one job of a repeat to the next, because a start takes longer than most shards. It ends the process
+after the last of the repeat's JOBS. Without FD it does one job, which it reads from the standard
+input.
 """
 
 from __future__ import annotations
@@ -62,42 +63,43 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ShardTask:
-    """One shard's measuring job, as `measure_shard` does it.
+    """A measuring job with the files, processes and limits that `measure_shard` uses.
 
-    Parameters
+    Attributes
     ----------
     job
-        The job.
+        The cells to measure.
     place
-        The shard's number, from 1, and the number of all shards, for messages.
+        Number of the shard, from 1, and number of all shards, for messages.
     cache
-        The folder of what device runtimes compile.
+        Folder in which the device's runtime caches compiled code.
     first
-        The shard of the first repeat; None in the first repeat.
+        File of the first repeat of the shard; None in the first repeat.
     build
-        The kernel's build file; None if the measuring process compiles.
+        Build file of the kernel; None if the measuring process compiles it.
     log_file
-        Where the user finds the compilers' messages.
+        Path of the compilers' messages, for the user.
     earlier
-        The cells of earlier jobs; None if none are reused.
+        Cells of earlier jobs; None if none are reused.
     worker_log
-        Where the measuring process prints; None for where this process prints.
+        File to which the measuring process prints; None for this process's output.
     live
-        The file for watchers (see `progress`); None for none.
+        File of the progress (see `progress`); None for no file.
     workers
         Start the measuring processes.
     seconds
-        Seconds of measuring after which no cell gets more than the fewest samples; None for no
-        limit.
+        Time after which no cell gets more than the smallest number of samples; None for no limit.
     compile_s, found
-        Those of an `Assignment`.
+        See `Assignment`.
     in_place
-        Whether progress lines replace each other, because only this program writes to the terminal.
+        Whether lines of progress replace each other, because only this program writes to the
+        terminal.
     brief
         Whether the job leaves no line on the terminal unless it takes long. Later repeats leave
         none.
     folder
-        The kernel if it is loaded. Loading changes the working directory, which threads share.
+        The kernel if it is already loaded. Loading changes the working directory, which threads
+        share.
     """
 
     job: ShardJob
@@ -120,14 +122,31 @@ class ShardTask:
 
 @dataclass(frozen=True)
 class MeasuredShard:
-    """All cells of a shard in the schema of its axes, and their provenance."""
+    """All cells of a shard as a table, and their provenance."""
 
     table: pa.Table
     metadata: dict[str, Any]
 
 
 def run_shard(task: ShardTask, out: Path, terminal: TextIO) -> None:
-    """Measure a shard and write its Parquet file to `out`. Raises DeviceError, WriteError."""
+    """Measure a shard and write its file.
+
+    Parameters
+    ----------
+    task
+        The job.
+    out
+        Path of the Parquet file.
+    terminal
+        Terminal for lines of progress.
+
+    Raises
+    ------
+    DeviceError
+        If there is no device, or if a problem does not fit on it.
+    WriteError
+        If the file cannot be written.
+    """
     shard = measure_shard(task, terminal)
     write_parquet(shard.table, out, shard.metadata)
     log.info("wrote %s", out)
@@ -136,7 +155,20 @@ def run_shard(task: ShardTask, out: Path, terminal: TextIO) -> None:
 
 
 def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
-    """Measure a shard. Raises DeviceError when there is no device or a problem does not fit it."""
+    """Measure a shard, but write no file.
+
+    Parameters
+    ----------
+    task
+        The job.
+    terminal
+        Terminal for lines of progress.
+
+    Raises
+    ------
+    DeviceError
+        If there is no device, or if a problem does not fit on it.
+    """
     job, earlier = task.job, task.earlier
     log.info("shard %s, repeat %d", job.shard, job.repeat)
     folder = task.folder or load_kernel(job.kernel_folder)
@@ -221,14 +253,14 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
 
 
 def fault_limits(job: ShardJob, kind: str) -> FaultLimits:
-    """The limits of a job for a device of this kind."""
+    """Return the limits on launches and faults of a job; `kind` of the device is cpu or gpu."""
     first_launch_s = FIRST_LAUNCH_ON_CPU_S if kind == "cpu" else FIRST_LAUNCH_S
     return FaultLimits(job.measure.cell_timeout_s, job.measure.max_faults, first_launch_s)
 
 
 @dataclass(frozen=True)
 class MeasuredPairs:
-    """The message on the open device, and its pairs in their order."""
+    """Message on the open device, and the measured pairs in their order."""
 
     opened: PairsOpened
     runs: Sequence[PairRun]
@@ -237,10 +269,25 @@ class MeasuredPairs:
 def measure_pairs(
     assignment: Assignment, label: str, terminal: TextIO, workers: Workers, in_place: bool = False
 ) -> MeasuredPairs:
-    """Measure all cells that two versions of one element type have in common.
+    """Measure all pairs of cells of two versions of a kernel, for one element type.
 
-    `label` begins each line on `terminal`, `in_place` is that of a ShardTask. Raises DeviceError
-    when there is no device, or a problem does not fit it.
+    Parameters
+    ----------
+    assignment
+        The job, with the version to compare with.
+    label
+        Beginning of each line of progress.
+    terminal
+        Terminal for these lines.
+    workers
+        Starts the measuring processes.
+    in_place
+        Whether these lines replace each other, see `ShardTask`.
+
+    Raises
+    ------
+    DeviceError
+        If there is no device, or if a problem does not fit on it.
     """
     with Session(assignment, label, terminal, workers) as session:
         worker, opened = session.begin()
@@ -274,9 +321,9 @@ def _label(folder: KernelFolder, job: ShardJob, place: tuple[int, int]) -> str:
 
 
 def _say_of_source(task: ShardTask, folder: KernelFolder, opened: Opened, terminal: TextIO) -> None:
-    """Warn of versions compiled here and of a kernel that prints, once for a sweep and dtype.
+    """Warn of versions that this job compiled and of a kernel that prints, once per sweep and type.
 
-    Failures to compile are reported unless the build file's job has done so.
+    Compile errors are printed unless the job that wrote the build file has printed them.
     """
     job = task.job
     if not job.speaks_for_sweep:
@@ -334,7 +381,7 @@ def _metadata(
 
 
 def _searches(result: ShardResult[CellRun]) -> list[dict[str, Any]]:
-    """The searches of groups in plain values."""
+    """Return the results of the searches of groups as plain values."""
     return [
         {
             "height": searched.group.problem.height,
@@ -348,14 +395,14 @@ def _searches(result: ShardResult[CellRun]) -> list[dict[str, Any]]:
 
 
 def _resolved_axes(job: ShardJob, opened: Opened) -> dict[str, Any]:
-    """The values of the axes that depend on the device, if there are any."""
+    """Return the values of those axes that depend on the device, for the metadata."""
     asked = [axis for axis, spec in sorted(job.axes.items()) if needs_device(spec)]
     values = {axis: sorted({cell[axis] for cell in opened.cells}) for axis in asked}
     return {"resolved_axes": values} if values else {}
 
 
 def _resolved_sizes(job: ShardJob, folder: KernelFolder, opened: Opened) -> dict[str, Any]:
-    """The sizes of all parts of the sweep, if one depends on the device."""
+    """Return all sizes of the sweep, for the metadata, if one depends on the device."""
     if not job.space.asks_for_sizes:
         return {}
     sizes = space_here(opened.info, folder, job).problems
@@ -363,7 +410,17 @@ def _resolved_sizes(job: ShardJob, folder: KernelFolder, opened: Opened) -> dict
 
 
 def measure(request: ShardRequest, workers: Workers, end: Callable[[int], NoReturn]) -> None:
-    """Do a measuring job. A failure is reported, and `end` called with the exit status."""
+    """Do a measuring job of a run.
+
+    Parameters
+    ----------
+    request
+        The job and its files.
+    workers
+        Starts the measuring processes.
+    end
+        Called with the exit status after an error, which is reported before.
+    """
     with job_log(request.log, end) as terminal:
         earlier = Earlier(request.out, request.job, request.code)
         earlier.read(request.remeasure)
@@ -384,10 +441,17 @@ def measure(request: ShardRequest, workers: Workers, end: Callable[[int], NoRetu
 
 
 def serve(listening: socket.socket, jobs: Path, turn: int) -> None:
-    """Do the jobs of all clients forever; the file `jobs` lists what they write, by repeat.
+    """Do the jobs of all clients, one after the other, forever.
 
-    The `turn` is the number of this server among those of the run. If the file names a backend, a
-    process imports what that needs while the run compiles.
+    Parameters
+    ----------
+    listening
+        Listening socket.
+    jobs
+        JSON file with the paths that the run's jobs will write, by repeat, and the backend. If it
+        names a backend, a process imports its modules while the run compiles.
+    turn
+        Number of this server among those of the run.
     """
     workers = Workers(keep=True, turn=turn)
     began = time.time()
@@ -404,9 +468,10 @@ def serve(listening: socket.socket, jobs: Path, turn: int) -> None:
 
 
 def _finished(awaited: dict[int, list[Path]], began: float) -> list[int]:
-    """The repeats of which all files were written since; they are awaited no more.
+    """Return the repeats whose files are all written, and remove them from `awaited`.
 
-    Other servers may have written some of them. A file from before is one that will be made again.
+    Other servers may have written some of the files. A file from before `began` will be written
+    again.
     """
     for paths in awaited.values():
         while paths and _was_written(paths[-1], began):
@@ -446,7 +511,7 @@ def _serve(client: socket.socket, workers: Workers) -> None:
 
 @contextmanager
 def _as_output(descriptors: list[int]) -> Iterator[None]:
-    """Replace file descriptors 1 and 2 by these, which are closed."""
+    """Replace the standard output and error of this process by these descriptors."""
     own = [os.dup(1), os.dup(2)]
     try:
         for number, descriptor in enumerate(descriptors, 1):
@@ -461,7 +526,7 @@ def _as_output(descriptors: list[int]) -> Iterator[None]:
 
 @contextmanager
 def _signals_of(client: socket.socket) -> Iterator[None]:
-    """Send this process the signals that the client gets, and SIGTERM when the client ends."""
+    """Send this process the signals that the client receives, and SIGTERM if the client ends."""
     lock = threading.Lock()
     over = False
 

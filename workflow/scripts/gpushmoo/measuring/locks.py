@@ -1,4 +1,4 @@
-"""Locks a device against other processes and users, and its clocks while it is measured on."""
+"""Lock a device against other processes and users, and lock its clocks while it measures."""
 
 from __future__ import annotations
 
@@ -53,7 +53,13 @@ class DeviceLock:
         self.descriptor: int | None = None
 
     def acquire(self) -> bool:
-        """Take the lock if it is free; whether it was. Raises OSError."""
+        """Take the lock if it is free, and return whether it was free.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be opened.
+        """
         descriptor = self._open()
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -64,13 +70,13 @@ class DeviceLock:
         return True
 
     def release(self) -> None:
-        """Free the lock if it is held."""
+        """Free the lock if this object holds it."""
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None
 
     def __enter__(self) -> DeviceLock:
-        """The lock; leaving the block releases it."""
+        """Return the lock. Leaving the block releases it."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -89,7 +95,13 @@ class DeviceLock:
 
 
 def device_lock(uuid: str) -> DeviceLock:
-    """The lock of the device `uuid`, in GPUSHMOO_LOCK_DIR, else in the temporary folder."""
+    """Return the lock of a device, whose file is in GPUSHMOO_LOCK_DIR or in the temporary folder.
+
+    Parameters
+    ----------
+    uuid
+        UUID of the device.
+    """
     folder = Path(os.environ.get("GPUSHMOO_LOCK_DIR", tempfile.gettempdir()))
     folder.mkdir(parents=True, exist_ok=True)
     name = re.sub(r"[^A-Za-z0-9._-]", "_", uuid)
@@ -99,10 +111,21 @@ def device_lock(uuid: str) -> DeviceLock:
 def lock_one(
     devices: Sequence[tuple[int, str]], on_wait: Callable[[], None], own: bool = False
 ) -> tuple[int, DeviceLock]:
-    """Lock the first free one of `devices` (index, UUID).
+    """Wait until one of several devices is free, and lock it.
 
-    After _SAY_S `on_wait` is called. If the first one is the caller's `own`, the others are tried
-    only then.
+    Parameters
+    ----------
+    devices
+        Index and UUID of each device, in the order in which they are tried.
+    on_wait
+        Called once if no device is free for some seconds.
+    own
+        Whether the first device is preferred. The others are then tried only after `on_wait`.
+
+    Returns
+    -------
+    tuple
+        Index of the locked device, and its lock.
     """
     locks = [(index, device_lock(uuid)) for index, uuid in devices]
     waits = True
@@ -162,7 +185,7 @@ class HeldClocks:
 
     @property
     def sentence(self) -> str | None:
-        """Why the clocks are not locked as asked; None if they are."""
+        """Reason why the clocks are not locked as requested; None if they are."""
         if self.told.why is None:
             return None
         return (
@@ -171,11 +194,11 @@ class HeldClocks:
         )
 
     def provenance(self) -> dict[str, Any]:
-        """Return the clocks that were asked and locked, for the shard's metadata."""
+        """Return the requested and the locked clocks, for the shard's metadata."""
         return {"asked": self.asked, "locked": self.told.core is not None, **asdict(self.told)}
 
     def free(self) -> None:
-        """Free the clocks once; a failure is logged."""
+        """End the guardian process, which frees the clocks. A failure is logged."""
         if self._guardian is None:
             return
         guardian = self._guardian
@@ -197,7 +220,22 @@ _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
 
 
 def main(backend: str, uuid: str, asked: str) -> int:
-    """Lock, wait until the standard input is closed, free; 1 if freeing failed."""
+    """Lock the clocks of a device until the standard input closes, and return the exit status.
+
+    Parameters
+    ----------
+    backend
+        Name of the device's backend.
+    uuid
+        UUID of the device.
+    asked
+        Core clock to lock, in MHz, or ``base``.
+
+    Returns
+    -------
+    int
+        1 if the clocks could not be freed, otherwise 0.
+    """
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     clocks = functions_of(BACKENDS[backend]).clocks(uuid)

@@ -1,4 +1,4 @@
-"""An output on the device: what is expected of it, and what is said of its wrong elements."""
+"""Compare an output on the device with the expected one, and describe its wrong elements."""
 
 from __future__ import annotations
 
@@ -19,7 +19,19 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Wrong:
-    """A wrong element: its place, its bits, and clauses on both and on its likely cause."""
+    """A wrong element of an output.
+
+    Attributes
+    ----------
+    place
+        Index of the element in the flat array.
+    bits
+        Bits of its value, as an integer.
+    said
+        Clause with the index, the expected and the actual value.
+    hint
+        Clause on the likely cause, in parentheses, or empty.
+    """
 
     place: int
     bits: int
@@ -36,9 +48,25 @@ READ_FIRST = (
 
 @dataclass(frozen=True)
 class CheckedOutput:
-    """An output on the device, and how its elements are compared.
+    """An output on the device, and how its elements are compared with the expected ones.
 
-    `twice`: an element may be right with all bits of the poison, so another poison follows.
+    Attributes
+    ----------
+    name
+        Name of the output.
+    on_device
+        Buffers of the output and of the expected values.
+    shape
+        Shape of the array.
+    form
+        Format of an element.
+    scalar
+        NumPy type of an element.
+    limit
+        Tolerance.
+    twice
+        Whether an element may be right with all bits of the poison. If so, the kernel is verified
+        again with another poison.
     """
 
     name: str
@@ -53,7 +81,23 @@ class CheckedOutput:
     def upload(
         cls, device: Device, name: str, expected: Array, limit: Limit, buffer: Any, content: Any
     ) -> CheckedOutput:
-        """The output in `buffer`, where a launch finds `content`, or poison for None."""
+        """Upload the expected values of an output.
+
+        Parameters
+        ----------
+        device
+            The device.
+        name
+            Name of the output.
+        expected
+            Expected array.
+        limit
+            Tolerance.
+        buffer
+            Buffer of the output on the device.
+        content
+            Buffer with the content that a launch finds in the output; None for poison.
+        """
         form = key_format(expected.dtype)
         flat = np.ascontiguousarray(expected).reshape(-1)
         limit = limit.for_each(expected.shape)
@@ -77,7 +121,15 @@ class CheckedOutput:
         return ceil_div(math.prod(self.shape) * self.form.width, 4)
 
     def fault(self, found: Deviation, place: str) -> str:
-        """A clause on a deviation; `place` says which of several outputs, and where."""
+        """Return a clause that describes a deviation.
+
+        Parameters
+        ----------
+        found
+            The deviation.
+        place
+            Text that names the output if there are several, for example `` of 'y'``.
+        """
         if self.on_device.tolerance is None:
             return f"{found.wrong} of {self.words} words{place} differ"
         worst = found.worst or 0.0
@@ -101,7 +153,7 @@ class CheckedOutput:
         return int(held[place - first * 4 // self.form.width])
 
     def first(self, device: Device) -> Wrong | None:
-        """The first wrong element, if there is one."""
+        """Return the first wrong element of the output; None if all are right."""
         own = self.on_device
         size = math.prod(self.shape)
         for begin in range(0, size, HOST_PART):
@@ -120,9 +172,9 @@ class CheckedOutput:
         return None
 
     def _wrong(self, device: Device, place: int, got: Any, due: Any) -> Wrong:
-        """Describe a wrong element: `got` is found at index `place`, `due` is expected.
+        """Describe the wrong element at index `place`, whose value is `got` instead of `due`.
 
-        The hint says if it still holds what was there before the launch.
+        The hint states whether the element still has its value from before the launch.
         """
         content = self.on_device.content
         held = int(np.asarray(got).view(self.form.unsigned))
@@ -137,19 +189,27 @@ class CheckedOutput:
         return Wrong(place, held, f"the first at {index}: expected {due!s}, found {got!s}", hint)
 
     def is_poison(self, bits: int, byte: int) -> bool:
-        """Whether an element's bits are all this byte."""
+        """Return whether all bytes of an element are equal to `byte`."""
         return bits == int.from_bytes(bytes([byte]) * self.form.width)
 
 
 def device_bounds(limit: Limit) -> Array:
-    """The bounds of a flat limit as the device compares with them, see `Tolerance`."""
+    """Return the bounds of a flat tolerance in the form that the device uses, see `Tolerance`."""
     if limit.in_values:
         return np.atleast_1d(np.asarray(limit.atol, np.float64))
     return np.full(1, limit.max_ulp, np.uint64)
 
 
 def hint_of(got: Any, due: Any, limit: Limit = EXACT) -> str:
-    """What a wrong value looks like, in brackets; "" where it looks like nothing."""
+    """Return the likely cause of a wrong value, in parentheses; empty if no cause is likely.
+
+    Parameters
+    ----------
+    got, due
+        Actual and expected value, NumPy scalars of one type.
+    limit
+        Tolerance of the output.
+    """
     form = key_format(due.dtype)
     if form.kind == FLOATING:
         one, other = form.keys(np.array([got, due], due.dtype)).tolist()
@@ -168,7 +228,7 @@ def hint_of(got: Any, due: Any, limit: Limit = EXACT) -> str:
 
 
 def _allows_ones(flat: Array, limit: Limit, form: KeyFormat) -> bool:
-    """Whether an element of whole numbers is right if all of its bits are ones."""
+    """Return whether an element of an integer output is right if all of its bits are ones."""
     ones = ~np.zeros(1, form.unsigned)
     bits = flat.view(form.unsigned)
     if limit.exact:

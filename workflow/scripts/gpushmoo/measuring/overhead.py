@@ -1,9 +1,9 @@
-"""The overhead of a sample: the seconds that it takes besides its launches.
+"""Measure the overhead of a sample: the time that it takes in addition to its launches.
 
 A sample of n launches in one interval takes ``S(n) = c + n·t``, with the overhead c (events, the
-start of a graph) and t from one launch to the next. Two lengths tell both: ``c = S(n) − n·(S(4n) −
-S(n))/(3n)``. The launches of a group have one overhead, since it depends on the kernel more than on
-the block.
+start of a graph) and the time t from one launch to the next. Samples of two lengths determine both:
+``c = S(n) − n·(S(4n) − S(n))/(3n)``. All launches of a group share one overhead, because it depends
+on the kernel more than on the block.
 """
 
 from __future__ import annotations
@@ -67,10 +67,20 @@ def _overheads(short_s: Floats, long_s: Floats) -> Floats:
 def overhead_of_samples(
     take: Callable[[int], Sequence[float | TypedError]], launches: int
 ) -> Overhead | None:
-    """Measure the overhead; `take` returns the seconds of a launch of some cells.
+    """Measure the overhead of samples.
 
-    It is called with the number of launches in a sample, by turns with the short and the long one.
-    None if every cell failed.
+    Parameters
+    ----------
+    take
+        Takes a sample of each of some cells. It is called alternately with the number of launches
+        in a short and in a long sample. It returns the time of a launch in seconds, or an error.
+    launches
+        Number of launches in a short sample.
+
+    Returns
+    -------
+    Overhead or None
+        None if every cell failed.
     """
     short_s: list[list[float]] = []
     long_s: list[list[float]] = []
@@ -88,10 +98,25 @@ def overhead_of_samples(
 def measure_overhead(
     steps: CellSteps, runs: Sequence[CellRun], launches: int, rng: np.random.Generator
 ) -> Overhead | None:
-    """Measure the overhead of a group by some of its cells, which are drawn.
+    """Measure the overhead of a group with some of its cells, which are drawn.
 
-    None if no cell has this number of launches, or if every cell fails. Its own samples then end a
-    cell that fails.
+    Errors do not end cells here. A cell that fails ends with its next sample.
+
+    Parameters
+    ----------
+    steps
+        Steps on the open device.
+    runs
+        Cells of the group.
+    launches
+        Number of launches in a sample of the group.
+    rng
+        Draws the cells.
+
+    Returns
+    -------
+    Overhead or None
+        None if no cell has this number of launches, or if every cell fails.
     """
     able = [run for run in runs if run.launches == launches]
     if not able:
@@ -111,7 +136,7 @@ def measure_overhead(
 
 
 def set_overheads(runs: Sequence[CellRun], overhead: Overhead | None) -> None:
-    """Give cells the overhead of their group, except slow cells with single launches."""
+    """Set the overhead of a group in its cells, except slow cells whose samples have one launch."""
     for run in runs:
         run.overhead = None if run.launches == 1 and overhead != NOTHING else overhead
 
@@ -119,7 +144,19 @@ def set_overheads(runs: Sequence[CellRun], overhead: Overhead | None) -> None:
 def group_overhead(
     steps: CellSteps, runs: Sequence[CellRun], launches: int, rng: np.random.Generator
 ) -> Overhead | None:
-    """The overhead of a group's samples; None if it is not known, or does not matter."""
+    """Return the overhead of a group's samples; None if it is not known or does not matter.
+
+    Parameters
+    ----------
+    steps
+        Steps on the open device.
+    runs
+        Cells of the group, which are bound.
+    launches
+        Number of launches in a sample of the group.
+    rng
+        Draws the cells with which it is measured.
+    """
     interval = interval_of(steps, runs)
     if interval == TimedInterval.LAUNCH:
         return NOTHING
@@ -129,7 +166,7 @@ def group_overhead(
 
 
 def overhead_of_copy(copy: Sample) -> Overhead | None:
-    """Measure the overhead of a command of the runtime, by samples like `copy`."""
+    """Measure the overhead of the runtime's copy with samples like `copy`; None if it fails."""
 
     def take(n: int) -> list[float | TypedError]:
         return each_or_error(Sample.take, [Sample(copy.bound, n, copy.met)])

@@ -1,4 +1,4 @@
-"""Two versions of a kernel, sampled alternately on one open device."""
+"""Sample two versions of a kernel alternately on one open device."""
 
 from __future__ import annotations
 
@@ -45,10 +45,21 @@ BLOCK = (0, 1, 1, 0)
 def matched(
     cells: tuple[Sequence[Cell], Sequence[Cell]], variants: Sequence[tuple[str, str]]
 ) -> list[tuple[Cell, Cell]]:
-    """The pairs of cells of A and B with the same problem, condition and common parameters.
+    """Return the pairs of cells of A and B to compare.
 
-    `variants` are the pairs of variants. Raises DeviceError if a cell has several partners, or no
-    cell has one.
+    The cells of a pair have the same problem, condition and values of common parameters.
+
+    Parameters
+    ----------
+    cells
+        Cells of A, and cells of B.
+    variants
+        Variants of A and B that are compared.
+
+    Raises
+    ------
+    DeviceError
+        If a cell has several partners, or if there is no pair.
     """
     shared = set.intersection(*({name for c in some for name, _ in c.params} for some in cells))
     found: list[dict[Any, Cell]] = []
@@ -72,10 +83,18 @@ def matched(
 
 
 class PairedRun:
-    """Measure cells of two versions alternately, in pairs."""
+    """Measures cells of two versions alternately, in pairs.
+
+    Parameters
+    ----------
+    sides
+        Steps of A and of B, which differ only in the kernel.
+    blocks
+        Number of blocks for each pair. A block has two samples of each version.
+    """
 
     def __init__(self, sides: tuple[CellSteps, CellSteps], blocks: int) -> None:
-        """`sides` are of A and of B, and differ only in the kernel. Each pair gets `blocks`."""
+        """Prepare to report events of both versions as events of their pairs."""
         # What the host times, of either, is not queued.
         fed = [s for s in sides if isinstance(s.folder.workload, HostFedWorkload)]
         who = *NAMES, " and ".join(NAMES)
@@ -94,7 +113,7 @@ class PairedRun:
         self._done = 0
 
     def _pass_on(self, who: str, event: Event) -> None:
-        """Report the begin of cells, and the first launch of both, as those of their pairs."""
+        """Report the start of cells, and the first launch of both versions, as events of pairs."""
         if isinstance(event, CellsStarted):
             keys = dict.fromkeys(self._key[key] for key in event.keys)
             self._emit(replace(event, keys=tuple(keys), who=who))
@@ -104,7 +123,13 @@ class PairedRun:
             self._emit(ShardResult(timed_s=timed_s))
 
     def measure(self, pairs: Sequence[tuple[Cell, Cell]]) -> None:
-        """Report the result of each pair. Raises DeviceLostError."""
+        """Measure all pairs, and report the result of each.
+
+        Raises
+        ------
+        DeviceLostError
+            If the device is lost. Pairs without a reported result have no status then.
+        """
         a, b = (steps.folder.workload for steps in self._steps)
         runs = [PairRun(planned(a, one), planned(b, other)) for one, other in pairs]
         self._key = {run.cell.key: pair.cell.key for pair in runs for run in pair.runs}
@@ -131,7 +156,7 @@ class PairedRun:
                 self._end_open(group, status_of(err), str(err))
 
     def _alive(self, pairs: Sequence[PairRun]) -> list[PairRun]:
-        """The pairs with two open cells; the others end."""
+        """Return the pairs whose cells are both open, and end the others."""
         for pair in pairs:
             for name, run in zip(NAMES, pair.runs, strict=True):
                 if run.status is not None and pair.status is None:
@@ -167,7 +192,7 @@ class PairedRun:
         self._end_open(self._alive(pairs), Status.OK, None)
 
     def _prepare(self, pairs: Sequence[PairRun]) -> None:
-        """Choose the launches in a sample, the same for both of a pair; measure the overheads."""
+        """Choose the number of launches in a sample, equal for both versions; measure overheads."""
         groups: dict[CellGroup, list[PairRun]] = {}
         for pair in pairs:
             groups.setdefault(pair.cell.group, []).append(pair)
@@ -184,16 +209,16 @@ class PairedRun:
                 set_overheads(runs, group_overhead(steps, runs, launches, self._rng))
 
     def _in_turn(self, pairs: Sequence[PairRun]) -> list[list[PairRun]]:
-        """Pairs that are launched together: unlaunched ones by themselves, the suspect first."""
+        """Return the pairs to launch together. Each pair that was never launched is alone."""
         alone = [pair for pair in pairs if pair.cell.key in self._a.unlaunched]
         alone.sort(key=lambda pair: not self._a.is_first([pair.a]))
         others = [pair for pair in pairs if pair.cell.key not in self._a.unlaunched]
         return [*([pair] for pair in alone), others]
 
     def _open_spaces(self, problem: Problem, pair: PairRun) -> tuple[tuple[Space, Space], bool]:
-        """The memory of A and of B, and whether it is the same.
+        """Return the memory of A and of B, and whether both share it.
 
-        It is if the data are the same, so that no difference of addresses is measured.
+        They share it if their data is the same, so that addresses cause no difference between them.
         """
         dtype, seed = pair.cell.dtype, self._job.seed
         sides = [
@@ -207,7 +232,7 @@ class PairedRun:
         return (first, open_space(self._a.device, b, problem, dtype, variant_b, seed)), False
 
     def _sample(self, pairs: Sequence[PairRun], shared: bool) -> None:
-        """Take all blocks, in rounds of one block of each pair in random order."""
+        """Take all blocks, in rounds with one block of each pair in random order."""
         block = 0
 
         def active() -> list[PairRun]:
@@ -225,7 +250,7 @@ class PairedRun:
         take_rounds(active, take, self._end_open)
 
     def _block(self, active: Sequence[PairRun], mirrored: bool, shared: bool) -> bool:
-        """Take a block of each. If the device slowed itself down it is discarded: False."""
+        """Take a block of each pair; discard it and return False if the device throttled."""
         order = tuple(1 - who for who in BLOCK) if mirrored else BLOCK
         # A sample depends on the one before it. With shared buffers, one discarded sample makes
         # each version follow itself once and the other once. With separate ones, each sample
@@ -245,7 +270,7 @@ class PairedRun:
     def _take(
         self, pairs: Sequence[PairRun], order: Sequence[int]
     ) -> list[tuple[PairRun, list[float]]]:
-        """The seconds of samples of each pair in this order; pairs with a failure end."""
+        """Return the seconds of a launch in samples of each pair, taken in this order."""
         took_s = {p.cell.key: len(order) * max(r.sample_s for r in p.runs) for p in pairs}
         timed = ((pair, took_s[pair.cell.key]) for pair in shuffled(pairs, self._rng))
         good = []
@@ -269,7 +294,7 @@ class PairedRun:
 def _same_data(
     sides: Sequence[tuple[Workload, str]], problem: Problem, dtype: str, seed: int
 ) -> bool:
-    """Whether both have the same inputs and the same result, with the same names."""
+    """Return whether both versions have the same inputs and outputs, with the same names."""
     (a, variant_a), (b, variant_b) = sides
     if a is b:
         return a.result_of(variant_a) == a.result_of(variant_b)
@@ -297,7 +322,7 @@ def _same_data(
 
 
 def _same_bits(x: Array, y: Array) -> bool:
-    """Whether two arrays are the same to a kernel and to a check: 0.0 and -0.0 are not."""
+    """Return whether two arrays have the same bits, shape and type."""
     if x.dtype != y.dtype or x.shape != y.shape:
         return False
     a, b = (np.ascontiguousarray(one).view(np.uint8) for one in (x, y))

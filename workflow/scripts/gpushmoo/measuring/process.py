@@ -1,4 +1,4 @@
-"""The job's end of measuring processes: starts, keeps and replaces them on a locked device."""
+"""Start, keep and replace measuring processes on a locked device, for the job that uses them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,13 @@ FAULT_SIGNALS = frozenset(signal.Signals[name] for name in _FAULTS.split())
 
 
 def end_of(status: int) -> WorkerExitedError:
-    """How a process ended that has this exit status, negative for a signal."""
+    """Return the error that describes the end of a measuring process.
+
+    Parameters
+    ----------
+    status
+        Exit status, or the negative number of the signal that ended it.
+    """
     if status >= 0:
         return WorkerExitedError(f"the measuring process ended with status {status}")
     try:
@@ -82,7 +88,7 @@ def end_of(status: int) -> WorkerExitedError:
 
 
 def _fields(pid: int) -> list[str]:
-    """The kernel's account of a process from its state on; none without /proc."""
+    """Return the kernel's statistics of a process, starting with its state; none without /proc."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -92,12 +98,18 @@ def _fields(pid: int) -> list[str]:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a signal or a debugger has stopped the process; False without /proc."""
+    """Return whether a signal or a debugger has stopped the process; False without /proc."""
     return bool(fields := _fields(pid)) and fields[0] in "Tt"
 
 
 class WorkerProcess:
-    """A process that runs `worker`, and the connection to it."""
+    """A process that runs `worker`, and the connection to it.
+
+    Parameters
+    ----------
+    program
+        The started process.
+    """
 
     def __init__(self, program: StartedProgram) -> None:
         # Keeps the process for another job; None if it ends with its first.
@@ -107,12 +119,12 @@ class WorkerProcess:
         self._connection: Connection[Any, Any] = Connection(program.connection.detach())
 
     def say(self, message: object) -> None:
-        """Send `message`; the next `hear` finds a process that is gone."""
+        """Send `message`. If the process has ended, only the next call of `hear` reports that."""
         with suppress(BrokenPipeError, ConnectionResetError):
             self._connection.send(message)
 
     def lease(self, index: int, lock: DeviceLock) -> None:
-        """Tell the measuring process to open a locked device, and share the device's lock with it.
+        """Make the measuring process open a locked device, and share the device's lock with it.
 
         If the job is killed, the measuring process may still run a kernel for a moment. Because it
         holds the lock as well, no other job gets the device until it has ended.
@@ -130,9 +142,22 @@ class WorkerProcess:
             send_handle(self._connection, lock.descriptor, self._process.pid)
 
     def hear(self, limit_s: float) -> Message:
-        """The next message within `limit_s` seconds of silence.
+        """Return the next message of the process.
 
-        Raises WorkerTimeoutError, WorkerExitedError, and an error that the process sends.
+        Parameters
+        ----------
+        limit_s
+            Allowed time without a message, in seconds. Time in which the process cannot run does
+            not count.
+
+        Raises
+        ------
+        WorkerTimeoutError
+            If the process sends nothing in this time.
+        WorkerExitedError
+            If the process has ended.
+        Exception
+            An error that the process sends.
         """
         try:
             self._wait(limit_s)
@@ -146,10 +171,10 @@ class WorkerProcess:
     def _wait(self, limit_s: float) -> None:
         """Wait for a message; raise WorkerTimeoutError after `limit_s` seconds of silence.
 
-        Only seconds in which the process could run count. It could not while it was stopped, while
-        its threads waited for a core of a busy machine (MIN_COUNTED_SHARE of that counts), or while
-        this process was stopped or the machine suspended: a look counts at most POLL_INTERVAL_S,
-        and the first one nothing.
+        Only time in which the process could run counts. It cannot run while it is stopped, while
+        its threads wait for a core (of which MIN_COUNTED_SHARE counts nevertheless), or while this
+        process is stopped or the machine is suspended. Therefore each poll counts at most
+        POLL_INTERVAL_S, and the first one nothing.
         """
         # Most messages come at once, and a look at all threads takes milliseconds on some hosts.
         if self._connection.poll(POLL_INTERVAL_S):
@@ -172,21 +197,21 @@ class WorkerProcess:
         return self._process.poll() is not None
 
     def kill(self) -> None:
-        """End the process; who hears it gets a WorkerKilledError."""
+        """End the process. A thread that waits for its message gets a WorkerKilledError."""
         self._process.kill()
 
     def stop(self) -> None:
-        """End the process at once, whatever it does."""
+        """End the process at once and wait for its end."""
         self._connection.close()
         self._process.kill()
         self._process.wait()
 
     def done(self) -> None:
-        """Keep a process that has done its work for another job, or wait for its end."""
+        """Keep a process without work for another job, or wait for its end if it is not kept."""
         (self.keep or self.join)()
 
     def join(self) -> None:
-        """Wait for the end of a process that has nothing more to do."""
+        """Close the connection, on which the process ends, and wait for its end."""
         self._connection.close()
         try:
             self._process.wait(timeout=30)
@@ -197,15 +222,20 @@ class WorkerProcess:
 class Workers:
     """Starts measuring processes for jobs, and may keep them from one job to the next.
 
-    A process serves one device and repeat: repeats show how times differ between processes.
+    A process serves only one device and one repeat, because repeats must show how times differ
+    between processes.
+
+    Parameters
+    ----------
+    keep
+        Whether to keep processes.
+    turn
+        Index of the device that the first job tries first. A kept process keeps its device. Servers
+        that all start with the same device would share it and leave the others idle.
     """
 
     def __init__(self, keep: bool = False, turn: int = 0) -> None:
-        """Create the pool; with several devices, the first job tries the one at index `turn` first.
-
-        A kept process keeps its device. Servers that begin with the same device would share it, and
-        leave the others idle.
-        """
+        """Create an empty pool of processes."""
         self.keeps = keep
         self._owner = os.getpid()
         self._turn = turn
@@ -218,14 +248,17 @@ class Workers:
         self._making = threading.Lock()
 
     def by_turn(self, devices: Sequence[tuple[int, str]]) -> Sequence[tuple[int, str]]:
-        """The devices in the order in which a job tries them."""
+        """Return the devices in the order in which a job tries them."""
         first = self._turn % len(devices)
         return [*devices[first:], *devices[:first]]
 
     def prepare(self, backend: str | None = None) -> None:
-        """Start a process for the first job, unless there is one: it imports meanwhile.
+        """Start a process for the first job, unless there is one, so that it imports in advance.
 
-        It imports what the `backend` needs as well, if that is known.
+        Parameters
+        ----------
+        backend
+            Name of the backend whose modules the process imports as well, if it is known.
         """
         if os.getpid() != self._owner:  # after a fork the processes are the parent's
             self._owner = os.getpid()
@@ -238,10 +271,15 @@ class Workers:
                 self._spare.say(Prepare(backend))
 
     def prepare_next(self, assignment: Assignment) -> None:
-        """Let another process import for the next repeat while a GPU measures this one.
+        """Start a process for the next repeat, which imports while a GPU measures this one.
 
-        Each repeat has a separate process, for whose start the GPU would wait. If the device is the
-        host itself, this would disturb the measurement, so nothing is prepared.
+        Each repeat has a separate process, and the GPU would wait for its start. If the device is
+        the host itself, this would disturb the measurement, so nothing is started.
+
+        Parameters
+        ----------
+        assignment
+            The job that is being measured.
         """
         job = assignment.job
         backend = BACKENDS[job.backend]
@@ -252,7 +290,7 @@ class Workers:
             self._spare.say(Prepare(backend.name))
 
     def _known(self, program: Callable[[], StartedProgram]) -> WorkerProcess:
-        """A new process. Raises KeyboardInterrupt after `stop`."""
+        """Return a new process; raise KeyboardInterrupt after `stop`."""
         with self._making:
             if self._is_stopped:
                 raise KeyboardInterrupt
@@ -261,23 +299,31 @@ class Workers:
         return made
 
     def stop(self) -> None:
-        """End all processes at once; the thread that uses them gets a KeyboardInterrupt."""
+        """End all processes at once. A thread that uses one gets a KeyboardInterrupt."""
         with self._making:
             self._is_stopped = True
             for process in self._made:
                 process.kill()
 
     def restart(self) -> None:
-        """Be as new after `stop`, once no thread uses the processes."""
+        """Allow new processes after `stop`, once no thread uses the old ones."""
         self._kept = {}
         self._spare = None
         self._made = []
         self._is_stopped = False
 
     def take(self, request: Assignment | Open) -> WorkerProcess:
-        """The kept process for requests like this, or a new one; at work on the request.
+        """Return a process that works on the request: a kept one that can do it, or a new one.
 
-        Raises KeyboardInterrupt after `stop`.
+        Parameters
+        ----------
+        request
+            The job, or the device to open.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If `stop` was called.
         """
         worker = self._kept.pop(request.process_key, None) or self._spare
         if worker is self._spare:
@@ -292,7 +338,20 @@ class Workers:
         return made
 
     def open(self, ask: Open, meanwhile: Callable[[], object]) -> DeviceInfo:
-        """Open a device for later jobs, and do something `meanwhile`. Raises NoDeviceError."""
+        """Open a device for later jobs, and return its properties.
+
+        Parameters
+        ----------
+        ask
+            The device, and versions to compile in advance.
+        meanwhile
+            Function that this process calls while the other one opens the device.
+
+        Raises
+        ------
+        NoDeviceError
+            If the device cannot be opened.
+        """
         worker = self.take(ask)
         try:
             meanwhile()
@@ -313,19 +372,33 @@ class Workers:
         return ready.info
 
     def end_repeat(self, repeat: int) -> None:
-        """End the kept processes of a repeat of which no job will come."""
+        """End the kept processes of a repeat that has no more jobs."""
         for key in [key for key in self._kept if key[-1] == repeat]:
             self._kept.pop(key).join()
 
     def drop(self, assignment: Assignment, at_once: bool = False) -> None:
-        """End the kept process for jobs like this, if there is one, by a signal if `at_once`."""
+        """End the kept process for jobs like `assignment`, if any; by a signal if `at_once`."""
         worker = self._kept.pop(assignment.process_key, None)
         if worker is not None:
             (worker.stop if at_once else worker.join)()
 
 
 class Session:
-    """The measuring processes of a job on one device, which is locked from the first one on."""
+    """Measuring processes of a job on one device, which stays locked from the first process on.
+
+    Parameters
+    ----------
+    assignment
+        The job.
+    label
+        Beginning of each line on the terminal.
+    terminal
+        Terminal for these lines.
+    workers
+        Starts the processes.
+    preferred
+        UUIDs of devices that are used if possible, because they have measured cells to reuse.
+    """
 
     def __init__(
         self,
@@ -348,7 +421,7 @@ class Session:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """End the spare process; free the clocks and the device."""
+        """End the spare process, and free the clocks and the device."""
         if self._spare is not None:
             self._spare.stop()
         if self.clocks is not None:
@@ -357,7 +430,13 @@ class Session:
             self._held[1].release()
 
     def begin(self) -> tuple[WorkerProcess, Message]:
-        """The first process, and its message on the open device. Raises DeviceError."""
+        """Return the first process, and its message that the device is open.
+
+        Raises
+        ------
+        DeviceError
+            If no device can be opened.
+        """
         try:
             process, opened = self._opened(self._taken())
             assert isinstance(opened, Opened | PairsOpened)
@@ -372,9 +451,15 @@ class Session:
             raise OpenError(f"The device was not opened: {err}.") from err
 
     def start(self, do: MeasureCells) -> WorkerProcess:
-        """A fresh process, at work. Raises DeviceError, WorkerExitedError, WorkerTimeoutError.
+        """Return a new process that works on the request `do`.
 
-        Meanwhile another process imports for the next call, if a GPU's runtime starts slowly.
+        While a GPU's runtime starts, which is slow, another process already imports for the next
+        call.
+
+        Raises
+        ------
+        DeviceError, WorkerExitedError, WorkerTimeoutError
+            If the device cannot be opened again.
         """
         self._workers.drop(self._assignment, at_once=True)
         process = self._taken()
@@ -385,17 +470,20 @@ class Session:
         return process
 
     def _taken(self) -> WorkerProcess:
-        """The spare process, or another one, at work on the job."""
+        """Return the spare process, or another one, that works on the job."""
         process = self._spare or self._workers.take(self._assignment)
         self._spare = None
         return process
 
     def drop(self) -> None:
-        """Have the next job start with a fresh process."""
+        """End the kept process, so that the next job starts with a new one."""
         self._workers.drop(self._assignment)
 
     def _opened(self, process: WorkerProcess) -> tuple[WorkerProcess, Message]:
-        """The process with its device. One that ends before is replaced: no signal costs a cell."""
+        """Return a process with its open device; replace processes that end before.
+
+        So a signal to a starting process costs no cell.
+        """
         ends: Counter[bool] = Counter()
         while True:
             try:
@@ -426,9 +514,9 @@ class Session:
                 raise
 
     def _locked(self, devices: Sequence[tuple[int, str]]) -> tuple[int, DeviceLock]:
-        """The locked device: one of these for the first process, the same for later ones.
+        """Return index and lock of the device, the same for all processes of the job.
 
-        A process that has kept its device calls it number 0, so that the UUID tells which it is.
+        A process that has kept its device calls it number 0, so the UUID identifies the device.
         """
         if self._held is None:
             some = [device for device in devices if device[1] in self._preferred] or devices

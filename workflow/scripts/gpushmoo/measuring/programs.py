@@ -1,4 +1,4 @@
-"""The programs of a kernel's versions, and the cells of a shard on this device."""
+"""Load or compile the versions of a kernel, and list the cells of a shard on this device."""
 
 from __future__ import annotations
 
@@ -35,11 +35,20 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Builds:
-    """By a version's name its program, or the error in `failures`.
+    """Programs of a kernel by name of the version, and errors of those that failed.
 
-    `machine_code` is the provenance's record of the machine code, or None. `compiled_here` is the
-    reason why a version was compiled in spite of a build file. `codes` are digests of the machine
-    code.
+    Attributes
+    ----------
+    programs
+        Loaded programs.
+    failures
+        Errors of versions that were not compiled or loaded.
+    machine_code
+        Properties of the machine code for the provenance, or None.
+    compiled_here
+        Why a version was compiled although there is a build file.
+    codes
+        Digests of the machine code.
     """
 
     programs: dict[str, Program] = field(default_factory=dict)
@@ -51,18 +60,18 @@ class Builds:
 
 @dataclass
 class HostProgram:
-    """The program of a kernel that runs on the host."""
+    """Program of a kernel that runs on the host and has no code for the device."""
 
     options: str = ""
     log: str = ""
     facts: Mapping[str, EntryFacts] = field(default_factory=dict)
 
     def resident_blocks(self, launch: Launch) -> int:
-        """1: the host runs one kernel at a time."""
+        """Return 1, because the host runs one kernel at a time."""
         return 1
 
     def registers(self, entry: str) -> int | None:
-        """Return None: it uses no registers of the device."""
+        """Return None, because the kernel uses no registers of the device."""
         return None
 
 
@@ -76,11 +85,31 @@ def programs_for(
     options: tuple[str, ...] = (),
     tell: Tell | None = None,
 ) -> Builds:
-    """The programs of these versions, loaded from `build` or compiled here.
+    """Load or compile versions of a kernel.
 
-    `options` are additional ones for the compiler. `tell` is called with how far it is. Raises
-    DeviceError if `build` was made of sources with another digest, or lacks code that cannot be
-    compiled here.
+    Parameters
+    ----------
+    device
+        The open device.
+    folder
+        The kernel.
+    dtype
+        Name of the element type.
+    versions
+        The versions.
+    build
+        Content of the build file. Without it, or if it lacks a version, versions are compiled here.
+    kernel_digest
+        Digest of the kernel's sources, which `build` must have.
+    options
+        Additional options of the compiler.
+    tell
+        Called with the progress.
+
+    Raises
+    ------
+    DeviceError
+        If `build` was made from other sources, or lacks code that cannot be compiled here.
     """
     workload = folder.workload
     if not workload.device_code:
@@ -132,7 +161,7 @@ def programs_for(
 def _misfit(
     build: KernelBuild, device: Device, versions: Sequence[Version], kernel_digest: str
 ) -> str | None:
-    """Why the versions must be compiled here, as a clause; None if the build file has them."""
+    """Return why versions must be compiled here, as a clause; None if the build file has them."""
     if build.kernel_digest != kernel_digest:
         raise DeviceError(
             "The kernel's build file was made from another state of its sources; delete the run's "
@@ -169,7 +198,20 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 def first_printf(folder: KernelFolder, suffix: str) -> str | None:
-    """The first call of printf in the source or a header, as ``kernel.cl:12``; None without one."""
+    """Return the first call of printf in a kernel's source or headers, as ``kernel.cl:12``.
+
+    Parameters
+    ----------
+    folder
+        The kernel.
+    suffix
+        Suffix of its source.
+
+    Returns
+    -------
+    str or None
+        None if no line calls printf.
+    """
     source = folder.path / f"kernel{suffix}"
     headers = sorted(p for p in folder.path.iterdir() if p.suffix in {".h", ".cuh"})
     for path in filter(Path.is_file, (source, *headers)):
@@ -182,9 +224,21 @@ def first_printf(folder: KernelFolder, suffix: str) -> str | None:
 
 
 def space_here(info: DeviceInfo, folder: KernelFolder, job: ShardJob) -> ShardSpace:
-    """The cells of a job, with the sizes that it has on this device.
+    """Return the cells of a job with the sizes that they have on this device.
 
-    Raises DeviceError if a size follows what the device does not report, or never fits it.
+    Parameters
+    ----------
+    info
+        Properties of the device.
+    folder
+        The kernel.
+    job
+        The job.
+
+    Raises
+    ------
+    DeviceError
+        If a size depends on a property that the device does not report, or if it does not fit.
     """
     room = Room(info.cache, info.kind == "cpu", *steady_room(info))
     try:
@@ -200,7 +254,23 @@ def axis_values(
     versions: Sequence[Version],
     space: ShardSpace,
 ) -> dict[str, list[int]]:
-    """The values of axes, by the occupancy of the first version that can be launched."""
+    """Return the values of all axes on this device.
+
+    Values that depend on the occupancy use that of the first version that can be launched.
+
+    Parameters
+    ----------
+    device
+        The open device.
+    folder
+        The kernel.
+    builds
+        Compiled versions.
+    versions
+        Versions in the order in which they are tried.
+    space
+        The cells, with specifications of the axes.
+    """
     lone = Residency(device.info.multiprocessors, 1)
     first = {name: expand_axis(spec, lone)[0] for name, spec in space.axes.items()}
     resident_blocks = 1
@@ -230,10 +300,25 @@ def plan_cells(
     found: Combinations | None = None,
     tell: Tell | None = None,
 ) -> tuple[list[Cell], Combinations | None]:
-    """The shard's cells that have rows, and its combinations if a rule says which are valid.
+    """Return the shard's cells that get a row, and the valid combinations if there is a rule.
 
-    The axes have these `values`. `found` are the combinations, if these were looked through before.
-    `tell` is called with how far that is.
+    Parameters
+    ----------
+    folder
+        The kernel.
+    space
+        The cells, with sizes of this device.
+    values
+        Values by axis.
+    found
+        Valid combinations, if they are known.
+    tell
+        Called with the progress of the check of combinations.
+
+    Raises
+    ------
+    DeviceError
+        If the rule `valid` raises an error for too many combinations.
     """
     workload, name = folder.workload, folder.name
     if not workload.is_restricted:

@@ -1,6 +1,6 @@
-"""The progress of a shard: lines on the terminal, and a file for watchers, both by the job.
+"""Show the progress of a shard: lines on the terminal, and a file for other programs.
 
-The file is removed when the shard is finished.
+The job writes both. It removes the file when the shard is finished.
 """
 
 from __future__ import annotations
@@ -33,8 +33,20 @@ _TELLING, _TELLING_S = 0.1, 2.0
 class Progress:
     """Shows lines like ``shard 2/7 …: 28 % of 142 cells, about 31 s left``.
 
-    They replace each other if this program alone writes to the terminal (`in_place`). A `brief` one
-    has no line that stays, unless it takes long.
+    Attributes
+    ----------
+    label
+        Beginning of each line.
+    cells
+        Number of cells to measure.
+    stream
+        The terminal.
+    in_place
+        Whether lines replace each other, because only this program writes to the terminal.
+    brief
+        Whether no line stays on the terminal unless the shard takes long.
+    clock
+        Returns the time in seconds.
     """
 
     label: str
@@ -54,12 +66,12 @@ class Progress:
         self._news = News(self.stream, self.in_place, self.clock)
 
     def announce(self) -> None:
-        """Write the first line, unless lines are replaced."""
+        """Write the first line, unless lines replace each other."""
         if not (self._news.in_place or self.brief):
             self._news.write(f"{self.label}: {self.cells} cells to measure")
 
     def update(self, fraction: float) -> None:
-        """Report the `fraction` (0..1) of all work that is done."""
+        """Show the finished share of all work, a number from 0 to 1."""
         now = self.clock()
         self._seen.append((now, fraction))
         left_s = self._left_s(now, fraction)
@@ -67,7 +79,7 @@ class Progress:
         self._news.show(f"{self.label}: {100 * fraction:.0f} % of {self.cells} cells{left}")
 
     def _left_s(self, now: float, fraction: float) -> float | None:
-        """Return the seconds for the rest, by the speed of the second half of the finished work.
+        """Estimate the seconds for the rest from the second half of the finished work.
 
         The first part of the work is verification, which takes longer than samples.
         """
@@ -77,11 +89,11 @@ class Progress:
         return (now - half_s) * (1.0 - fraction) / (fraction - half)
 
     def note(self, sentence: str) -> None:
-        """Print a line about what happens to the cells."""
+        """Print a line about the cells that stays on the terminal."""
         self._news.write(f"{self.label}: {sentence}")
 
     def finish(self, summary: str) -> None:
-        """Write how the cells ended and how long they took; a brief one only if that was long."""
+        """Write the summary and how long the shard took; if `brief`, only if that was long."""
         self.close()
         line = f"{self.label}: {summary} in {duration(self.clock() - self._began_s)}"
         if not self.brief:
@@ -90,12 +102,12 @@ class Progress:
             self._news.show(line)
 
     def close(self) -> None:
-        """Remove a line that would be replaced."""
+        """Remove the line of progress from the terminal."""
         self._news.clear()
 
 
 def duration(seconds: float) -> str:
-    """``45 s``, ``3 min 5 s`` or ``2 h 4 min``."""
+    """Return a time as ``45 s``, ``3 min 5 s`` or ``2 h 4 min``."""
     total = max(0, round(seconds))
     if total < 60:
         return f"{total} s"
@@ -106,10 +118,18 @@ def duration(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class LiveCell:
-    """A cell that was launched, or has ended with `status`.
+    """A cell in the file of the progress, which was launched or has ended.
 
-    `params` are the values of axes. `seconds` are those of the first launch until the cell ends,
-    then None unless it is ok; `gbs` is their bandwidth in GB/s, None where no bytes are declared.
+    Attributes
+    ----------
+    key, variant, height, width, cache_state, params, timing_mode
+        Identity of the cell; `params` are the values of axes.
+    status
+        Status; None if the cell has not ended.
+    seconds
+        Time of a launch: of the first one until the cell ends, then the median if the cell is ok.
+    gbs
+        Bandwidth of such a launch in GB/s; None if the workload declares no bytes.
     """
 
     key: str
@@ -126,11 +146,20 @@ class LiveCell:
 
 @dataclass(frozen=True)
 class LiveShard:
-    """A shard that is being measured: `cells` to measure, others `taken` over, `share` (0..1) done.
+    """A shard that is being measured, as read from the file of its progress.
 
-    `known` are the launched and the ended cells, the latest last. `label` is the shard's name on
-    the terminal. Its file was first written at `begun_at` and last at `told_at`, in seconds of the
-    system's clock.
+    Attributes
+    ----------
+    label
+        Name of the shard on the terminal.
+    cells, taken
+        Number of cells to measure, and number of reused cells.
+    share
+        Finished share of the work, from 0 to 1.
+    known
+        Launched and ended cells, the latest last.
+    told_at, begun_at
+        Times of the last and the first writing, in seconds of the system's clock.
     """
 
     label: str
@@ -158,7 +187,19 @@ def live_path(run: Path, out: Path) -> Path:
 
 
 class LiveFile:
-    """Writes the file of one shard, none without a path. Errors of the disk are ignored."""
+    """Writes the file of a shard's progress. Errors of the disk are ignored.
+
+    Parameters
+    ----------
+    path
+        The file; None for no file.
+    workload
+        The kernel, for the bytes of a cell.
+    label
+        Name of the shard on the terminal.
+    cells, taken
+        Number of cells to measure, and number of reused cells.
+    """
 
     def __init__(
         self, path: Path | None, workload: Workload, label: str, cells: int, taken: int
@@ -176,10 +217,18 @@ class LiveFile:
                     file.write(json.dumps(values) + "\n")
 
     def tell(self, runs: Mapping[str, CellRun], timed_s: Mapping[str, float], share: float) -> None:
-        """Add the news on the cells of `runs`, and the share (0..1) of all work.
+        """Append cells that are new or have ended, and the finished share of the work.
 
-        `timed_s` are seconds of a launch. Both are by the cell's key. A cell is written twice at
-        most.
+        Each cell is written at most twice.
+
+        Parameters
+        ----------
+        runs
+            Cells by key.
+        timed_s
+            Time of the first launch by key, in seconds.
+        share
+            Finished share of the work, from 0 to 1.
         """
         if self._path is None:
             return
@@ -214,14 +263,14 @@ class LiveFile:
         )
 
     def close(self) -> None:
-        """Remove the file, if there is one."""
+        """Remove the file if it exists."""
         if self._path is not None:
             with suppress(OSError):
                 self._path.unlink(missing_ok=True)
 
 
 def read_live(path: Path) -> LiveShard | None:
-    """The file's content; None if it is gone or has no first line yet."""
+    """Return the content of a file of progress; None if it is gone or has no complete line yet."""
     lines = []
     try:
         told_at = path.stat().st_mtime

@@ -1,4 +1,4 @@
-"""A server's end of a client's connection (`client`)."""
+"""Receive requests of clients (`client`) in a server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from .client import LENGTH
 
 
 def received_request(client: socket.socket) -> tuple[bytes, list[int]] | None:
-    """A client's request and the descriptors of its output; None if it has ended."""
+    """Return a client's request, and the descriptors of its standard output and error.
+
+    The result is None if the client has ended.
+    """
     try:
         length, output, _, _ = socket.recv_fds(client, LENGTH, 2)
         request = received(client, int.from_bytes(length, "big"))
@@ -18,7 +21,10 @@ def received_request(client: socket.socket) -> tuple[bytes, list[int]] | None:
 
 
 def received(client: socket.socket, length: int) -> bytes | None:
-    """The next `length` bytes; None if the client ends before. A signal's byte may follow."""
+    """Return the next `length` bytes of a client; None if it ends before.
+
+    The byte of a signal may follow. It is not read.
+    """
     request = b""
     while len(request) < length:
         if not (more := client.recv(min(2**16, length - len(request)))):

@@ -1,6 +1,6 @@
-"""Samples cells in rounds: the order, how many at a time, and in which buffers.
+"""Sample cells in rounds: their order, their number at a time, and their buffers.
 
-Of a group that is searched, only the cells that a planner proposes.
+In a group that is searched, only the cells that a planner proposes are sampled.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def search_groups(
     }
 
     def is_due(group: CellGroup, ask: SampleRequest) -> bool:
-        """Whether a spent budget allows these samples: a begun cell gets its fewest."""
+        """Return whether the budget allows these samples; a started cell gets the fewest."""
         if not steps.is_late:
             return True
         if taken := len(groups[group][ask.place].samples_s):
@@ -142,7 +142,7 @@ SLOWED = "the device kept slowing itself down"
 
 
 def shuffled(items: Sequence[T], rng: np.random.Generator) -> Iterator[T]:
-    """The items in a new random order, a round, so that a drift of the machine favours none."""
+    """Yield the items in a new random order, so that a drift of the machine affects all alike."""
     for i in rng.permutation(len(items)):
         yield items[i]
 
@@ -152,10 +152,19 @@ def take_rounds(
     take: Callable[[Sequence[T]], bool],
     give_up: Callable[[Sequence[T], Status, str], None],
 ) -> None:
-    """Take rounds of all that are `active`, until all have ended.
+    """Take rounds of samples until no item is active.
 
-    A round in which the device throttled (`take` returns False) is repeated. After SLOWED_ROUNDS
-    such rounds, the active ones end as ``throttled``.
+    A round in which the device throttled is repeated. After SLOWED_ROUNDS such rounds, the active
+    items end as ``throttled``.
+
+    Parameters
+    ----------
+    active
+        Returns the items that need more samples.
+    take
+        Takes a round; returns False if the device throttled.
+    give_up
+        Ends items with a status and a message.
     """
     slowed_rounds = 0
     while runs := active():
@@ -165,10 +174,18 @@ def take_rounds(
 
 
 class ShardRun:
-    """Measures the cells of one shard."""
+    """Measures the cells of one shard.
+
+    Parameters
+    ----------
+    steps
+        Steps on the open device.
+    data
+        Data on the host, of which some may have been made ahead; made when needed by default.
+    """
 
     def __init__(self, steps: CellSteps, data: HostData | None = None) -> None:
-        """The `data` on the host are made when they are needed, or some were made ahead."""
+        """Prepare random numbers that depend on the seed and the repeat."""
         self._steps, self._data = steps, data
         self._kept: tuple[Problem, Space] | None = None
         self._overheads: dict[CellGroup, Overhead | None] = {}
@@ -177,7 +194,23 @@ class ShardRun:
         self._rng = np.random.default_rng([steps.sampling.job.seed, steps.sampling.job.repeat])
 
     def measure(self, cells: Sequence[Cell]) -> list[CellRun]:
-        """Report one Ended for each cell. Raises DeviceLostError; running cells are then open."""
+        """Measure cells, and report each as it ends.
+
+        Parameters
+        ----------
+        cells
+            The cells.
+
+        Returns
+        -------
+        list
+            The cells with their samples and statuses.
+
+        Raises
+        ------
+        DeviceLostError
+            If the device is lost. Cells without a result then have no status.
+        """
         steps = self._steps
         workload = self._steps.folder.workload
         runs = [planned(workload, cell) for cell in cells]
@@ -226,7 +259,7 @@ class ShardRun:
             self._sample(alike, met, space)
 
     def _space(self, problem: Problem, cell: Cell) -> Space:
-        """The memory of the cells; of one number as result kept, whatever the variant."""
+        """Return the memory of the cells. If the result is one number, all variants share it."""
         if self._kept is not None and self._kept[0] == problem:
             return self._kept[1]
         # Frees its memory first.
@@ -237,7 +270,7 @@ class ShardRun:
         return space
 
     def _opened(self, problem: Problem, cell: Cell, place: int = 0) -> Space:
-        """New memory of the cells; each repeat and each `place` of it draws where buffers begin."""
+        """Return new memory; repeat and `place` determine at which addresses buffers begin."""
         steps = self._steps
         size = problem.height, problem.width
         drawn = [steps.sampling.job.seed, steps.sampling.job.repeat, place, *size]
@@ -253,7 +286,7 @@ class ShardRun:
         )
 
     def _search_all(self, runs: list[CellRun], space: Space) -> None:
-        """Measure the cells that a search of each group proposes."""
+        """Measure the cells that the search of each group proposes."""
         self._steps.admit([run for run in runs if self._steps.is_first([run])], space)
         for met in CONDITIONS:
             alike = [r for r in runs if r.cell.condition == met and r.status is None]
@@ -268,7 +301,7 @@ class ShardRun:
     def _sample_asked(
         self, met: Condition, space: Space, asked: Sequence[tuple[CellRun, int]]
     ) -> None:
-        """Take these samples in rounds."""
+        """Take the requested samples in rounds."""
         new = [run for run, _ in asked if run.bound is None]
         self._steps.admit(list(shuffled(new, self._rng)), space)
         # A suspect was admitted before the search began.
@@ -282,10 +315,10 @@ class ShardRun:
         )
 
     def _prepare(self, runs: Sequence[CellRun]) -> None:
-        """Choose the launches in a sample of these verified cells, and warm them up.
+        """Choose the number of launches in a sample of these verified cells, and warm the cells up.
 
-        The verification has launched each once. A CPU needs no more, nor a sample of one launch,
-        nor a slow cell, whose launches were chosen by a look at it.
+        The verification has launched each cell once. That is enough on a CPU, for a sample of one
+        launch, and for a slow cell, which was launched again to choose its number.
         """
         cold: list[CellRun] = []
         groups: dict[CellGroup, list[CellRun]] = {}
@@ -314,14 +347,15 @@ class ShardRun:
                     self._steps.end_by(run, outcome)
 
     def _chunks(self, runs: Sequence[CellRun]) -> Iterator[list[CellRun]]:
-        """The runs in random order, in chunks to be sampled without a wait."""
+        """Yield the cells in random order, in chunks to be sampled without a wait."""
         timed = ((run, run.sample_s) for run in shuffled(runs, self._rng))
         return chunked(timed, self._steps.together, TOGETHER_S)
 
     def _sample(self, runs: list[CellRun], met: Condition, space: Space) -> None:
-        """Take rounds over the open cells until each is done and verified.
+        """Take rounds of the open cells until each has enough samples and is verified.
 
-        If the place of buffers matters, cells go on in other places after a part of the rounds.
+        If the addresses of buffers matter, the cells continue in other memory after a part of the
+        rounds.
         """
         rule = self._steps.sampling.rule
         place = 0
@@ -353,10 +387,11 @@ class ShardRun:
         take_rounds(lambda: [r for r in runs if r.status is None], take, self._steps.end_open)
 
     def _places(self, runs: Sequence[CellRun]) -> int:
-        """In how many places of their buffers these cells, of one problem, are measured.
+        """Return in how many places of memory these cells of one problem are measured.
 
-        In a GPU's last cache level the place decides which slices the data of a launch share. If
-        the data nearly fill it, times differ by some percent from place to place.
+        In a GPU's last cache level, the address decides which slices of the cache the data of a
+        launch share. If the data almost fills the cache, times differ by some percent from place to
+        place.
         """
         info, workload = self._steps.device.info, self._steps.folder.workload
         if info.kind != "gpu" or not info.cache or isinstance(workload, HostFedWorkload):
@@ -366,7 +401,7 @@ class ShardRun:
         return PLACES if least <= moved / info.cache <= most else 1
 
     def _moved(self, runs: Sequence[CellRun], place: int) -> Space:
-        """Other memory for these cells, to which they are bound; the old one is freed after it."""
+        """Return other memory for these cells, after binding them to it."""
         cell = runs[0].cell
         steps = self._steps
         steps.emit(Preparing(cell.problem, frozenset(r.cell.variant for r in runs)))
@@ -377,16 +412,16 @@ class ShardRun:
         return space
 
     def _end_verified(self, runs: Sequence[CellRun], space: Space) -> None:
-        """End cells with all samples; they are verified once more unless another repeat does it."""
+        """End cells with all samples, after a last verification unless another repeat does it."""
         if self._steps.sampling.verifies_after:
             least = self._steps.sampling.rule.min_samples
             self._steps.verify([run for run in runs if len(run.samples_s) >= least], space)
         self._steps.end_open(runs, Status.OK, None)
 
     def _round(self, met: Condition, space: Space, active: Sequence[CellRun]) -> bool:
-        """Take a sample of each and time the runtime's copy.
+        """Take a sample of each cell, and time the runtime's copy.
 
-        If the device slowed itself down the samples are discarded: False.
+        If the device throttled, the samples are discarded, and the result is False.
         """
         steps = self._steps
         baseline = self._baselines.setdefault(
@@ -413,7 +448,7 @@ class ShardRun:
 
     @staticmethod
     def _discard_round(runs: Sequence[CellRun]) -> None:
-        """Remove the round's samples, and their seconds from the budgets of the cells."""
+        """Remove the samples of the last round, and their time from the budgets of the cells."""
         for run in runs:
             if run.status is None:
                 assert run.launches is not None

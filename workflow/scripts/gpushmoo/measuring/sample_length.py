@@ -1,7 +1,8 @@
-"""The number of launches in a sample, by a look at warm launches.
+"""Choose the number of launches in a sample from the times of warm launches.
 
-A sample of n launches in a row takes ``S(n) = c + n·t``: t from one launch to the next, c the
-sample's overhead (`overhead`). The number decides how well t is known, not which time it is.
+A sample of n launches in a row takes ``S(n) = c + n·t``, with the time t from one launch to the
+next and the overhead c of the sample (`overhead`). The number n determines how precisely t is
+known. It does not change t.
 """
 
 from __future__ import annotations
@@ -47,7 +48,15 @@ COLD, COLD_IN_EVENTS = 4.0, 50.0
 
 
 def chunked(timed: Iterable[tuple[T, float]], most: int, most_s: float) -> Iterator[list[T]]:
-    """The items in chunks of at most `most` items and `most_s` seconds, or of one item."""
+    """Yield the items in chunks of at most `most` items and `most_s` seconds, or of one item.
+
+    Parameters
+    ----------
+    timed
+        Items, each with its seconds.
+    most, most_s
+        Largest number of items, and largest sum of seconds.
+    """
     chunk: list[T] = []
     together_s = 0.0
     for item, seconds in timed:
@@ -98,16 +107,27 @@ def launches_of_group(
 
 
 def launches_of_cell(group_launches: int, launch_s: float) -> int:
-    """Return the group's number, or as many launches as fit `LONGEST_S`, at least one."""
+    """Return the number of launches in a sample of a cell.
+
+    It is the group's number `group_launches`, or as many as fit into `LONGEST_S` if launches take
+    `launch_s` seconds, at least one.
+    """
     if group_launches * launch_s <= LONGEST_S:
         return group_launches
     return max(1, int(LONGEST_S / launch_s))
 
 
 def choose_launches(steps: CellSteps, group: CellGroup, runs: Sequence[CellRun]) -> int:
-    """Choose the launches in a sample of a group, unless it has a number, and return it.
+    """Choose the number of launches in a sample of a group, unless it is known, and return it.
 
-    `runs` are cells of the group that have had their first launch.
+    Parameters
+    ----------
+    steps
+        Steps on the open device, which keep the number.
+    group
+        The group.
+    runs
+        Cells of the group that have been launched once.
     """
     if group not in steps.launches:
         met = group.condition
@@ -126,10 +146,19 @@ def choose_launches(steps: CellSteps, group: CellGroup, runs: Sequence[CellRun])
 
 
 def set_launches(steps: CellSteps, runs: Sequence[CellRun], launches: int) -> None:
-    """Set the launches in a sample of each cell of a group, given its number.
+    """Set the number of launches in a sample of each cell of a group.
 
-    In a row, a cell that is SLOWER has only as many as its own time asks for. Otherwise one block
-    that does the work of all would take most of the time of a sweep.
+    If launches are timed in a row, a cell that is SLOWER than the fastest has only as many launches
+    as its time requires. Otherwise, one slow block size would take most of the time of a sweep.
+
+    Parameters
+    ----------
+    steps
+        Steps on the open device.
+    runs
+        Cells of the group that have been launched once.
+    launches
+        Number of launches of the group.
     """
     for run in runs:
         run.launches = launches_of_cell(launches, first_s(run))
@@ -158,19 +187,22 @@ def set_launches(steps: CellSteps, runs: Sequence[CellRun], launches: int) -> No
 
 
 def interval_of(steps: CellSteps, runs: Iterable[CellRun]) -> TimedInterval:
-    """Return what the intervals of these cells' samples are around; the cells are bound."""
+    """Return the kind of interval that is timed in samples of these bound cells.
+
+    If the cells differ, each launch counts as timed separately.
+    """
     kinds = {run.bound.interval(run.cell.condition) for run in runs if run.bound is not None}
     return kinds.pop() if len(kinds) == 1 else TimedInterval.EACH
 
 
 def first_s(run: CellRun) -> float:
-    """Return the seconds of the cell's first launch."""
+    """Return the time of the cell's first launch in seconds."""
     assert run.launch_s is not None
     return run.launch_s
 
 
 def _warm_s(steps: CellSteps, runs: Iterable[CellRun], launches: int, otherwise_s: float) -> float:
-    """The seconds of the fastest warm launch; a cell that fails is left to its first sample."""
+    """Return the seconds of the fastest warm launch; a cell that fails is ignored."""
     most = max(1, min(LOOKED, int(LOOK_S / (launches * otherwise_s))))
     looked = sorted(runs, key=first_s)[:most]
     outcomes: list[float | TypedError] = []

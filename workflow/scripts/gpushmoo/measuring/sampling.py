@@ -1,4 +1,4 @@
-"""How a job samples its cells, and the rule by which a cell has enough samples."""
+"""Define how a job samples its cells, and the rule by which a cell has enough samples."""
 
 from __future__ import annotations
 
@@ -22,11 +22,23 @@ EVERY_CELL = SearchSettings()
 
 @dataclass(frozen=True)
 class StoppingRule:
-    """Stop at a narrow interval, at `max_samples`, or when `budget_s` seconds are spent.
+    """Rule by which a cell has enough samples.
 
-    A cell gets at least `min_samples`, and MIN_SAMPLES before an interval counts as narrow. With
-    `gives_up`, a cell also stops if even `max_samples` would not make its interval narrow enough;
-    the width falls about as the root of the number.
+    A cell stops at a narrow interval, at the largest number of samples, or when its budget is
+    spent.
+
+    Attributes
+    ----------
+    min_samples, max_samples
+        Smallest and largest number of samples. An interval can count as narrow only from
+        MIN_SAMPLES samples on.
+    relative_half_width
+        Half width of the interval of the median, as a share of the median, that counts as narrow.
+    budget_s
+        Time of all launches in samples, in seconds.
+    gives_up
+        Whether a cell also stops if even `max_samples` would not make its interval narrow enough.
+        The width is assumed to fall with the square root of the number.
     """
 
     min_samples: int
@@ -36,7 +48,15 @@ class StoppingRule:
     gives_up: bool = False
 
     def done(self, samples: Sequence[float], spent_s: float) -> bool:
-        """Whether a cell with these samples, which took `spent_s` seconds, needs no more."""
+        """Return whether a cell needs no more samples.
+
+        Parameters
+        ----------
+        samples
+            Times of a launch in seconds.
+        spent_s
+            Time of all launches in these samples, in seconds.
+        """
         n = len(samples)
         if n < self.min_samples:
             return False
@@ -48,7 +68,11 @@ class StoppingRule:
         return n >= MIN_SAMPLES and half <= self.relative_half_width
 
     def shared_among(self, repeats: int) -> StoppingRule:
-        """The rule of each repeat: the mean of k medians has 1/√k of the uncertainty of each."""
+        """Return the rule for each of several repeats of a run.
+
+        The mean of k medians has 1/√k of the uncertainty of each, so each repeat needs fewer
+        samples.
+        """
         return StoppingRule(
             min_samples=least_samples(self.min_samples, repeats),
             max_samples=max(MIN_SAMPLES, math.ceil(self.max_samples / repeats)),
@@ -60,7 +84,7 @@ class StoppingRule:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the cells of a job are sampled: its stopping rule and its search follow from the job."""
+    """How the cells of a job are sampled: the rule and the search that follow from the job."""
 
     job: ShardJob
     rule: StoppingRule
@@ -68,7 +92,7 @@ class Sampling:
 
     @classmethod
     def of(cls, job: ShardJob) -> Self:
-        """Return the rule of one repeat, and the search."""
+        """Return the stopping rule of one repeat, and the search, that a job's settings define."""
         how = job.measure
         rule = StoppingRule(
             how.min_samples, how.max_samples, how.relative_half_width, how.cell_budget_s
@@ -85,12 +109,12 @@ class Sampling:
 
     @property
     def searches(self) -> bool:
-        """Whether cells may be left out. Later repeats measure the cells of the first one."""
+        """Whether cells may be skipped. Later repeats measure the same cells as the first one."""
         return self.search.mode != SearchMode.ALL and self.job.repeat == 1
 
     @property
     def verifies_before(self) -> bool:
-        """Whether a cell is verified before its first sample: in the first repeat."""
+        """Whether a cell is verified before its first sample, which is so in the first repeat."""
         return self.job.repeat == 1
 
     @property

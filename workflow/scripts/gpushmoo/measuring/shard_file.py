@@ -46,7 +46,17 @@ _SPACE = ("axes", "cache_states", "timing_modes", "shard", "sizes", "variants")
 
 
 def provenance(info: DeviceInfo, kernel_digest: str, builds: Mapping[str, str]) -> dict[str, Any]:
-    """Facts stored with a shard: device, host, software, kernel digest, compiler options."""
+    """Return facts that are stored with a shard: device, host, software, kernel digest, options.
+
+    Parameters
+    ----------
+    info
+        Properties of the device.
+    kernel_digest
+        Digest of the kernel's sources.
+    builds
+        Compiler options by version.
+    """
     return {
         "gpushmoo": __version__,
         "protocol_version": PROTOCOL_VERSION,
@@ -67,7 +77,19 @@ def provenance(info: DeviceInfo, kernel_digest: str, builds: Mapping[str, str]) 
 def cell_table(
     result: ShardResult[CellRun], workload: Workload, info: DeviceInfo, axes: Collection[str]
 ) -> pa.Table:
-    """One row for each cell, sorted by cell key, in the schema of `axes`."""
+    """Return a table with one row for each cell, sorted by cell key.
+
+    Parameters
+    ----------
+    result
+        The measured cells.
+    workload
+        The kernel.
+    info
+        Properties of the device.
+    axes
+        Names of the axes, which get a column each.
+    """
     now = datetime.now(UTC)
     copies = {
         key: float(np.median([copied.seconds for copied in found]))
@@ -86,10 +108,22 @@ def cell_table(
 
 
 def processor_samples(result: ShardResult[CellRun]) -> dict[str, list[float]]:
-    """By key the samples of a CPU's cells by the time that their threads computed.
+    """Return samples of cells on a CPU by the time that their threads computed.
 
-    Each is multiplied by one number for its group, so that the group's typical time stays that of
-    the device's clock. Waiting for a core is in that clock's times and not in these.
+    Such a time does not contain waits for a core, which the device's clock includes. The times of a
+    group are multiplied by one factor, so that the median of the group remains that of the device's
+    clock.
+
+    Parameters
+    ----------
+    result
+        The measured cells.
+
+    Returns
+    -------
+    dict
+        Time of a launch in each sample, in seconds, by cell key. Cells without such times are
+        missing.
     """
     groups: dict[CellGroup, list[CellRun]] = {}
     for run in result.runs.values():
@@ -144,7 +178,7 @@ def _row(
 
 
 def _bytes(workload: Workload, cell: Cell) -> tuple[int, int, int]:
-    """Bytes that `cell` reads and writes, and of the runtime's copy; 0 if its workload fails."""
+    """Return the bytes that `cell` reads, writes and copies; 0 if its workload fails."""
     try:
         copied = workload.bytes_copied(cell.problem, cell.dtype)
         return (*workload.bytes_moved(cell), copied)
@@ -153,7 +187,7 @@ def _bytes(workload: Workload, cell: Cell) -> tuple[int, int, int]:
 
 
 def _work(workload: Workload, cell: Cell) -> float | None:
-    """What `cell` computes; None if its workload does not tell, or fails."""
+    """Return the amount of work of `cell`; None if its workload defines none, or fails."""
     try:
         return workload.work(cell)
     except WorkloadError:
@@ -162,14 +196,28 @@ def _work(workload: Workload, cell: Cell) -> float | None:
 
 @dataclass(frozen=True)
 class FirstRepeat:
-    """Cells that later repeats measure: launches in a sample by the cell's key, and by group."""
+    """Cells of the first repeat that later repeats measure again.
+
+    Attributes
+    ----------
+    of_cells
+        Number of launches in a sample, by cell key.
+    launches
+        Number of launches in a sample, by group.
+    """
 
     of_cells: Mapping[str, int]
     launches: Mapping[CellGroup, int]
 
 
 def read_first(path: Path) -> FirstRepeat:
-    """Read the file of the first repeat. Raises BadParquetError."""
+    """Return the fully sampled cells in the file of the first repeat.
+
+    Raises
+    ------
+    BadParquetError
+        If the file is damaged.
+    """
     table, metadata = read_shard(path)
     ok = table.filter(fully_sampled(table, metadata["params"]["measure"]))
     names = ("cell_key", "launches_per_sample")
@@ -181,8 +229,17 @@ def read_first(path: Path) -> FirstRepeat:
 class ReusedCells:
     """Cells that are not measured again, and the provenance of their shards.
 
-    `launches` has the launches in a sample of their groups, which new cells of these groups must
-    use, too. `refused` are sentences on why other cells are measured again.
+    Attributes
+    ----------
+    table
+        Rows of the cells; None without any.
+    sources
+        Metadata of the shards that measured them.
+    launches
+        Number of launches in a sample of their groups, which new cells of these groups must use,
+        too.
+    refused
+        Sentences on why other cells are measured again.
     """
 
     table: pa.Table | None = None
@@ -192,11 +249,11 @@ class ReusedCells:
 
     @property
     def keys(self) -> frozenset[str]:
-        """The keys (`Cell.key`) of these cells."""
+        """Keys (`Cell.key`) of these cells."""
         return frozenset(() if self.table is None else self.table.column("cell_key").to_pylist())
 
     def provenance(self) -> dict[str, Any]:
-        """The moments of measuring and the number of cells of each, oldest first."""
+        """Return when the cells were measured, and how many each time, the oldest first."""
         if self.table is None:
             return {}
         counts = pc.value_counts(self.table.column("measured_at")).to_pylist()
@@ -208,10 +265,20 @@ class ReusedCells:
 
 
 class Earlier:
-    """The kept shards of earlier jobs, for a job."""
+    """Kept shards of earlier jobs, whose cells a job may reuse.
+
+    Parameters
+    ----------
+    out
+        File that the job will write.
+    job
+        The job.
+    code
+        Digest of all code that measures.
+    """
 
     def __init__(self, out: Path, job: ShardJob, code: str) -> None:
-        """`out` is the job's own file, `code` the digest of all code that measures."""
+        """Find the folder of the shards that were measured under the same conditions."""
         params = job.plain
         cut = ("cache_states", "timing_modes", "shard", "sizes")
         space = {key: params[key] for key in cut if key in params}
@@ -228,9 +295,12 @@ class Earlier:
         self._read: dict[Path, tuple[pa.Table, dict[str, Any]]] = {}
 
     def read(self, again: Collection[str] = ()) -> None:
-        """Read the kept cells that were tried, but those with a status in `again`.
+        """Read the kept cells, except skipped ones. A damaged file is deleted.
 
-        A damaged file is deleted.
+        Parameters
+        ----------
+        again
+            Statuses of cells that must be measured again.
         """
         again = {*again, Status.SKIPPED}
         for path in sorted(self._folder.glob("*.kept")):
@@ -248,7 +318,7 @@ class Earlier:
 
     @property
     def uuids(self) -> frozenset[str]:
-        """The devices that measured the cells. Another device measures all cells again."""
+        """UUIDs of the devices that measured the cells. Another one would measure all of them."""
         return frozenset(
             metadata["device"]["uuid"] for table, metadata in self._read.values() if len(table)
         )
@@ -260,11 +330,19 @@ class Earlier:
         launches: Mapping[str, int] | None,
         whole: bool = False,
     ) -> ReusedCells:
-        """Return the cells of `opened` that this device, software and machine code have measured.
+        """Return the cells that can be reused: those of the same device, software and machine code.
 
-        In a later repeat, `launches` has the launches in a sample of the first one, which must be
-        the same unless the overhead of the sample was measured. With `whole`, only complete groups
-        are reused, as a search needs them.
+        Parameters
+        ----------
+        opened
+            The open device, and the cells of the job.
+        workload
+            The kernel.
+        launches
+            In a later repeat, number of launches in a sample of the first one by cell key. It must
+            be the same, unless the overhead of the sample was measured.
+        whole
+            Whether to reuse only complete groups, as a search requires.
         """
         device = plain(asdict(opened.info))
         versions = {cell.key: workload.version(cell).name for cell in opened.cells}
@@ -308,7 +386,15 @@ class Earlier:
         return ReusedCells(taken, sources, launches_by_group(taken), said)
 
     def keep(self, out: Path, keys: Collection[str]) -> None:
-        """Keep the shard in `out`, whose cells are `keys`, and drop files that it replaces."""
+        """Keep the shard in `out` for later jobs, and delete files that it replaces.
+
+        Parameters
+        ----------
+        out
+            File of the shard.
+        keys
+            Keys of its cells.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / f"{self._name}.{uuid.uuid4().hex[:12]}.kept"
         try:
@@ -321,7 +407,7 @@ class Earlier:
 
 
 def _difference(shard: Mapping[str, Any], device: Mapping[str, Any]) -> str | None:
-    """The first difference between the software and device of `shard` and those of now."""
+    """Return the first difference between a shard's software and device and the present ones."""
     now = {"gpushmoo": __version__, "protocol": PROTOCOL_VERSION, **identity(device)}
     old = {"gpushmoo": shard["gpushmoo"], "protocol": shard["protocol_version"]}
     old |= identity(shard["device"])
@@ -335,7 +421,13 @@ def _digest(values: Mapping[str, Any]) -> str:
 
 
 def launches_by_group(table: pa.Table) -> dict[CellGroup, int]:
-    """The launches in a sample by group; a slow cell has fewer than its group."""
+    """Return the largest number of launches in a sample of each group.
+
+    Parameters
+    ----------
+    table
+        Rows of cells.
+    """
     launches: dict[CellGroup, int] = {}
     names = ("height", "width", "cache_state", "variant", "timing_mode", "launches_per_sample")
     rows = zip(*(table.column(name).to_pylist() for name in names), strict=True)
@@ -347,6 +439,6 @@ def launches_by_group(table: pa.Table) -> dict[CellGroup, int]:
 
 
 def joined(measured: pa.Table, taken: pa.Table | None) -> pa.Table:
-    """All cells of a shard, sorted by key."""
+    """Return all cells of a shard, measured and reused ones, sorted by key."""
     tables = [measured] if taken is None else [measured, taken]
     return pa.concat_tables(tables).combine_chunks().sort_by("cell_key")

@@ -1,7 +1,7 @@
-"""Starts the program of a measuring process.
+"""Start the program of a measuring process.
 
-It imports next to nothing: a program may do this first, so that the process imports its libraries
-while the program imports its own.
+This module imports almost nothing. A program may use it first, so that the process imports its
+libraries while the program imports its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NOWHERE = Path(os.devnull)
 
 @dataclass(frozen=True)
 class StartedProgram:
-    """A running program, this end of its socket and its environment."""
+    """A running program, this end of its socket, and its environment."""
 
     process: subprocess.Popen[bytes]
     connection: socket.socket
@@ -36,10 +36,17 @@ class StartedProgram:
 
 
 def start(module: str, log_file: Path | None) -> StartedProgram:
-    """Run `module`, with a socket; it prints into `log_file`, or where this process prints.
+    """Start a Python module as a process that is connected by a socket.
 
-    The kernel ends it together with the thread that has started it (`joblog.end_with_parent`). A
-    thread that measures ends before, so that another one starts the program for it.
+    The system ends the process together with the thread that started it (`joblog.end_with_parent`).
+    A thread that measures may end earlier, so a lasting thread starts the process for it.
+
+    Parameters
+    ----------
+    module
+        Name of the module.
+    log_file
+        File to which the process prints; None for the output of this process.
     """
     if threading.current_thread() is threading.main_thread():
         return _started(module, log_file)
@@ -48,7 +55,7 @@ def start(module: str, log_file: Path | None) -> StartedProgram:
 
 @cache
 def _lasting_thread(process: int) -> Executor:
-    """A thread that ends with this process; a fork has its own."""
+    """Return a thread that ends with this process. A fork has its own thread."""
     from concurrent.futures import ThreadPoolExecutor
 
     return ThreadPoolExecutor(1)
@@ -73,10 +80,16 @@ _EARLY: list[StartedProgram] = []
 
 
 def start_early(module: str) -> None:
-    """Start the program that `early` gives."""
+    """Start a process that the next call of `early` returns."""
     _EARLY.append(start(module, NOWHERE))
 
 
 def early(module: str) -> StartedProgram:
-    """The program that was started early, or a new one."""
+    """Return the process that was started early, or a new one.
+
+    Parameters
+    ----------
+    module
+        Name of the module that it runs.
+    """
     return _EARLY.pop() if _EARLY else start(module, NOWHERE)

@@ -1,7 +1,7 @@
-"""Supervises the process that measures cells or pairs, and replaces it when it fails.
+"""Supervise the process that measures cells or pairs, and replace it when it fails.
 
-A kernel that reads outside its buffers leaves a broken context. One that never returns ends only
-with its process. `Suspects` finds the cell to blame. Other processes measure the rest.
+A kernel that reads outside its buffers leaves a broken context. A kernel that never returns ends
+only with its process. `Suspects` finds the cell to blame. Other processes measure the rest.
 """
 
 from __future__ import annotations
@@ -46,12 +46,17 @@ HARMFUL = frozenset({Status.WRONG_RESULT, Status.LAUNCH_FAILED, Status.TIMEOUT})
 
 @dataclass(frozen=True)
 class FaultLimits:
-    """Limits of the configuration: seconds of a launch, and faults of a version.
+    """Limits on the time of a launch and on the faults of a version.
 
-    First launches that take longer than `first_launch_s` are put off.
-
-    After `max_faults` (None: no limit) faulty cells of a version, none of whose cells has been
-    right, its other cells are skipped.
+    Attributes
+    ----------
+    cell_timeout_s
+        Largest time of a launch, in seconds.
+    max_faults
+        Number of faulty cells of a version after which its other cells are skipped, if none of its
+        cells has been right; None for no limit.
+    first_launch_s
+        Cells whose first launch takes longer, in seconds, are tried again after all others.
     """
 
     cell_timeout_s: float
@@ -60,7 +65,13 @@ class FaultLimits:
 
 
 class FirstLaunches:
-    """The time limit of first launches, by the waits so far."""
+    """Time limit of first launches, which adapts to the waits so far.
+
+    Parameters
+    ----------
+    least_s
+        Smallest limit in seconds.
+    """
 
     def __init__(self, least_s: float = FIRST_LAUNCH_S) -> None:
         self._longest_wait_s = 0.0
@@ -69,21 +80,39 @@ class FirstLaunches:
 
     @property
     def limit_s(self) -> float:
-        """The seconds that first launches may take before they are put off."""
+        """Time in seconds that first launches may take before they are postponed."""
         return max(self._limit_s, WAIT_FACTOR * self._longest_wait_s)
 
     def ended(self, wait_s: float) -> None:
-        """Count a wait of `wait_s` seconds, after which the launches had ended."""
+        """Record a wait of `wait_s` seconds in which the launches ended."""
         self._longest_wait_s = max(self._longest_wait_s, wait_s)
         self._limit_s = self._least_s
 
     def put_off(self) -> None:
-        """Count launches that did not end in time."""
+        """Record that launches did not end in time, which doubles the limit."""
         self._limit_s *= 2
 
 
 class Supervisor(Generic[Run]):
-    """Collects the messages of the processes until every cell has a status."""
+    """Collects the messages of measuring processes until every cell has a status.
+
+    Parameters
+    ----------
+    runs
+        Cells or pairs to measure.
+    start
+        Starts a process that works on a request.
+    limits
+        Limits on launches and faults.
+    on_progress
+        Called with the number of ended cells and the finished share of the work, from 0 to 1.
+    request
+        Request that the first process works on.
+    version_of
+        Returns the version of the code that a cell launches; by default its variant.
+    notify
+        Shows a sentence to the user.
+    """
 
     def __init__(
         self,
@@ -95,11 +124,7 @@ class Supervisor(Generic[Run]):
         version_of: Callable[[Run], str] | None = None,
         notify: Callable[[str], None] = log.info,
     ) -> None:
-        """`start` opens a process for a request; `request` is the first process's.
-
-        `version_of` returns the version of the code that a run launches, by default its variant.
-        `notify` shows a sentence to the user.
-        """
+        """Assign all cells to the first process."""
         own: dict[str, Run] = {run.cell.key: run for run in runs}
         self._request = request or MeasureCells(None, TOGETHER, {})
         self.result: ShardResult[Run] = ShardResult(own, launches=dict(self._request.launches))
@@ -123,14 +148,20 @@ class Supervisor(Generic[Run]):
         self._share = 0.0
 
     def measure(self, first: WorkerProcess) -> ShardResult[Run]:
-        """Measure with `first`, a process at work on all cells, and its successors."""
+        """Measure all cells, with as many processes as their faults require.
+
+        Parameters
+        ----------
+        first
+            Process that works on all cells. Further processes replace it if it fails.
+        """
         worker: WorkerProcess | None = first
         while worker is not None:
             worker = self._finish(worker)
         return self.result
 
     def _finish(self, worker: WorkerProcess) -> WorkerProcess | None:
-        """Follow a process to its end; the next one, or None if no cell is left."""
+        """Follow a process to its end; return the next process, or None if no cell is left."""
         goes_on = False
         try:
             failure = self._follow(worker)
@@ -158,7 +189,7 @@ class Supervisor(Generic[Run]):
         return self._next(left) if left or goes_on else None
 
     def _next(self, left: frozenset[str]) -> WorkerProcess | None:
-        """A process for the cells that are `left`, or for the rest of a trial."""
+        """Start a process for the cells that are `left`, or for the rest of a trial."""
         self._before = 1.0 - len(left) / len(self.result.runs)
         turn = self._suspects.next(left) if left else Turn(left)
         self._attempt = Attempt(turn)
@@ -188,12 +219,12 @@ class Supervisor(Generic[Run]):
     def _end_open(
         self, status: Status, message: str, keys: frozenset[str] | tuple[str, ...] | None = None
     ) -> None:
-        """End the cells with these keys, by default all open ones."""
+        """End the cells with these keys, by default all open cells."""
         for key in self._left() if keys is None else keys:
             self.result.runs[key].end(status, message)
 
     def _follow(self, worker: WorkerProcess) -> WorkerFailure | None:
-        """Collect messages until the process fails, or has done its work (None).
+        """Collect messages until the process fails, or until it is done (None).
 
         Raises DeviceError and WorkerCrashedError, for which no cell is to blame.
         """
@@ -216,7 +247,7 @@ class Supervisor(Generic[Run]):
             self._collect(message)
 
     def _limit_s(self, doing: CellsStarted | Preparing | None) -> float:
-        """The seconds within which the process must send its next message."""
+        """Return the time in seconds in which the process must send its next message."""
         if not isinstance(doing, CellsStarted) or not doing.launches:
             return IDLE_LIMIT_S
         whole_s = self._limits.cell_timeout_s + LAUNCH_GRACE_S
@@ -225,13 +256,13 @@ class Supervisor(Generic[Run]):
         return min(whole_s, self._first_launches.limit_s)
 
     def _is_launched(self, key: str) -> bool:
-        """Whether the cell was launched before, by this job or one whose time is reused."""
+        """Return whether the cell was launched before, by this job or an earlier one."""
         return key in self.result.timed_s or self.result.runs[key].status is not None
 
     def _failure(
         self, doing: CellsStarted | Preparing | None, err: Exception, limit_s: float
     ) -> WorkerFailure:
-        """The meaning of the end of a process that was `doing` something."""
+        """Describe the failure of a process that was `doing` something when it ended by `err`."""
         text = str(err)
         is_killed = isinstance(err, WorkerKilledError)
         status = Status.LAUNCH_FAILED
@@ -275,14 +306,14 @@ class Supervisor(Generic[Run]):
                 self._report(max(self._share, min(1.0, of_all)))
 
     def _note_end(self, run: Any) -> None:
-        """Note that a version has a right cell, or that the process may be damaged."""
+        """Record that a version has a right cell, or that the process may be damaged."""
         if run.status is Status.OK:
             self._right.add(self._versions[run.cell.key])
         elif run.status in HARMFUL:
             self._attempt.is_clean = False
 
     def _judge_trial(self, failure: WorkerFailure) -> bool:
-        """Whether the process failed in a trial, which a fresh one may repeat or go on with."""
+        """Return whether the process failed in a trial, which a new one may repeat or continue."""
         runs = self.result.runs
         tried = [key for key in failure.running if runs[key].status is Status.OK]
         for key in tried:
@@ -295,14 +326,14 @@ class Supervisor(Generic[Run]):
         return bool(tried)
 
     def _end_version(self, key: str, status: Status, message: str) -> None:
-        """End the measured cells of a cell's variant once more."""
+        """Change the status of all measured cells of a cell's variant."""
         variant = self.result.runs[key].cell.variant
         for run in self.result.runs.values():
             if run.status is Status.OK and run.cell.variant == variant:
                 run.end(status, message)
 
     def _judge(self, failure: WorkerFailure) -> None:
-        """End the culprit; after too many failures without a running cell, end all open cells."""
+        """End the cell to blame, if it is known; otherwise cells are measured again."""
         if not failure.running:
             self._judge_unattributed(failure)
             return
@@ -318,7 +349,7 @@ class Supervisor(Generic[Run]):
             self._put_off()
 
     def _put_off(self) -> None:
-        """Count a launch that did not end in time; inform the user of the first one."""
+        """Record a launch that did not end in time; inform the user of the first one."""
         self._first_launches.put_off()
         if not self._has_put_off:
             self._notify(
@@ -328,7 +359,7 @@ class Supervisor(Generic[Run]):
         self._has_put_off = True
 
     def _judge_unattributed(self, failure: WorkerFailure) -> None:
-        """Count a failure without a running cell; after too many the open cells end."""
+        """Record a failure without a running cell; after too many of them, end the open cells."""
         if not self._suspects.is_lost(len(self._left()), failure):
             log.error("%s; cells that had not ended are measured again", failure.text)
             return
@@ -343,7 +374,7 @@ class Supervisor(Generic[Run]):
         self._on_progress(len(self.result.runs) - len(self._left()), share)
 
     def _blame(self, key: str, failure: WorkerFailure) -> None:
-        """End the cell, and skip the rest of its version if nothing else of it was right."""
+        """End the cell; skip the rest of its version if that has many faults and no right cell."""
         often = ", each time that it measured this cell alone" if failure.from_outside else ""
         self.result.runs[key].end(failure.status, failure.text + often)
         version = self._versions[key]

@@ -24,10 +24,20 @@ KILLS_WHEN_ALONE = 3
 
 @dataclass(frozen=True)
 class WorkerFailure:
-    """The early end of a process: the keys of the running cells, and the status for a culprit.
+    """Early end of a measuring process.
 
-    `from_outside`: by a signal that no kernel causes. `preparing` are the keys of the cells whose
-    data were made, if none ran. `had_whole_time`: a silent process had the time limit of a launch.
+    Attributes
+    ----------
+    running
+        Keys of the cells that ran.
+    status, text
+        Status and message for the cell to blame.
+    from_outside
+        Whether a signal that no kernel causes ended the process.
+    preparing
+        Keys of the cells whose data was being made, if no cell ran.
+    had_whole_time
+        Whether a process that sent nothing had the whole time limit of a launch.
     """
 
     running: tuple[str, ...]
@@ -40,11 +50,20 @@ class WorkerFailure:
 
 @dataclass(frozen=True)
 class Turn:
-    """The cells of a process.
+    """Cells that a process measures, and how it launches them.
 
-    At most `together` cells run without a wait between them. `first` is launched before all others.
-    `is_patient`: a first launch may take the whole time limit. `is_careful`: cells that were never
-    launched are launched one at a time.
+    Attributes
+    ----------
+    keys
+        Keys of the cells.
+    together
+        Largest number of cells that run without a wait between them.
+    first
+        Key of the cell that is launched before all others.
+    is_patient
+        Whether a first launch may take the whole time limit.
+    is_careful
+        Whether cells that were never launched are launched one at a time.
     """
 
     keys: frozenset[str]
@@ -56,9 +75,18 @@ class Turn:
 
 @dataclass
 class Attempt:
-    """The process that does a turn: the cells that have run in it.
+    """A process that works on a turn.
 
-    `is_fresh`: it has done no earlier job. `is_clean`: no cell had a fault in it.
+    Attributes
+    ----------
+    turn
+        Its cells.
+    is_fresh
+        Whether the process has done no earlier job.
+    is_clean
+        Whether no cell had a fault in the process.
+    ran
+        Keys of the cells that have run in it.
     """
 
     turn: Turn
@@ -67,16 +95,16 @@ class Attempt:
     ran: set[str] = field(default_factory=set)
 
     def is_alone(self, key: str) -> bool:
-        """Whether the cell is the only one that has run in a fresh process."""
+        """Return whether the cell is the only one that has run in a new process."""
         return self.is_fresh and self.ran == {key}
 
 
 class Suspects:
-    """Cells that ran when a process failed, and which turn each gets next.
+    """Cells that ran when a process failed, and the order in which they are tried again.
 
-    Turns come in this order: all cells without a suspicion, several cells that failed together
-    between their samples (one at a time), slow first launches, single cells that failed between
-    their samples (each alone).
+    The order is: all cells without a suspicion; several cells that failed together between their
+    samples, one at a time; slow first launches; single cells that failed between their samples,
+    each in its own process.
     """
 
     def __init__(self) -> None:
@@ -92,7 +120,13 @@ class Suspects:
         self._left = -1
 
     def next(self, left: frozenset[str]) -> Turn:
-        """The turn of the next process, out of the keys that are `left`."""
+        """Return the turn of the next process.
+
+        Parameters
+        ----------
+        left
+            Keys of the cells without a status.
+        """
         return replace(self._next(left), is_careful=self._is_careful)
 
     def _next(self, left: frozenset[str]) -> Turn:
@@ -113,9 +147,16 @@ class Suspects:
     def assign_blame(
         self, attempt: Attempt, failure: WorkerFailure, launched: Collection[str]
     ) -> str | None:
-        """The culprit of a failed attempt, or None if it is not known.
+        """Return the key of the cell that caused a failure; None if it is not known.
 
-        `launched` are the keys of the cells that have been launched once without a fault.
+        Parameters
+        ----------
+        attempt
+            The process that failed.
+        failure
+            Its failure.
+        launched
+            Keys of the cells that have been launched once without a fault.
         """
         key = failure.running[0] if len(failure.running) == 1 else None
         self._kills += failure.from_outside
@@ -126,7 +167,7 @@ class Suspects:
         return None
 
     def _is_proven(self, key: str, attempt: Attempt, failure: WorkerFailure) -> bool:
-        """Whether the one running cell has caused the failure."""
+        """Return whether the one running cell has caused the failure."""
         alone = attempt.is_alone(key)
         if failure.from_outside:
             if alone and (key == self._first or key in self._aside):
@@ -157,7 +198,15 @@ class Suspects:
             self._aside.setdefault(key)
 
     def is_lost(self, left: int, failure: WorkerFailure) -> bool:
-        """Whether too many processes have failed without a running cell since `left` changed."""
+        """Return whether the device counts as lost, as too many processes failed without a cell.
+
+        Parameters
+        ----------
+        left
+            Number of cells without a status. If it changes, the count starts again.
+        failure
+            The failure of a process.
+        """
         if left != self._left:
             self._left = left
             self._unattributed.clear()

@@ -1,9 +1,10 @@
-"""Tries the fastest cells on inputs that their kernel cannot know.
+"""Try the fastest cells on inputs that their kernel cannot know.
 
-A kernel may keep its answer, or find it in its output, and work in verified launches alone. So the
-fastest cell of each version that comes near its group's best is launched on other inputs, drawn by
-a digest of the kernel itself: its result must be right, and take no longer than once it is there.
-To save time, cells of one problem are tried, which the digest draws as well.
+A kernel may cheat: it may keep its result, or find it in its output, and compute only in launches
+that are verified. Therefore the fastest cell of each version that is close to its group's best is
+launched on other inputs, drawn by a digest of the kernel itself. Its result must be right, and the
+launch must not take longer than one whose result is already there. To save time, only the cells of
+one problem are tried, which the digest also draws.
 """
 
 from __future__ import annotations
@@ -37,15 +38,31 @@ DOUBTS, PAIRS, ALIKE = 2, 12, 2
 
 
 def first_seed(digest: str, seed: int) -> int:
-    """The seed of the first inputs that a kernel of this `digest` is tried on."""
+    """Return the seed of the first inputs that a kernel is tried on.
+
+    Parameters
+    ----------
+    digest
+        Digest of the kernel's folder.
+    seed
+        Seed of the run.
+    """
     return 1 + int.from_bytes(hashlib.sha256(f"{digest} {seed}".encode()).digest()[:6])
 
 
 class Trial:
-    """Tries cells that have ended, and ends those of a version at fault once more.
+    """Tries measured cells on new inputs, and changes the status of versions that fail.
 
-    Inputs are drawn by `digest`, that of the kernel's folder. `tried` are keys of cells that an
-    earlier process has tried.
+    Parameters
+    ----------
+    steps
+        Steps on the open device.
+    digest
+        Digest of the kernel's folder, which determines the inputs.
+    tried
+        Keys of cells that an earlier process has tried.
+    data
+        Data on the host for the `first_seed`, if some was made ahead.
     """
 
     def __init__(
@@ -55,7 +72,7 @@ class Trial:
         tried: Iterable[str] = (),
         data: HostData | None = None,
     ) -> None:
-        """The `data` on the host are those of the `first_seed`, if some were made ahead."""
+        """Start with the seed before the `first_seed`; each trial increments it."""
         self._steps = steps
         self._workload = steps.folder.workload
         self._data = data
@@ -65,7 +82,18 @@ class Trial:
         self._seed = first_seed(digest, steps.sampling.job.seed) - 1
 
     def hold(self, runs: Sequence[CellRun]) -> None:
-        """Try some of these cells. Raises DeviceLostError."""
+        """Try some of these cells.
+
+        Parameters
+        ----------
+        runs
+            Cells that have ended.
+
+        Raises
+        ------
+        DeviceLostError
+            If the device is lost.
+        """
         begin = self._steps.clock()
         results: dict[str, dict[Problem, list[CellRun]]] = {}
         for run in runs:
@@ -80,7 +108,7 @@ class Trial:
         log.info("trials took %.3f s", self._steps.clock() - begin)
 
     def _hold(self, some: Sequence[CellRun], alike: Sequence[CellRun]) -> None:
-        """Try some of the cells of a problem; `alike` are all cells that have their result."""
+        """Try some cells of a problem; `alike` are all cells with the same result."""
         versions = {self._steps.version(r.cell) for r in some if r.cell.key in self._earlier}
         while contenders := self._contenders(some, versions):
             versions.update(self._steps.version(run.cell) for run in contenders)
@@ -90,7 +118,7 @@ class Trial:
                 log.warning("no trial of %s: %s", contenders[0].cell.problem.label, err)
 
     def _contenders(self, runs: Sequence[CellRun], tried: set[str]) -> list[CellRun]:
-        """The fastest cell of each version near a group's best, unless the version was tried."""
+        """Return the fastest cell of each untried version that is close to its group's best."""
         groups: dict[CellGroup, list[CellRun]] = {}
         for run in sorted((r for r in runs if r.status is Status.OK), key=_claimed_s):
             groups.setdefault(run.cell.group, []).append(run)
@@ -111,7 +139,7 @@ class Trial:
                 self._overrule(alike, run, Status.TIMING_MISMATCH, fault)
 
     def _doubtful(self, alike: Sequence[CellRun], runs: Sequence[CellRun]) -> list[CellRun]:
-        """Those of these cells with a doubtful launch on new inputs; those at fault end."""
+        """Return the cells with a suspicious launch on new inputs; end those that are wrong."""
         if not runs:
             return []
         self._seed += 1
@@ -133,7 +161,7 @@ class Trial:
         return found
 
     def _open(self, run: CellRun) -> Space:
-        """Memory with the inputs of the present seed."""
+        """Return memory with inputs of the present seed."""
         cell = run.cell
         self._steps.emit(Preparing(cell.problem))
         is_ahead = self._data is not None and self._data.seed == self._seed
@@ -155,7 +183,7 @@ class Trial:
         return bound
 
     def _first(self, run: CellRun, space: Space, bound: PreparedLaunch) -> tuple[float, str | None]:
-        """The seconds of a launch that finds poison, and what is wrong with its result."""
+        """Return the seconds of a launch on poisoned output, and the fault of its result."""
         proof = space.bind_proof(self._steps.program(run.cell), run.cell)
         space.forget()
         space.poison()
@@ -169,14 +197,14 @@ class Trial:
     def _is_doubtful(
         self, run: CellRun, space: Space, bound: PreparedLaunch, first_s: float
     ) -> bool:
-        """Whether the first launch took longer than a sample's, and than one after samples."""
+        """Return whether the first launch took longer than those in and after samples."""
         fed = isinstance(self._workload, HostFedWorkload)
         if fed or not _differ(first_s, _claimed_s(run)):
             return False
         return _differ(first_s, self._last(run, space, bound))
 
     def _last(self, run: CellRun, space: Space, bound: PreparedLaunch) -> float:
-        """The seconds of a launch that finds its answer, after samples: the shortest of three."""
+        """Return the time of a launch that finds its result, the shortest of three, in seconds."""
         for _ in range(2):
             bound.sample(run.launches or 1)
 
@@ -188,10 +216,10 @@ class Trial:
         return min(once() for _ in range(3))
 
     def _confirmed(self, run: CellRun) -> str | None:
-        """Return the fault of a cell whose first launches are nearly all slower than later ones.
+        """Return the fault of a cell whose first launches are almost all slower than later ones.
 
-        Each of the two launches has separate memory, because allocation may slow device and host
-        for a moment.
+        Each of the two launches of a pair has separate memory, because allocation may slow down
+        device and host for a moment.
         """
         pairs: list[tuple[float, float]] = []
         alike = 0
@@ -223,7 +251,7 @@ class Trial:
     def _overrule(
         self, alike: Sequence[CellRun], tried: CellRun, status: Status, fault: str
     ) -> None:
-        """End all cells of a version that is at fault."""
+        """Set the status and message of all cells of a version that failed."""
         version = self._steps.version(tried.cell)
         for run in alike:
             if run.status is Status.OK and self._steps.version(run.cell) == version:
@@ -240,5 +268,5 @@ def _claimed_s(run: CellRun) -> float:
 
 
 def _differ(first_s: float, later_s: float) -> bool:
-    """Whether the first of two launches is slower by far."""
+    """Return whether the first of two launches is much slower."""
     return first_s > FACTOR * later_s + MIN_S

@@ -1,4 +1,4 @@
-"""The steps of measuring cells on an open device: bind, verify on poisoned output, time, end."""
+"""Measure cells on an open device in steps: bind, verify on poisoned output, time, end."""
 
 from __future__ import annotations
 
@@ -42,9 +42,16 @@ LONG_LAUNCH_S = 0.1
 
 @dataclass(frozen=True)
 class Sampled:
-    """A sample of each of some cells: their begin, seconds of a launch or an error.
+    """One sample of each of several cells.
 
-    On a CPU `processor_s` are the seconds of a launch that all threads of the process computed.
+    Attributes
+    ----------
+    began_s
+        Begin of the samples, in seconds since the shard began.
+    seconds
+        Time of a launch in each sample, in seconds, or an error.
+    processor_s
+        On a CPU, time that all threads computed for a launch, in seconds; otherwise None.
     """
 
     began_s: float
@@ -54,13 +61,36 @@ class Sampled:
 
 @dataclass
 class CellSteps:
-    """One open device and the kernel that it runs; each step is reported by `emit`.
+    """Steps of measuring cells of one kernel on one open device.
 
-    `started` is the shard's beginning on `clock`, by default now. At most `together` cells are
-    launched without a wait between them. `launches` has the launches in a sample of the groups for
-    which the number is chosen, maybe by another process. `until` is the end of the budget on
-    `clock`; None for none. `joined` are groups that are not searched. Cells of `unlaunched`, by
-    key, are launched one at a time, `first` before all others.
+    Attributes
+    ----------
+    device
+        The open device.
+    folder
+        The kernel.
+    builds
+        Its compiled versions.
+    sampling
+        How cells are sampled.
+    emit
+        Reports an event to the job.
+    clock
+        Returns the time in seconds.
+    started
+        Time on `clock` at which the shard began; by default now.
+    together
+        Largest number of cells that are launched without a wait between them.
+    launches
+        Number of launches in a sample, by group, as far as it is chosen.
+    until
+        Time on `clock` at which the budget ends; None without a budget.
+    joined
+        Groups that are not searched.
+    first
+        Key of the cell that is launched before all others.
+    unlaunched
+        Keys of cells that are launched one at a time.
     """
 
     device: Device
@@ -84,26 +114,26 @@ class CellSteps:
         self._each = 1 + self.sampling.rule.max_samples
 
     def now_s(self) -> float:
-        """Seconds since the shard began."""
+        """Return the time since the shard began, in seconds."""
         return self.clock() - self._started
 
     @property
     def is_late(self) -> bool:
-        """Whether `until` has passed: then no cell gets more than the fewest samples."""
+        """Whether the budget is spent. Then no cell gets more than the fewest samples."""
         return self.until is not None and self.clock() >= self.until
 
     def version(self, cell: Cell) -> str:
-        """The name of the version that is compiled for `cell`."""
+        """Return the name of the version that is compiled for `cell`."""
         return self.folder.workload.version(cell).name
 
     def program(self, cell: Cell) -> Program:
-        """The program of `cell`, which was built."""
+        """Return the compiled program of `cell`."""
         return self.builds.programs[self.version(cell)]
 
     # How cells begin and end.
 
     def check_statically(self, run: CellRun) -> None:
-        """End a cell that cannot be launched."""
+        """End a cell that the device cannot launch."""
         limit = self.device.info.max_threads_per_block
         if self.sampling.job.thread_limit is not None:
             limit = min(limit, self.sampling.job.thread_limit)
@@ -118,12 +148,12 @@ class CellSteps:
             run.end(status_of(failure), str(failure))
 
     def begin(self, runs: Sequence[CellRun]) -> None:
-        """Begin to count the work of these cells, which will run."""
+        """Start to count the work of these cells, for the progress."""
         self._work = self._each * len(runs)
         self._done = 0
 
     def count_work(self, run: CellRun) -> None:
-        """Count a cell's verification or sample; a repeated one does not count as progress."""
+        """Count the verification or a sample of a cell as progress, unless it is a repetition."""
         if run.status is None and len(run.samples_s) >= run.work_done:
             self._set_work(run, run.work_done + 1)
 
@@ -133,29 +163,45 @@ class CellSteps:
         self.emit(Working(share=self._done / self._work))
 
     def end(self, run: CellRun, status: Status, message: str | None = None) -> None:
-        """End the cell and report it; work that it did not need counts as done."""
+        """End a cell and report it. Work that it did not need counts as done.
+
+        Parameters
+        ----------
+        run
+            The cell.
+        status, message
+            Its status and message.
+        """
         run.end(status, message)
         self.emit(result_of(run))
         self._set_work(run, self._each)
 
     def end_open(self, runs: Sequence[CellRun], status: Status, message: str | None) -> None:
-        """End all that are open."""
+        """End all cells that have no status.
+
+        Parameters
+        ----------
+        runs
+            The cells.
+        status, message
+            Status and message of those that end.
+        """
         for run in runs:
             if run.status is None:
                 self.end(run, status, message)
 
     def end_by(self, run: CellRun, err: TypedError) -> None:
-        """End the cell with the status of an error."""
+        """End a cell with the status and the text of an error."""
         self.end(run, status_of(err), str(err))
 
     def end_slow(self, run: CellRun, seconds: float) -> None:
-        """End a cell whose launch took too long."""
+        """End a cell as ``timeout``, because one of its launches took `seconds` seconds."""
         self.end(run, Status.TIMEOUT, f"one launch took {seconds:.3g} s")
 
     # How anything runs on the device.
 
     def guarded(self, run: CellRun, action: Callable[[], object]) -> None:
-        """Do an `action` of an announced cell; an error in it ends this cell, not the shard."""
+        """Run an `action` of an announced cell. An error in it ends only this cell."""
         try:
             action()
         except DeviceLostError:
@@ -164,22 +210,34 @@ class CellSteps:
             self.end_by(run, err)
 
     def announced(self, runs: Sequence[CellRun], take: Callable[[], T]) -> tuple[float, T]:
-        """Report which cells run; the begin and the result of `take`.
+        """Report that cells run next, and run them.
 
-        Each launch is announced, since the job's time limit is that of one launch.
+        The job limits the time of a launch, so it must know when each launch starts.
+
+        Parameters
+        ----------
+        runs
+            The cells.
+        take
+            Launches them.
+
+        Returns
+        -------
+        tuple
+            Begin in seconds since the shard began, and the result of `take`.
         """
         if runs:
             self.emit(CellsStarted(tuple(r.cell.key for r in runs)))
         return self.now_s(), take()
 
     def unslowed(self, take: Callable[[], object]) -> bool:
-        """Do `take`; whether the device did not slow itself down before and after it."""
+        """Run `take`, and return whether the device did not throttle before and after it."""
         before = self._is_slowed()
         take()
         return not (self._is_slowed() or before)
 
     def _is_slowed(self) -> bool:
-        """Read and report the device's state; whether it slows itself down."""
+        """Read and report the state of the device; return whether it throttles."""
         power = self.device.power
         reading = None if power is None else power.read()
         if reading is None:
@@ -188,9 +246,14 @@ class CellSteps:
         return reading.slowed
 
     def sampled(self, runs: Sequence[CellRun], launches: int | None = None) -> Sampled:
-        """Take a sample of each cell, of this number of `launches`.
+        """Take a sample of each cell.
 
-        By default the cell's number.
+        Parameters
+        ----------
+        runs
+            The cells, which are bound.
+        launches
+            Number of launches in a sample; by default the chosen number of the cell.
         """
         samples: list[Sample] = [run.sample(launches) for run in runs]
         if self.device.info.kind == "cpu":
@@ -202,7 +265,7 @@ class CellSteps:
         return Sampled(began_s, seconds, [None] * len(runs))
 
     def _with_processor(self, runs: Sequence[CellRun], samples: Sequence[Sample]) -> Sampled:
-        """Take samples one by one, with the seconds that this process's threads compute."""
+        """Take samples one by one, and measure the time that this process's threads compute."""
         used: list[float | None] = []
 
         def take(sample: Sample) -> float:
@@ -218,9 +281,10 @@ class CellSteps:
         return Sampled(began_s, seconds, used)
 
     def shared(self, take: Callable[[], object]) -> None:
-        """Do `take`, a round; on a CPU report how long threads computed and waited meanwhile.
+        """Run a round of samples; on a CPU, report how long threads computed and waited for a core.
 
-        Linux takes longer to say so than a short sample lasts.
+        Linux takes longer to return these times than a short sample lasts, so they are read once a
+        round.
         """
         if self.device.info.kind != "cpu":
             take()
@@ -235,21 +299,45 @@ class CellSteps:
     def outcomes(
         self, runs: Sequence[CellRun], launches: int | None = None
     ) -> tuple[float, Sequence[float | TypedError]]:
-        """The begin of the samples, and of each the seconds of a launch, or its error."""
+        """Take a sample of each cell.
+
+        Parameters
+        ----------
+        runs
+            The cells, which are bound.
+        launches
+            Number of launches in a sample; by default the chosen number of the cell.
+
+        Returns
+        -------
+        tuple
+            Begin in seconds since the shard began, and the time of a launch in each sample, or its
+            error.
+        """
         taken = self.sampled(runs, launches)
         return taken.began_s, taken.seconds
 
     def outcomes_at(self, runs: Sequence[CellRun], launches: int) -> Sequence[float | TypedError]:
-        """Take a sample of `launches` launches of each.
+        """Take a sample of `launches` launches of each cell.
 
-        Return seconds of a launch, or the error.
+        Returns
+        -------
+        list
+            Time of a launch in each sample, in seconds, or its error.
         """
         return self.outcomes(runs, launches)[1]
 
     def seconds_of(self, run: CellRun, outcome: float | TypedError) -> float | None:
-        """The seconds of a launch without the sample's overhead.
+        """Return the time of a launch without the overhead of the sample.
 
-        None if the sample failed; the cell has then ended.
+        If the sample failed, the cell ends, and the result is None.
+
+        Parameters
+        ----------
+        run
+            The cell.
+        outcome
+            Time of a launch in the sample, in seconds, or the error.
         """
         if isinstance(outcome, TypedError):
             self.end_by(run, outcome)
@@ -264,11 +352,19 @@ class CellSteps:
     # How cells are verified.
 
     def is_first(self, runs: Iterable[CellRun]) -> bool:
-        """Whether one of these runs is to be launched before all others."""
+        """Return whether one of these cells must be launched before all others."""
         return any(run.cell.key == self.first for run in runs)
 
     def admit(self, runs: Sequence[CellRun], space: Space) -> None:
-        """Bind each, verify a launch on poisoned output, time one launch."""
+        """Bind each cell, verify a launch on poisoned output, and time one launch.
+
+        Parameters
+        ----------
+        runs
+            The cells.
+        space
+            Memory of their problem.
+        """
         alone = [run for run in runs if run.cell.key in self.unlaunched]
         for run in sorted(alone, key=lambda run: not self.is_first([run])):
             self._admit([run], space)
@@ -292,12 +388,20 @@ class CellSteps:
                 self.count_work(run)
 
     def verify(self, runs: Sequence[CellRun], space: Space) -> None:
-        """Verify a launch of each on poisoned output."""
+        """Verify a launch of each cell on poisoned output.
+
+        Parameters
+        ----------
+        runs
+            The cells, which are bound.
+        space
+            Memory of their problem.
+        """
         for some in self._growing(runs):
             self._judge_all(some, space, True)
 
     def _growing(self, runs: Sequence[CellRun]) -> Iterator[Sequence[CellRun]]:
-        """The runs in growing parts, as long as the work on a part takes little time."""
+        """Yield the cells in parts that grow as long as the work on a part takes little time."""
         begin, n = 0, 1
         while begin < len(runs):
             before = self.clock()
@@ -307,7 +411,7 @@ class CellSteps:
             n = min(self.together, 2 * n) if quick else max(1, n // 2)
 
     def bind(self, run: CellRun, space: Space) -> None:
-        """Bind the cell's launch, and the one that is verified, to this memory."""
+        """Bind the launch of a cell that is timed, and the one that is verified, to memory."""
         program = self.program(run.cell)
         launch = run.launch
         run.bound = space.bind(program, run.cell)
@@ -317,7 +421,7 @@ class CellSteps:
         run.resident_blocks = program.resident_blocks(launch)
 
     def _judge_all(self, runs: Sequence[CellRun], space: Space, compared: bool) -> None:
-        """Judge runs that are launched without a wait between them; faulty ones again alone."""
+        """Verify cells that are launched without a wait between them; faulty ones again alone."""
         bound_of = _proof if compared else _timed
         alone = partial(self._verify_alone if compared else self._watch_alone, space)
         while len(runs) > 1:
@@ -343,7 +447,7 @@ class CellSteps:
     def _judge(
         self, run: CellRun, seconds: float, verdict: Verdict, alone: Callable[[], None]
     ) -> None:
-        """Judge a run by its launch among others, none of which harmed it."""
+        """Record the verification of a cell among others; repeat it alone if it failed."""
         run.wrong_words, run.worst_error = verdict.wrong_words, verdict.worst
         if verdict.message is not None or seconds > self.sampling.job.measure.cell_timeout_s:
             # Alone, to find the place, or a pause.
@@ -355,7 +459,7 @@ class CellSteps:
             self.end(run, Status.WRONG_RESULT, verdict.message)
 
     def _verify_alone(self, space: Space, run: CellRun) -> None:
-        """Verify a launch on poisoned output. A second one that takes too long is a timeout."""
+        """Verify a launch on poisoned output. If two launches take too long, it is a timeout."""
         proof = _proof(run)
         slowest_s = self.sampling.job.measure.cell_timeout_s
         launch = partial(self._poisoned_launch, proof, space)
@@ -372,7 +476,7 @@ class CellSteps:
             self.end_slow(run, took)
 
     def _poisoned_launch(self, proof: PreparedLaunch, space: Space) -> float:
-        """The seconds of a launch by the host's clock."""
+        """Return the time of a launch on poisoned output, in seconds, by the host's clock."""
         space.poison()
         before = self.clock()
         proof.run()
@@ -388,7 +492,7 @@ class CellSteps:
             self.end(run, Status.WRONG_RESULT, verdict.message)
 
     def _time(self, runs: Sequence[CellRun]) -> None:
-        """Time one launch of each; of a long one the shorter of two."""
+        """Time one launch of each cell; for a long launch, the shorter of two counts."""
         _, outcomes = self.outcomes(runs) if runs else (0.0, [])
         for run, outcome in zip(runs, outcomes, strict=True):
             if not isinstance(outcome, TypedError) and outcome > LONG_LAUNCH_S:

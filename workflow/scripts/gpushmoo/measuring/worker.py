@@ -1,4 +1,4 @@
-"""``python -m gpushmoo.measuring.worker FD``: opens the device and runs kernels.
+"""Open the device and run kernels: ``python -m gpushmoo.measuring.worker FD``.
 
 It is a separate process, so that a kernel that faults, hangs or crashes the runtime affects only
 one cell: the job (`process`, `supervise`) replaces the process. Messages are pickled dataclasses
@@ -85,7 +85,7 @@ _TELL_EVERY_S = 0.5
 
 
 def main(fd: int) -> None:
-    """Do the jobs that come on the socket `fd` until its other end closes."""
+    """Do the jobs that arrive on the socket `fd` until its other end closes."""
     end_with_parent()
     # An interrupt ends it at once, not as an error in a program.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -140,14 +140,14 @@ class Caller:
         self._sent_s: dict[bool, float] = {}
 
     def receive(self) -> Any:
-        """A message; with a locked device also its lock, which this process then holds."""
+        """Return the next message; with `Locked`, also keep the descriptor of the device's lock."""
         message = self._connection.recv()
         if isinstance(message, Locked):
             self._lock = recv_handle(self._connection)
         return message
 
     def send(self, message: Message | CompilerSlowError) -> None:
-        """Send a message. Of how far the work is, send only one every half second."""
+        """Send a message. A message on the progress is dropped if the last one is too recent."""
         if isinstance(message, Working):
             is_clause = message.clause is not None
             now = time.monotonic()
@@ -157,19 +157,25 @@ class Caller:
         self._connection.send(message)
 
     def lock_one(self, devices: Sequence[tuple[int, str]]) -> int:
-        """The index of the one of the `devices` that the job has locked."""
+        """Offer devices to the job, and return the index of the one that it has locked.
+
+        Parameters
+        ----------
+        devices
+            Index and UUID of each device.
+        """
         self.send(Candidates(tuple(devices)))
         locked: Locked = self.receive()
         return locked.index
 
     def release(self) -> None:
-        """Let go of the device's lock."""
+        """Close the descriptor of the device's lock, if there is one."""
         if self._lock is not None:
             os.close(self._lock)
 
 
 def _print_into(log_file: Path) -> None:
-    """Append to the file all that this process prints, including kernels and libraries."""
+    """Append everything that this process prints to the file, including kernels and libraries."""
     sys.stdout.flush()
     ctypes.CDLL(None).fflush(None)
     with log_file.open("ab") as file:
@@ -178,14 +184,14 @@ def _print_into(log_file: Path) -> None:
 
 
 def _prepare(request: Prepare) -> None:
-    """Import the backend's modules and begin its runtime."""
+    """Import the backend's modules and start its runtime."""
     # The job that follows does the same, and says what is missing.
     with suppress(Exception):
         functions_of(BACKENDS[request.backend]).list_devices(None)
 
 
 def _open(request: Open, caller: Caller) -> Device:
-    """Open a device; a thread compiles meanwhile, and keeps the code in the compilers' cache."""
+    """Open a device while a thread compiles; the compiled code stays in the compilers' cache."""
     _print_into(request.log)
     with ThreadPoolExecutor() as pool:
         compiled = [pool.submit(compile_ahead, request.choice, spec) for spec in request.builds]
@@ -201,9 +207,10 @@ def _open(request: Open, caller: Caller) -> Device:
 
 @contextmanager
 def _compiling(limit_s: float | None, caller: Caller) -> Iterator[None]:
-    """End this process, and say so, if what is within takes `limit_s` seconds of a processor.
+    """End this process if the code in this context takes too much time, and report that.
 
-    Or PATIENCE times as long by the clock on the wall. Nothing else ends a compiler.
+    The limit is `limit_s` seconds of processor time, or PATIENCE times as many of wall-clock time.
+    A compiler cannot be ended otherwise.
     """
     if limit_s is None:
         yield
@@ -257,7 +264,7 @@ def _serve(assignment: Assignment, caller: Caller, kept: Device | None) -> Devic
 class _Shard:
     """A job that measures a shard, its kernel, and the data on the host.
 
-    The `trial_data` are those of the kernel's trial, if it has one.
+    `trial_data` is the data for the kernel's trial on new inputs, if it has one.
     """
 
     assignment: Assignment
@@ -278,8 +285,8 @@ class _Shard:
     def make_ahead(self, info: DeviceInfo) -> None:
         """Make data before the device is free.
 
-        Not if the device is the host, nor of cells that need its cores: their job has all of them,
-        so that no other one runs.
+        Nothing is made if the device is the host, or if the kernel needs the cores of the host.
+        Such a job claims all cores, so it waits for no other job.
         """
         if info.kind == "cpu" or isinstance(self.folder.workload, HostFedWorkload):
             return
@@ -351,7 +358,7 @@ def _measure_pairs(
         pairs = [pairs[i] for i in sorted(islice(tried, against.most)) or [0]]
 
     def built(who: int) -> Builds:
-        """The programs of the pairs, and no others."""
+        """Compile the versions that the pairs use."""
         versions = [*dict.fromkeys(folders[who].workload.version(pair[who]) for pair in pairs)]
         return kernels[who].programs(versions)
 
@@ -399,7 +406,7 @@ def _steps(
 
 @dataclass(frozen=True)
 class _Kernel:
-    """The part of a job that concerns one kernel. `found` is that of an Assignment."""
+    """The part of a job that concerns one kernel. For `found`, see `Assignment`."""
 
     device: Device
     folder: KernelFolder
@@ -410,15 +417,15 @@ class _Kernel:
 
     @cached_property
     def space(self) -> ShardSpace:
-        """What is measured, with the sizes that it has here."""
+        """Cells to measure, with the sizes that they have on this device."""
         return space_here(self.device.info, self.folder, self.job)
 
     def built(
         self, build: KernelBuild | None = None
     ) -> tuple[Builds, list[Cell], Combinations | None]:
-        """The programs, the cells that have rows, and the combinations if there is a rule.
+        """Return the programs, the cells that get rows, and the combinations if there is a rule.
 
-        The kernel's code decides how many values some axes have; then it is compiled first.
+        If the values of an axis depend on the occupancy, the kernel is compiled first.
         """
         planned = None if self._needs_device else self._planned(Builds(), ())
         found = None if planned is None else planned[1]
@@ -434,7 +441,7 @@ class _Kernel:
         return self.built()[1] if self._needs_device else self._planned(Builds(), ())[0]
 
     def programs(self, versions: Sequence[Version], build: KernelBuild | None = None) -> Builds:
-        """The programs of these versions."""
+        """Load or compile these versions."""
         return programs_for(
             self.device,
             self.folder,

@@ -1,1 +1,1 @@
-"""Devices behind one protocol: a folder for each backend."""
+"""Open devices and run kernels on them, behind one protocol; each backend has a folder."""

@@ -1,4 +1,4 @@
-"""The contract of a backend: its module and its devices, with the code that all devices share."""
+"""Define the protocol of backends and devices, with the code that all devices share."""
 
 from __future__ import annotations
 
@@ -48,12 +48,30 @@ from .streams import Streams
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """Facts about a device. Sizes are in bytes; `units` counts multiprocessors or compute units.
+    """Properties of an open device.
 
-    `kind` is ``gpu`` or ``cpu``. `uuid` names the device on this host, for its lock. `max_image` is
-    the largest width and height of an image in texels, None without images. The memory and the
-    largest buffer of a CPU are those free at this moment. `extra` holds facts of one backend only
-    (ECC, PCI bus, runtime settings), as strings.
+    Attributes
+    ----------
+    backend, name, driver, runtime
+        Names and versions.
+    uuid
+        Identity of the device on this host, for its lock.
+    kind
+        ``gpu`` or ``cpu``.
+    multiprocessors
+        Number of multiprocessors, or of OpenCL's compute units.
+    max_threads_per_block, max_block, max_grid
+        Limits on threads in a block, and on the sides of block and grid in x, y and z.
+    global_memory, max_allocation
+        Bytes of memory, and of the largest buffer. For a CPU, those that are free at this moment.
+    cache
+        Bytes of the last cache level; 0 if not known.
+    core_clock_mhz
+        Highest core clock in MHz; 0 if not known.
+    extra
+        Properties that only one backend has (ECC, PCI bus, runtime settings), as strings.
+    max_image
+        Largest width and height of an image in texels; None without images.
     """
 
     backend: str
@@ -83,13 +101,24 @@ _ROOM = ("global_memory", "max_allocation", "max_image")
 
 
 def identity(device: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts that change times, with `extra`; a CPU's clock is that of the moment."""
+    """Return the properties of a device that change times, including those in `extra`.
+
+    For a CPU, the clock is not one of them, because it is that of the moment.
+
+    Parameters
+    ----------
+    device
+        Fields of a `DeviceInfo`.
+    """
     left_out = {*_ROOM, "extra", *(["core_clock_mhz"] if device["kind"] == "cpu" else [])}
     return {**{k: v for k, v in device.items() if k not in left_out}, **device["extra"]}
 
 
 def steady_room(info: DeviceInfo) -> tuple[int, int]:
-    """Bytes of memory and of the largest buffer, throughout a run; of a CPU both are its host's."""
+    """Return the bytes of memory and of the largest buffer that stay constant during a run.
+
+    For a CPU, both are the memory of the host.
+    """
     if info.kind != "cpu":
         return info.global_memory, info.max_allocation
     host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -97,37 +126,69 @@ def steady_room(info: DeviceInfo) -> tuple[int, int]:
 
 
 class Program(Protocol):
-    """A built kernel. `options` are the compiler's, `log` its output, `facts` a VersionBuild's."""
+    """A compiled and loaded kernel.
+
+    Attributes
+    ----------
+    options
+        Options of the compiler.
+    log
+        Messages of the compiler.
+    facts
+        Decisions of the compiler by kernel function, see `VersionBuild`.
+    """
 
     options: str
     log: str
     facts: Mapping[str, EntryFacts]
 
     def resident_blocks(self, launch: Launch) -> int:
-        """Blocks of a launch that one multiprocessor holds at once, at least 1."""
+        """Return how many blocks of a launch fit on one multiprocessor at once, at least 1."""
 
     def registers(self, entry: str) -> int | None:
-        """Registers per thread; None if unknown."""
+        """Return the registers per thread of the kernel function `entry`; None if unknown."""
 
 
 class PreparedLaunch(Protocol):
     """A launch bound to buffers, ready to run."""
 
     def run(self) -> None:
-        """Launch once and wait. Raises LaunchFailedError or DeviceLostError."""
+        """Launch once, and wait for its end.
+
+        Raises
+        ------
+        LaunchFailedError
+            If the launch fails.
+        DeviceLostError
+            If the device is not usable after it.
+        """
 
     def sample(self, launches: int, met: Condition = USUAL) -> float:
-        """Seconds per launch by the device's clock, over `launches`. Raises LaunchConfigError."""
+        """Return the mean time of a launch in seconds, by the device's clock.
+
+        Parameters
+        ----------
+        launches
+            Number of launches.
+        met
+            Measurement condition.
+
+        Raises
+        ------
+        LaunchConfigError
+            If launches cannot be timed in this timing mode.
+        """
 
     def interval(self, met: Condition) -> TimedInterval:
-        """Return what the clock's interval of a sample is around."""
+        """Return which interval the clock times in a sample under the condition `met`."""
 
 
 class TimedInterval(StrEnum):
-    """What a clock's interval is around.
+    """Interval that the clock times in a sample.
 
-    `LAUNCH`: a launch's own begin and end. `ROW`: all launches of a sample, and so its overhead
-    once. `EACH`: one launch and the events around it, which no number of launches tells apart.
+    `LAUNCH`: begin and end of each launch. `ROW`: all launches of a sample in a row, so that the
+    overhead counts once. `EACH`: one launch and the events around it, which no number of launches
+    can separate.
     """
 
     LAUNCH = "launch"
@@ -137,42 +198,84 @@ class TimedInterval(StrEnum):
 
 @dataclass(frozen=True)
 class Sample:
-    """A sample to take: `launches` of `bound` under the condition `met`."""
+    """A sample to take: `launches` launches of `bound` under the condition `met`."""
 
     bound: PreparedLaunch
     launches: int
     met: Condition = USUAL
 
     def take(self) -> float:
-        """Take it alone; seconds per launch."""
+        """Take the sample alone, and return the mean time of a launch in seconds."""
         return self.bound.sample(self.launches, self.met)
 
 
 class Library(Protocol):
-    """The vendor's library of functions: `Device.library`."""
+    """Functions of the vendor's library, see `Device.library`."""
 
     def bind(self, call: LibraryCall, buffers: Mapping[str, Any]) -> PreparedLaunch:
-        """Prepare a call. Raises LaunchConfigError if the library has no such function."""
+        """Prepare a call of a function on buffers.
+
+        Parameters
+        ----------
+        call
+            The function and its arguments.
+        buffers
+            Buffers by name.
+
+        Raises
+        ------
+        LaunchConfigError
+            If the library has no such function.
+        """
 
 
 class Batches(Protocol):
-    """Queues much at once, so that the device does not wait for the host: `Device.batches`."""
+    """Queues many commands at once, so that a device does not wait, see `Device.batches`."""
 
     def sample(self, samples: Sequence[Sample]) -> Sequence[float | TypedError]:
-        """Seconds per launch or error of each, in this order. Raises DeviceLostError."""
+        """Take samples without a wait between them.
+
+        Returns
+        -------
+        list
+            Mean time of a launch in seconds, or the error, of each sample.
+
+        Raises
+        ------
+        DeviceLostError
+            If the device is lost.
+        """
 
     def prove(
         self, proofs: Sequence[PreparedLaunch], proof_buffers: ProofBuffers
     ) -> Sequence[ProofResult | TypedError]:
-        """The result or error of each proof, run on poisoned output. Raises DeviceLostError."""
+        """Run launches on poisoned output without a wait between them, and verify each.
+
+        Parameters
+        ----------
+        proofs
+            Launches to verify.
+        proof_buffers
+            Buffers to check after each.
+
+        Returns
+        -------
+        list
+            Result or error of each launch.
+
+        Raises
+        ------
+        DeviceLostError
+            If the device is lost.
+        """
 
 
 class Device(ABC):
-    """One open device. Buffers and images are opaque to the caller.
+    """One open device. Its buffers and images are opaque to the caller.
 
-    A buffer is the middle of a larger allocation between guard zones. A method that takes a buffer
-    also takes an image, which has no guard zones, unless documented otherwise. A capability that
-    the device lacks is None.
+    A buffer is the middle of a larger allocation between guard zones. A method that accepts a
+    buffer also accepts an image, which has no guard zones, unless documented otherwise. A
+    capability that the device lacks is None.
     """
 
     info: DeviceInfo
@@ -195,17 +298,45 @@ class Device(ABC):
 
     @abstractmethod
     def translated(self) -> AbstractContextManager[None]:
-        """Context manager that turns the backend's errors into `core.errors`."""
+        """Return a context manager that converts the backend's errors to those of `core.errors`."""
 
     @abstractmethod
     def build(
         self, folder: Path, dtype: DType, defines: Mapping[str, str], options: Sequence[str] = ()
     ) -> Program:
-        """Compile the folder's source for this device. Raises BuildError."""
+        """Compile the source in a kernel's folder for this device.
+
+        Parameters
+        ----------
+        folder
+            The kernel's folder.
+        dtype
+            Element type.
+        defines
+            Macros by name.
+        options
+            Additional options of the compiler.
+
+        Raises
+        ------
+        BuildError
+            If the source does not compile.
+        """
 
     @abstractmethod
     def load(self, build: VersionBuild) -> Program:
-        """The program of machine code that was compiled before, for `target`. Raises BuildError."""
+        """Load machine code that was compiled before for `target`.
+
+        Parameters
+        ----------
+        build
+            The machine code of a version.
+
+        Raises
+        ------
+        BuildError
+            If there is no machine code, or if the runtime does not accept it.
+        """
 
     @abstractmethod
     def bind(
@@ -217,22 +348,53 @@ class Device(ABC):
     ) -> PreparedLaunch:
         """Prepare a launch of a program that this device built.
 
-        With `renew`, launches are timed one by one, and it is called before each to queue what
-        gives the buffers their content. Raises LaunchConfigError when the block or grid is over a
-        limit.
+        Parameters
+        ----------
+        program
+            The program.
+        launch
+            Kernel function, grid, block and arguments.
+        buffers
+            Buffers by name, to which the arguments refer.
+        renew
+            Queues commands that restore the content of buffers. If given, it is called before each
+            timed launch, and launches are timed one by one.
+
+        Raises
+        ------
+        LaunchConfigError
+            If block or grid exceeds a limit.
         """
 
     @abstractmethod
     def time(self, enqueue: Callable[[], Any]) -> PreparedLaunch:
-        """Make ready a command of the device, which `enqueue` queues, to be run and timed."""
+        """Prepare a command of the device to be run and timed.
+
+        Parameters
+        ----------
+        enqueue
+            Function that queues the command.
+        """
 
     @abstractmethod
     def allocate(self, nbytes: int) -> Any:
-        """A buffer of undefined content. Raises OutOfDeviceMemoryError."""
+        """Return a new buffer of `nbytes` bytes with undefined content.
+
+        Raises
+        ------
+        OutOfDeviceMemoryError
+            If the device has too little memory.
+        """
 
     @abstractmethod
     def upload(self, array: npt.NDArray[Any]) -> Any:
-        """A device buffer that holds `array`. Raises OutOfDeviceMemoryError."""
+        """Return a new buffer with the content of `array`.
+
+        Raises
+        ------
+        OutOfDeviceMemoryError
+            If the device has too little memory.
+        """
 
     @abstractmethod
     def guard(self, buffer: Any) -> None:
@@ -240,15 +402,15 @@ class Device(ABC):
 
     @abstractmethod
     def read(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
-        """Read `count` words of a buffer, which must not be an image, from word `begin` on."""
+        """Return `count` 32-bit words of a buffer that is not an image, from word `begin` on."""
 
     @abstractmethod
     def copy(self, source: Any, target: Any) -> Any:
-        """Queue a copy of a whole buffer; neither is an image."""
+        """Queue a copy of a whole buffer. Neither buffer may be an image."""
 
     @abstractmethod
     def fill(self, words: Any, byte: int, but: int) -> None:
-        """Queue a command that fills a buffer, `but` its last bytes, with this byte."""
+        """Queue a command that fills a buffer, except its last `but` bytes, with `byte`."""
 
     @abstractmethod
     def check(self, check: Check, buffer: Any, found: Any) -> None:
@@ -256,7 +418,20 @@ class Device(ABC):
 
     @abstractmethod
     def count(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> WordPairs:
-        """Return two words for each buffer, to which the kernels that `queue` queues for it add."""
+        """Return the results of kernels that add to two 32-bit words for each buffer.
+
+        Parameters
+        ----------
+        buffers
+            Buffers to check.
+        queue
+            Queues the kernels for a buffer, given the buffer and its two words on the device.
+
+        Returns
+        -------
+        array of shape (buffers, 2)
+            The words.
+        """
 
     @abstractmethod
     def wait(self) -> None:
@@ -265,7 +440,17 @@ class Device(ABC):
     # What all devices share.
 
     def queue_comparison(self, words: Any, output: Output, found: Any) -> None:
-        """Queue a kernel that writes to two words what `deviation` reads."""
+        """Queue a kernel that compares an output, and writes two words that `deviation` interprets.
+
+        Parameters
+        ----------
+        words
+            Linear buffer with the output.
+        output
+            Expected values and tolerance.
+        found
+            Buffer of two words for the result.
+        """
         if output.tolerance is None:
             self.check(Differing(output.expected), words, found)
         else:
@@ -273,9 +458,15 @@ class Device(ABC):
             self.limits.queue(words, output, output.tolerance, found)
 
     def strays(self, buffers: Sequence[Any]) -> list[OutOfBoundsWrites]:
-        """Words written around each of the buffers, none of them an image.
+        """Count the words that were written in the guard zones around buffers.
 
-        One far word in STRIDE is read; if any stray is found, all words are counted.
+        Far from a buffer, only one word in STRIDE is read. If any word was written, all words are
+        counted.
+
+        Parameters
+        ----------
+        buffers
+            Buffers, none of which is an image.
         """
         return [
             self._strays([buffer], 1)[0] if strays else strays
@@ -283,19 +474,23 @@ class Device(ABC):
         ]
 
     def _strays(self, buffers: Sequence[Any], stride: int) -> list[OutOfBoundsWrites]:
+        """Count written words in the guard zones, reading one far word in `stride`."""
         found = self.count(buffers, partial(self.check, Strays(stride)))
         return [OutOfBoundsWrites(int(before), int(past)) for before, past in found]
 
     def checksums(self, buffers: Sequence[Any]) -> list[int]:
-        """A 32-bit number for the content of each buffer; one changed word always changes it."""
+        """Return a 32-bit checksum of each buffer, which always changes if one word changes."""
         return [int(total) for total, _ in self.count(buffers, partial(self.check, Checksum()))]
 
     def mismatches(self, buffer: Any, expected: Any) -> int:
-        """Return the number of 32-bit words in which the two differ; `expected` is a buffer."""
+        """Return the number of 32-bit words in which two buffers differ."""
         return self.compare(Output(buffer, expected)).wrong
 
     def compare(self, output: Output) -> Deviation:
-        """Return how an output differs from its expected values; the device counts if it can."""
+        """Return how an output differs from its expected values.
+
+        The device compares if it supports the tolerance, otherwise the host does.
+        """
         within = output.tolerance
         if within is not None and (self.limits is None or not self.limits.judges(within.limit)):
             return self._compared_on_host(output, within)
@@ -306,6 +501,7 @@ class Device(ABC):
         return deviation(output, found[0])
 
     def _compared_on_host(self, output: Output, within: Tolerance) -> Deviation:
+        """Compare an output within a tolerance on the host."""
         count, worst = 0, 0.0
         for begin in range(0, within.n, HOST_PART):
             size = min(HOST_PART, within.n - begin)
@@ -317,16 +513,17 @@ class Device(ABC):
         return Deviation(count, worst)
 
     def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
-        """`count` 32-bit words of `buffer` from the word `begin` on, on the host."""
+        """Return `count` 32-bit words of `buffer` from word `begin` on, as an array on the host."""
         return self.read(self.linear(buffer), begin, count)
 
     def poison(self, buffer: Any) -> None:
-        """Overwrite `buffer` with all-ones words, which are NaN: no verified output holds it."""
+        """Fill `buffer` with words of ones, which are NaN in every float type, and wait."""
         with self.translated():
             self._queue_poison(buffer)
             self.wait()
 
     def _queue_poison(self, buffer: Any, byte: int = POISON_BYTES[0], padding: int = 0) -> None:
+        """Queue commands that fill a buffer with `byte`, except its last `padding` bytes."""
         words = buffer.linear() if isinstance(buffer, Image) else buffer
         self.fill(words, POISON_BYTES[0], 0)
         if byte != POISON_BYTES[0]:
@@ -335,7 +532,7 @@ class Device(ABC):
             buffer.copy_from(words)
 
     def prepare(self, output: Output, poison: int = POISON_BYTES[0]) -> None:
-        """Write what a launch finds in an output: its content, or poison of this byte."""
+        """Write into an output what a launch finds there: its content, or poison. Wait for it."""
         with self.translated():
             self.queue_preparation(output, poison)
             self.wait()
@@ -356,7 +553,7 @@ class Device(ABC):
         return buffer.linear()
 
     def bind_copy(self, source: Any, target: Any) -> PreparedLaunch:
-        """The runtime's own device-to-device copy of a whole buffer: the peer of every kernel.
+        """Prepare the runtime's device-to-device copy of a buffer, the baseline of every kernel.
 
         One of the two, but not both, may be an image.
         """
@@ -367,13 +564,27 @@ class Device(ABC):
         return self.time(lambda: self.copy(source, target))
 
     def drawn_offset(self) -> int:
-        """Return the bytes by which the next buffer begins later in its allocation."""
+        """Return the number of bytes by which the next buffer is shifted in its allocation.
+
+        It is drawn if `placement` is set, so that repeats use different addresses.
+        """
         if self.placement is None:
             return 0
         return int(self.placement.integers(PLACES_OF_A_BUFFER)) * ALIGNMENT
 
     def sample_all(self, samples: Sequence[Sample]) -> Sequence[float | TypedError]:
-        """Seconds per launch or error of each, in this order, unwaited. Raises DeviceLostError."""
+        """Take samples, if possible without a wait between them.
+
+        Returns
+        -------
+        list
+            Mean time of a launch in seconds, or the error, of each sample.
+
+        Raises
+        ------
+        DeviceLostError
+            If the device is lost.
+        """
         if self.batches is None:
             return each_or_error(Sample.take, samples)
         return self.batches.sample(samples)
@@ -381,18 +592,46 @@ class Device(ABC):
     def prove_all(
         self, proofs: Sequence[PreparedLaunch], proof_buffers: ProofBuffers
     ) -> Sequence[ProofResult | TypedError]:
-        """The result or error of each proof, run on poisoned output. Raises DeviceLostError."""
+        """Run launches on poisoned output and verify each, if possible without a wait between them.
+
+        Parameters
+        ----------
+        proofs
+            Launches to verify.
+        proof_buffers
+            Buffers to check after each.
+
+        Returns
+        -------
+        list
+            Result or error of each launch.
+
+        Raises
+        ------
+        DeviceLostError
+            If the device is lost.
+        """
         if self.batches is None:
             return prove_each(self, proofs, proof_buffers)
         return self.batches.prove(proofs, proof_buffers)
 
     def close(self) -> None:
-        """Wait for the last command. Memory is freed when the process ends."""
+        """Wait for the last command. The system frees the memory when the process ends."""
         self.wait()
 
 
 def image_refusal(device: Device, problem: Problem, dtype: DType) -> str | None:
-    """Return why the device has no such image, as a clause; None if it has."""
+    """Return why the device does not support such images, as a clause; None if it does.
+
+    Parameters
+    ----------
+    device
+        The device.
+    problem
+        Height and width of the image in texels.
+    dtype
+        Type of a texel.
+    """
     if device.images is None:
         return "the device has no images"
     return device.images.refusal(problem, dtype)
@@ -455,13 +694,31 @@ R = TypeVar("R")
 def elements_of(
     device: Device, buffer: Any, scalar: np.dtype[Any], begin: int, count: int
 ) -> npt.NDArray[Any]:
-    """`count` elements of `buffer` from `begin` on, which begins a word, on the host."""
+    """Return elements of a buffer as an array on the host.
+
+    Parameters
+    ----------
+    device, buffer
+        The device, and its buffer.
+    scalar
+        NumPy type of an element.
+    begin
+        Index of the first element. It must be at the beginning of a 32-bit word.
+    count
+        Number of elements.
+    """
     first, words = begin * scalar.itemsize // 4, -(-count * scalar.itemsize // 4)
     return device.words(buffer, first, words).view(scalar)[:count]
 
 
 def each_or_error(act: Callable[[T], R], items: Iterable[T]) -> list[R | TypedError]:
-    """The result of `act` for each item, or the error that it raised. Raises DeviceLostError."""
+    """Return the result of `act` for each item, or the error that it raised for the item.
+
+    Raises
+    ------
+    DeviceLostError
+        If the device is lost.
+    """
     results: list[R | TypedError] = []
     for item in items:
         try:
@@ -479,7 +736,19 @@ def prove_each(
     proof_buffers: ProofBuffers,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[ProofResult | TypedError]:
-    """`Device.prove_all` one by one, for a device without `Batches`."""
+    """Do the same as `Device.prove_all` one launch at a time, for a device without `Batches`.
+
+    Parameters
+    ----------
+    device
+        The device.
+    proofs
+        Launches to verify.
+    proof_buffers
+        Buffers to check after each.
+    clock
+        Returns the time in seconds.
+    """
 
     def prove(proof: PreparedLaunch) -> ProofResult:
         for output in proof_buffers.outputs:
@@ -495,58 +764,127 @@ def prove_each(
 
 
 def flush_bytes(info: DeviceInfo) -> int:
-    """Bytes to write so that the last cache level holds nothing of use: its size.
+    """Return the number of bytes to write so that the last cache level contains no useful data.
 
-    NVIDIA's harness does the same, and on an H200 twice as much gives the same times to 0.5 %.
-    256 MiB for a device of unknown cache.
+    It is the size of that cache, as in NVIDIA's nvbench. On an H200, twice as many bytes give the
+    same times within 0.5 %. If the size is not known, it is 256 MiB.
+
+    Parameters
+    ----------
+    info
+        Properties of the device.
     """
     return info.cache or 256 * 2**20
 
 
 class BackendModule(Protocol):
-    """A backend's module. Importing it imports no library behind the backend."""
+    """Functions of a backend's module. Importing the module imports no library of the backend."""
 
     def open_device(self, index: int, runtime: str, cache: Path) -> Device:
-        """Open device `index` in this process; `runtime` is one of the record's, if it has any.
+        """Open a device in this process.
 
-        The folder `cache` is the backend's between processes. Raises NoDeviceError with one
-        sentence on the missing part.
+        Parameters
+        ----------
+        index
+            Index of the device, from 0.
+        runtime
+            One of the backend's runtimes, if it has any.
+        cache
+            Folder in which the backend may keep files between processes.
+
+        Raises
+        ------
+        NoDeviceError
+            With one sentence on the missing part.
         """
 
     def list_devices(self, wanted: int | None) -> Sequence[tuple[int, str]] | None:
-        """Return index and UUID of device `wanted`, or of all for None, without opening any.
+        """Return index and UUID of devices without opening any.
 
-        The result is None if a device reports its UUID only once it is open. Raises NoDeviceError.
+        Parameters
+        ----------
+        wanted
+            Index of a device; None for all.
+
+        Returns
+        -------
+        list or None
+            None if a device reports its UUID only once it is open.
+
+        Raises
+        ------
+        NoDeviceError
+            If there is no such device.
         """
 
     def count_devices(self) -> int:
-        """How many devices a process here seems able to use; of a record with ``claims_gpu``."""
+        """Return the number of devices that this process can probably use.
+
+        It is called only for a backend with ``claims_gpu``.
+        """
 
     def clocks(self, uuid: str) -> Clocks:
-        """The clocks of a device, which this process does not open.
+        """Return the clocks of a device that this process does not open.
 
-        Called only if the record says ``locks_clocks``.
+        It is called only for a backend with ``locks_clocks``.
+
+        Parameters
+        ----------
+        uuid
+            UUID of the device.
         """
 
     def targets(self, request: BuildRequest) -> tuple[str, ...]:
-        """The targets of the requested devices, see `KernelBuild`. Raises NoDeviceError."""
+        """Return the targets of the requested devices, see `KernelBuild`.
+
+        Raises
+        ------
+        NoDeviceError
+            If there is no such device.
+        """
 
     def compile_version(
         self, request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, target: str
     ) -> VersionBuild:
-        """A version compiled for `target`, with the contents of its machine code if it is read.
+        """Compile a version of a kernel, and read its machine code if the backend can.
 
-        Raises BuildError, WorkloadError, or NoDeviceError without a compiler.
+        Parameters
+        ----------
+        request
+            Options and cache of the compiler.
+        folder
+            The kernel.
+        dtype
+            Name of the element type.
+        version
+            The version.
+        target
+            The devices to compile for, see `KernelBuild`.
+
+        Raises
+        ------
+        BuildError, WorkloadError
+            If the source does not compile, or if the workload raises an error.
+        NoDeviceError
+            If there is no compiler.
         """
 
 
 def functions_of(backend: Backend) -> BackendModule:
-    """The module of `backend`, imported on the first call."""
+    """Return the module of `backend`, which the first call imports."""
     return cast(BackendModule, import_module(backend.module))
 
 
 def completed(launch: Launch, program: Program) -> Launch:
-    """With the block and the arguments that the compiler of `program` chose, if it did."""
+    """Return a launch with the block and the arguments that the compiler chose, if it chose them.
+
+    Parameters
+    ----------
+    launch
+        The launch as the workload describes it.
+    program
+        The compiled kernel.
+    """
     facts = program.facts.get(launch.entry)
     if facts is None or facts.block is None or launch.block == facts.block:
         return launch
@@ -557,7 +895,17 @@ def completed(launch: Launch, program: Program) -> Launch:
 
 
 def fitted(launch: Launch, program: Program, info: DeviceInfo) -> Launch:
-    """Completed, its grid with as many waves of this device's blocks as it asks."""
+    """Return a completed launch whose grid has the number of waves that the launch requests.
+
+    Parameters
+    ----------
+    launch
+        The launch as the workload describes it.
+    program
+        The compiled kernel.
+    info
+        Properties of the device.
+    """
     launch = completed(launch, program)
     if not launch.waves:
         return launch
@@ -566,7 +914,7 @@ def fitted(launch: Launch, program: Program, info: DeviceInfo) -> Launch:
 
 
 def check_limits(launch: Launch, info: DeviceInfo) -> None:
-    """Raise LaunchConfigError when block or grid exceed the device's limits."""
+    """Raise LaunchConfigError if block or grid exceeds the limits of the device."""
     if launch.threads > info.max_threads_per_block:
         raise LaunchConfigError(
             f"{launch.threads} threads a block; the device takes {info.max_threads_per_block}."

@@ -1,6 +1,7 @@
-"""The build file of a kernel and dtype: requests to a backend's compiler, and its results.
+"""Define requests to a backend's compiler, and read and write build files with its results.
 
-JSON; machine code is in Base64.
+A build file contains all versions of a kernel for one element type, as JSON with machine code in
+Base64.
 """
 
 from __future__ import annotations
@@ -31,11 +32,23 @@ from ..workloads.loader import included_files
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """The devices to compile a run's kernels for.
+    """Devices to compile a run's kernels for, and settings of the compiler.
 
-    `device` is an index within the backend or ``all``; `cuda_arch` (``sm_90``) names a CUDA
-    architecture instead, for devices of other hosts. `cache` is the compilers' folder. `options`
-    are additional options of the compiler.
+    Attributes
+    ----------
+    backend
+        Name of the backend.
+    device
+        Index of the device in the backend, or ``all``.
+    opencl_runtime
+        Name of the OpenCL runtime.
+    cuda_arch
+        CUDA architecture (``sm_90``) to compile for instead of that of the devices, for other
+        hosts.
+    cache
+        Folder in which compilers keep results.
+    options
+        Additional options of the compiler.
     """
 
     backend: str
@@ -48,11 +61,18 @@ class BuildRequest:
 
 @dataclass(frozen=True)
 class EntryFacts:
-    """The compiler's decisions about a kernel function, whose name in the machine code is `symbol`.
+    """Decisions of the compiler about a kernel function.
 
-    A compiler that chooses the `block` and the bytes of dynamic shared memory itself also has
-    `hidden` parameters, pointers behind the kernel's own, which are null; arguments at the places
-    `left_out` are compiled in.
+    Attributes
+    ----------
+    symbol
+        Name of the function in the machine code.
+    block, shared_bytes
+        Block and bytes of dynamic shared memory, if the compiler chooses them.
+    hidden
+        Number of additional parameters behind the kernel's own. They are pointers, and null.
+    left_out
+        Indices of arguments that are compiled in and not passed.
     """
 
     symbol: str
@@ -63,7 +83,7 @@ class EntryFacts:
 
 
 def _facts(values: Mapping[str, Any]) -> dict[str, EntryFacts]:
-    """The facts in a file, where tuples are lists."""
+    """Return the facts of kernel functions from a file, in which tuples are lists."""
     found = {}
     for name, fact in values.items():
         plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fact.items()}
@@ -75,11 +95,20 @@ def _facts(values: Mapping[str, Any]) -> dict[str, EntryFacts]:
 class VersionBuild:
     """One version of a kernel (`space.Version`), compiled for one kind of device.
 
-    `log` is the compiler's messages. `failure`, one sentence, and `status` belong to a version that
-    cannot be measured. `code` is None for such a version, and if the runtime gives no reusable
-    machine code. `entries` has the fields of a `sass.EntryCode` for each kernel function; None
-    without a reading of the machine code. `facts` are of functions by the names that launches have
-    for them.
+    Attributes
+    ----------
+    compiler, options, log
+        Name, options and messages of the compiler.
+    status, failure
+        For a version that cannot be measured: its status, and one sentence.
+    code
+        Machine code. None if the version failed, or if the runtime gives no code that can be
+        loaded.
+    entries
+        Fields of a `sass.EntryCode` for each kernel function; None if the machine code was not
+        read.
+    facts
+        Decisions of the compiler, by the names that launches use for the functions.
     """
 
     compiler: str = ""
@@ -93,7 +122,7 @@ class VersionBuild:
 
     @property
     def error(self) -> TypedError | None:
-        """The failure as an error."""
+        """The failure as an exception; None if the version can be measured."""
         if self.failure is None:
             return None
         if self.status == Status.WORKLOAD_FAILED:
@@ -103,10 +132,15 @@ class VersionBuild:
 
 @dataclass(frozen=True)
 class KernelBuild:
-    """Builds of a kernel and dtype by target and name of the version.
+    """All versions of a kernel for one element type.
 
-    A target names the devices that run its code: an architecture (``sm_90``), or a device with its
-    runtime. `kernel_digest` identifies the sources.
+    Attributes
+    ----------
+    kernel_digest
+        Digest of the sources.
+    targets
+        Versions by target and name. A target identifies the devices that can run the code: an
+        architecture (``sm_90``), or a device with its runtime.
     """
 
     kernel_digest: str
@@ -114,7 +148,15 @@ class KernelBuild:
 
 
 def write_build(path: Path, build: KernelBuild) -> None:
-    """Write the build file `path`, whole or not at all."""
+    """Write a build file atomically.
+
+    Parameters
+    ----------
+    path
+        The file.
+    build
+        Its content.
+    """
     targets = {
         target: {
             name: asdict(v) | {"code": v.code and b64encode(v.code).decode()}
@@ -126,7 +168,13 @@ def write_build(path: Path, build: KernelBuild) -> None:
 
 
 def read_build(path: Path) -> KernelBuild:
-    """The build in a file that `write_build` wrote. Raises DamagedFileError."""
+    """Return the content of a build file that `write_build` wrote.
+
+    Raises
+    ------
+    DamagedFileError
+        If the file is damaged.
+    """
     content = read_json(path)
 
     def version(values: dict[str, Any]) -> VersionBuild:
@@ -142,7 +190,20 @@ def read_build(path: Path) -> KernelBuild:
 
 
 def kernel_source(folder: Path, suffix: str) -> str:
-    """The text of the kernel's source. Raises BuildError if it is missing or not UTF-8."""
+    """Return the text of a kernel's source.
+
+    Parameters
+    ----------
+    folder
+        The kernel's folder.
+    suffix
+        Suffix of the source, for example ``.cu``.
+
+    Raises
+    ------
+    BuildError
+        If the source is missing or is not UTF-8.
+    """
     path = folder / f"kernel{suffix}"
     if not path.is_file():
         there = ", ".join(sorted(p.name for p in folder.glob("kernel.*"))) or "none"
@@ -162,14 +223,22 @@ def kernel_source(folder: Path, suffix: str) -> str:
 
 
 def own_headers(folder: Path, suffix: str) -> tuple[str, ...]:
-    """Names and digests of the files that the kernel's source includes by their paths from it."""
+    """Return names and digests of the files that the kernel's source includes by a relative path.
+
+    Parameters
+    ----------
+    folder
+        The kernel's folder.
+    suffix
+        Suffix of the source, for example ``.cu``.
+    """
     found = included_files(folder / f"kernel{suffix}")
     return tuple(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path, name in found)
 
 
 @dataclass(frozen=True)
 class CompiledCode:
-    """Code that a device loads, the compiler's messages, and facts (see `VersionBuild`)."""
+    """Code that a device can load, messages of the compiler, and its decisions (`VersionBuild`)."""
 
     code: bytes
     log: str
@@ -179,7 +248,17 @@ class CompiledCode:
 def kept_code(
     parts: Sequence[str], folder: Path, compiled: Callable[[], CompiledCode]
 ) -> CompiledCode:
-    """The code that `parts` determine out of `folder`; compiled if it is missing or damaged."""
+    """Return compiled code from a cache, or compile it if the file is missing or damaged.
+
+    Parameters
+    ----------
+    parts
+        All texts that determine the code.
+    folder
+        Folder of the cache.
+    compiled
+        Compiles the code.
+    """
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     path = folder / f"{key}.json"
     # Damaged, missing, or changed by another program.
@@ -209,10 +288,17 @@ _OF_THE_HOST = re.compile(f"({_NO_ROOM})|{_NO_MEMORY}", re.IGNORECASE)
 
 
 def host_fault(printed: str, cache: Path) -> HostError | None:
-    """The fault of this machine that kept a compiler from its work.
+    """Return the fault of this machine that stopped a compiler; None if it is not at fault.
 
-    None if its folders take files and the compiler has `printed` nothing of the kind. Disk and
-    memory may have room again by now, so its output counts as well.
+    Disk and memory may have room again when this is called. Therefore messages of the compiler also
+    count.
+
+    Parameters
+    ----------
+    printed
+        Messages of the compiler.
+    cache
+        Folder in which compilers keep results.
     """
     temporary = temporary_folder()
     why = obstacle(cache, temporary)
@@ -226,7 +312,13 @@ def host_fault(printed: str, cache: Path) -> HostError | None:
 
 @contextmanager
 def blaming_the_host(cache: Path) -> Iterator[None]:
-    """Raise HostError for files that cannot be written within it, to `cache` or elsewhere."""
+    """Raise HostError for files that cannot be written in this context.
+
+    Parameters
+    ----------
+    cache
+        Folder to name in the message if the error names none.
+    """
     try:
         yield
     except (OSError, WorkloadError) as err:
@@ -238,7 +330,7 @@ def blaming_the_host(cache: Path) -> Iterator[None]:
 
 
 def shortened(log: str) -> str:
-    """A compiler's message without the middle of one that is too long to keep."""
+    """Return a compiler's message without its middle if it is too long to keep."""
     if len(log) <= _MAX_LOG:
         return log
     left_out = f"\n[{len(log) - _MAX_LOG} characters are left out here]\n"
@@ -246,9 +338,21 @@ def shortened(log: str) -> str:
 
 
 def compile_error(source: str, log: str, cache: Path | None = None) -> DeviceError:
-    """The error of the file `source`, with the first error in `log`.
+    """Return the error of a source that does not compile, with the first error in the messages.
 
-    A HostError if `log` names no line of it, and the compiler could not write into its `cache`.
+    Parameters
+    ----------
+    source
+        Name of the source's file.
+    log
+        Messages of the compiler.
+    cache
+        Folder in which the compiler keeps results.
+
+    Returns
+    -------
+    BuildError or HostError
+        HostError if the messages name no line of the source and the compiler could not write files.
     """
     log = shortened(log)
     found = _ERROR_LINE.search(log)
@@ -264,7 +368,19 @@ def compile_error(source: str, log: str, cache: Path | None = None) -> DeviceErr
 
 
 def missing_entry(source: str, entry: str, there: Iterable[str], log: str) -> BuildError:
-    """Return the error of launching `entry`, which the file `source` does not define."""
+    """Return the error of launching a kernel function that the source does not define.
+
+    Parameters
+    ----------
+    source
+        Name of the source's file.
+    entry
+        Name of the function.
+    there
+        Names of the functions in the source.
+    log
+        Messages of the compiler.
+    """
     names = sorted(there)
     return BuildError(
         f"{source} has no kernel '{entry}'; it has: {', '.join(names) or 'none'}", log

@@ -1,7 +1,7 @@
-"""Rule build_kernel: one kernel and dtype, compiled for the devices that measure it.
+"""Compile a kernel for one element type and the devices that measure it (rule build_kernel).
 
-``python -m gpushmoo.devices.building`` does so for a call from Python: compilers run in forks of
-that process, on all cores, and the caller may have threads and an open device.
+``python -m gpushmoo.devices.building`` does this for a call from Python. Compilers run in forks of
+that process, on all cores, because the caller may have threads and an open device.
 """
 
 from __future__ import annotations
@@ -65,15 +65,38 @@ def build_kernel(
     threads: int,
     on_done: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Compile all versions of a kernel and type on `threads` cores, and write the build file `out`.
+    """Compile all versions of a kernel for one element type, and write the build file.
 
-    `on_done` is called with the number of compiled versions and of all. Without it, lines on
-    `terminal` report them.
+    A version that does not compile, crashes its compiler or lacks a timed memory access affects
+    only its own cells. Its error is printed, and its messages are logged.
 
-    A version that does not compile, crashes its compiler or lacks a timed access is named on
-    `terminal`, with its message in `log_file`. It affects only its own cells. Only `prepare_forks`
-    may have initialized a device's runtime in this process. Raises NoDeviceError if no device or
-    tool responds, and HostError, without a file, if the machine kept a compiler from its work.
+    Only `prepare_forks` may have initialized a device's runtime in this process, because compilers
+    run in forks.
+
+    Parameters
+    ----------
+    job
+        The kernel, its versions, and the devices.
+    cache
+        Folder in which compilers keep results.
+    out
+        Path of the build file.
+    terminal
+        Terminal for errors and progress.
+    log_file
+        Path of the log, for messages.
+    threads
+        Number of compilers that run at the same time.
+    on_done
+        Called with the number of compiled versions and of all versions. By default `terminal` shows
+        the progress.
+
+    Raises
+    ------
+    NoDeviceError
+        If no device or compiler responds.
+    HostError
+        If the machine stopped a compiler, for example by a full disk. No file is written then.
     """
     folder = load_kernel(job.kernel_folder)
     request = BuildRequest(job.backend, job.device, job.opencl_runtime, job.cuda_arch, Path(cache))
@@ -100,7 +123,15 @@ def build_kernel(
 
 
 def prepare_forks(backend_name: str, opencl_runtime: str, cache: str) -> None:
-    """Do here what each fork of this process would do for itself before `build_kernel`."""
+    """Initialize a compiler once in this process, instead of in each of its forks.
+
+    Parameters
+    ----------
+    backend_name, opencl_runtime
+        Names of the backend and of the OpenCL runtime.
+    cache
+        Folder in which compilers keep results.
+    """
     backend = BACKENDS[backend_name]
     if not backend.begin_compiler:
         return
@@ -115,12 +146,26 @@ def prepare_forks(backend_name: str, opencl_runtime: str, cache: str) -> None:
 
 
 def compiling(label: str, done: int, total: int) -> str:
-    """How far the compilers of a kernel and dtype are."""
+    """Return a text on the progress of the compilers.
+
+    Parameters
+    ----------
+    label
+        Names the kernel and the element type.
+    done, total
+        Number of compiled versions, and of all versions.
+    """
     return f"{label}: compiling, {done:,} of {total:,} versions done"
 
 
 def failure_sentences(failures: Mapping[str, str]) -> list[str]:
-    """A sentence for each failure, with its versions."""
+    """Return a sentence for each different failure, with the versions that have it.
+
+    Parameters
+    ----------
+    failures
+        Failures by name of the version.
+    """
     named: dict[str, list[str]] = {}
     for name, failure in failures.items():
         named.setdefault(failure, []).append(name)
@@ -146,7 +191,28 @@ def refuse_failures(builds: Sequence[Path]) -> None:
 def compile_here(
     request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, target: str
 ) -> VersionBuild:
-    """The version compiled in this process, or its failure. Raises NoDeviceError, HostError."""
+    """Compile a version in this process, and return it or its failure.
+
+    Parameters
+    ----------
+    request
+        Options and cache of the compiler.
+    folder
+        The kernel.
+    dtype
+        Name of the element type.
+    version
+        The version.
+    target
+        The devices to compile for, see `KernelBuild`.
+
+    Raises
+    ------
+    NoDeviceError
+        If there is no compiler.
+    HostError
+        If the machine stopped the compiler.
+    """
     try:
         with blaming_the_host(request.cache):
             return functions_of(BACKENDS[request.backend]).compile_version(
@@ -161,7 +227,20 @@ def compile_here(
 
 
 def compile_ahead(choice: DeviceChoice, job: BuildJob) -> None:
-    """Compile what `build_kernel` would, here, into the compilers' cache. Raises DeviceError."""
+    """Compile the versions of a job in this process, only to fill the compilers' cache.
+
+    Parameters
+    ----------
+    choice
+        The device to compile for.
+    job
+        The kernel and its versions.
+
+    Raises
+    ------
+    DeviceError
+        If there is no compiler, or if the machine stopped it.
+    """
     folder = load_kernel(job.kernel_folder)
     request = BuildRequest(choice.backend, str(choice.index), choice.runtime, None, choice.cache)
     (target,) = functions_of(BACKENDS[choice.backend]).targets(request)
@@ -177,6 +256,7 @@ def _built(
     terminal: TextIO,
     on_done: Callable[[int, int], None],
 ) -> KernelBuild:
+    """Compile all versions in separate processes."""
     builder = functions_of(BACKENDS[request.backend])
     for module in BACKENDS[request.backend].imported:
         # Once, not in each of the processes that are forked. They say what is missing.
@@ -210,7 +290,7 @@ def _built(
 
 
 def _failed(ended: TaskEnded, what: str, cache: Path, limit_s: float) -> VersionBuild:
-    """The version that is to blame for how its process ended. Raises HostError if none is."""
+    """Return the version as failed; raise HostError if the host ended its process."""
     if ended.is_struck:
         raise HostError(
             f"The compiler of {what}, {ended.how} again and again, the last time while no other "
@@ -238,10 +318,27 @@ _COUNTED = "\0"
 def build_in_subprocess(
     job: BuildJob, cache: Path, out: Path, log_file: Path, news: News, label: str
 ) -> None:
-    """`build_kernel` in another process, whose compilers print into `log_file`.
+    """Do the same as `build_kernel` in another process.
 
-    How far it is are `news`, which begin with `label`. Raises DeviceError when no device or
-    compiler answers.
+    Parameters
+    ----------
+    job
+        The kernel, its versions, and the devices.
+    cache
+        Folder in which compilers keep results.
+    out
+        Path of the build file.
+    log_file
+        File to which the compilers print.
+    news
+        Shows the progress.
+    label
+        Beginning of each line of progress.
+
+    Raises
+    ------
+    DeviceError
+        If no device or compiler responds.
     """
     news.show(compiling(label, 0, len(job.versions)))
     command = [sys.executable, "-m", __name__, json.dumps(job.plain), str(cache), str(out)]

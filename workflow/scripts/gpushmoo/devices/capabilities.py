@@ -27,7 +27,19 @@ Translated = Callable[[], AbstractContextManager[None]]
 
 @dataclass(frozen=True)
 class Reading:
-    """Clocks in MHz, temperature, power in W, and by NVML's names why the clock is held down."""
+    """State of a device, from its sensors.
+
+    Attributes
+    ----------
+    sm_clock_mhz, memory_clock_mhz
+        Clocks in MHz.
+    temperature_c
+        Temperature in degrees Celsius.
+    power_w
+        Power in watts.
+    reasons
+        Reasons why the clock is not higher, by NVML's names.
+    """
 
     sm_clock_mhz: int
     memory_clock_mhz: int
@@ -37,7 +49,7 @@ class Reading:
 
     @property
     def slowed(self) -> bool:
-        """Whether the device slows down to protect itself."""
+        """Whether the device throttles to protect itself."""
         return not SLOWED_BY.isdisjoint(self.reasons)
 
 
@@ -48,24 +60,40 @@ SLOWED_BY = frozenset(
 
 
 class Power(Protocol):
-    """Sensors of a device: `Device.power`."""
+    """Sensors of a device, see `Device.power`."""
 
     def read(self) -> Reading | None:
-        """Read clocks, temperature, power and throttle reasons; None without an answer."""
+        """Return clocks, temperature, power and throttle reasons; None without a response."""
 
     def energy_mj(self) -> int | None:
-        """Return the energy in mJ used since the driver was loaded; None without a meter."""
+        """Return the energy used since the driver was loaded, in mJ; None without a meter."""
 
 
 class Images(ABC):
-    """Images of a device, opaque to the caller as buffers are: `Device.images`."""
+    """Images of a device, opaque to the caller as buffers are, see `Device.images`.
+
+    Parameters
+    ----------
+    largest
+        Largest width and height in texels (`DeviceInfo.max_image`).
+    translated
+        Returns a context manager that converts errors of the backend.
+    """
 
     def __init__(self, largest: tuple[int, int], translated: Translated) -> None:
-        """`largest` is the largest width and height in texels (`DeviceInfo.max_image`)."""
+        """Keep the limits that images of this device have."""
         self._largest, self._translated = largest, translated
 
     def refusal(self, problem: Problem, dtype: DType) -> str | None:
-        """Return why the device has no image of this size and type; None if it has."""
+        """Return why the device does not support images of this size and type; None if it does.
+
+        Parameters
+        ----------
+        problem
+            Height and width in texels.
+        dtype
+            Type of a texel.
+        """
         width, height = self._largest
         if problem.width <= width and problem.height <= height:
             return self._format_refusal(dtype)
@@ -75,7 +103,22 @@ class Images(ABC):
         )
 
     def allocate(self, problem: Problem, dtype: DType) -> Any:
-        """An image of undefined content. Raises LaunchConfigError or OutOfDeviceMemoryError."""
+        """Return a new image with undefined content.
+
+        Parameters
+        ----------
+        problem
+            Height and width in texels.
+        dtype
+            Type of a texel.
+
+        Raises
+        ------
+        LaunchConfigError
+            If the device does not support such images.
+        OutOfDeviceMemoryError
+            If the device has too little memory.
+        """
         refusal = self.refusal(problem, dtype)
         if refusal is not None:
             raise LaunchConfigError(f"There is no such image: {refusal}.")
@@ -83,7 +126,15 @@ class Images(ABC):
             return self._new(problem, dtype)
 
     def upload(self, array: npt.NDArray[Any], dtype: DType) -> Any:
-        """An image that holds `array` of shape (height, width[, lanes]). Raises as above."""
+        """Return a new image with the content of an array; errors are those of `allocate`.
+
+        Parameters
+        ----------
+        array
+            Array of shape (height, width) or (height, width, lanes).
+        dtype
+            Type of a texel.
+        """
         image = self.allocate(Problem(*array.shape[:2]), dtype)
         with self._translated():
             self._fill(image, np.ascontiguousarray(array))
@@ -91,39 +142,67 @@ class Images(ABC):
 
     @abstractmethod
     def _format_refusal(self, dtype: DType) -> str | None:
-        """Why the device has no image of this type; None if it has."""
+        """Return why the device does not support images of this type; None if it does."""
 
     @abstractmethod
     def _new(self, problem: Problem, dtype: DType) -> Any:
-        """An image that was not refused, of undefined content."""
+        """Return a new image of a supported size and type, with undefined content."""
 
     @abstractmethod
     def _fill(self, image: Any, array: npt.NDArray[Any]) -> None:
-        """Copy all of `array` into an image and wait."""
+        """Copy an array into an image, and wait."""
 
 
 class Constants(Protocol):
-    """Constant memory by the names of symbols: `Device.constants`."""
+    """Constant memory by the names of symbols, see `Device.constants`."""
 
     def write(self, program: Any, constants: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Write constant memory of a loaded program. Raises BuildError."""
+        """Write arrays into the constant memory of a loaded program.
+
+        Parameters
+        ----------
+        program
+            The program.
+        constants
+            Arrays by name of the symbol.
+
+        Raises
+        ------
+        BuildError
+            If there is no such symbol, or if it is too small.
+        """
 
 
 class Limits(Protocol):
-    """Compares within limits on the device, else the host does: `Device.limits`."""
+    """Compares outputs within tolerances on the device, see `Device.limits`.
+
+    A device without this capability leaves the comparison to the host.
+    """
 
     def judges(self, limit: Limit) -> bool:
-        """Return whether the device compares within such a limit."""
+        """Return whether the device supports comparisons within this tolerance."""
 
     def queue(self, words: Any, output: Output, within: Tolerance, found: Any) -> None:
-        """Queue the kernel of `memory.LIMITS` on an output's words; it writes to two words."""
+        """Queue the kernel of `memory.LIMITS`, which compares an output within a tolerance.
+
+        Parameters
+        ----------
+        words
+            Linear buffer with the output.
+        output
+            Expected values.
+        within
+            Tolerance.
+        found
+            Buffer of two words for the result.
+        """
 
 
 class Counters(Protocol):
-    """Hardware counters that a profiler reads: `Device.counters`."""
+    """Hardware counters that a profiler reads, see `Device.counters`."""
 
     def recorded(self) -> AbstractContextManager[None]:
-        """Within it a waiting profiler reads the counters of each launch."""
+        """Return a context manager in which a profiler reads the counters of each launch."""
 
 
 # Instead of a clock: the device's clock at its rated power.
@@ -132,7 +211,17 @@ BASE = "base"
 
 @dataclass(frozen=True)
 class LockedClocks:
-    """The core's clock in MHz or ``base``, the memory's; None is free, and `why` it is."""
+    """Clocks at which a device is locked.
+
+    Attributes
+    ----------
+    core
+        Core clock in MHz or ``base``; None if it is not locked.
+    memory_mhz
+        Memory clock in MHz; None if it is not locked.
+    why
+        Reason why the core clock is not locked, as a clause.
+    """
 
     core: int | str | None
     memory_mhz: int | None = None
@@ -140,13 +229,27 @@ class LockedClocks:
 
 
 class Clocks(Protocol):
-    """Clocks that can be locked: `BackendModule.clocks`, since no device is open meanwhile."""
+    """Clocks of a device that can be locked without opening it, see `BackendModule.clocks`."""
 
     def lock(self, asked: int | str) -> LockedClocks:
-        """Hold the device at a core clock in MHz, or at ``base``, and its memory at its highest.
+        """Lock the core clock, and the memory clock at its highest value.
 
-        Raises ClocksNotLockedError, and then nothing is changed.
+        Parameters
+        ----------
+        asked
+            Core clock in MHz, or ``base``.
+
+        Raises
+        ------
+        ClocksNotLockedError
+            If the clocks cannot be locked. Nothing is changed then.
         """
 
     def free(self) -> None:
-        """Let the device choose its clocks again. Raises ClocksNotLockedError if it cannot."""
+        """Let the device choose its clocks again.
+
+        Raises
+        ------
+        ClocksNotLockedError
+            If the clocks cannot be freed.
+        """

@@ -1,4 +1,4 @@
-"""Runs tasks in forked processes: one that crashes, hangs or is killed costs no other."""
+"""Run tasks in forked processes, so that one that crashes, hangs or is killed affects no other."""
 
 from __future__ import annotations
 
@@ -36,10 +36,18 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class TaskEnded:
-    """Failure of a task that ended its process or took too long; `how` is a clause.
+    """Failure of a task that ended its process or took too long.
 
-    `is_struck` is True if signals from outside caused it, which no compiler sends to itself.
-    `printed` is the end of the process's output.
+    Attributes
+    ----------
+    how
+        Clause on how the process ended.
+    is_struck
+        Whether a signal ended it that no compiler sends to itself.
+    is_late
+        Whether the task took too long.
+    printed
+        End of the process's output.
     """
 
     how: str
@@ -55,15 +63,31 @@ def run_isolated(
     on_slow: Callable[[K], None] = lambda _: None,
     on_done: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[K, V | TaskEnded]:
-    """The results of tasks, which run in this number of processes at once.
+    """Run tasks in several processes, and return their results.
 
-    A task that has taken `limit_s` seconds of a processor is ended, and one that has waited for as
-    long as PATIENCE times this. `on_slow` is called with one that takes SLOW_S seconds, `on_done`
-    with the number of tasks that are done, and of all. Processes are forked: no device's runtime
-    may have been initialised in this one. They print into its output. An exception of a task is
-    raised here, once all processes have been stopped. A task
-    whose process was ended from outside runs again after all others, alone, twice at most: the
-    system may have been short of memory.
+    Processes are forked, so no device's runtime may be initialized in this process. They print to
+    its stderr. If a task raises an error, all processes are stopped and the error is raised here.
+    If a signal from outside ended a task, the system may have been short of memory. Then the task
+    runs again alone, after all others, at most twice.
+
+    Parameters
+    ----------
+    tasks
+        Functions by name.
+    processes
+        Number of processes that run at the same time.
+    limit_s
+        Processor time after which a task is ended, in seconds. It is also ended after PATIENCE
+        times this limit of wall-clock time.
+    on_slow
+        Called with the name of a task that takes SLOW_S seconds.
+    on_done
+        Called with the number of finished tasks and of all tasks.
+
+    Returns
+    -------
+    dict
+        Result or failure of each task, by name.
     """
     results: dict[K, V | TaskEnded] = {}
     strikes: Counter[K] = Counter()
@@ -101,7 +125,7 @@ def run_isolated(
 
 
 class _Child(Generic[K, V]):
-    """A forked process and the tasks `left` to it, of which it does the first."""
+    """A forked process and the tasks that are `left` for it; it works on the first one."""
 
     def __init__(
         self, tasks: Mapping[K, Callable[[], V]], limit_s: float, on_slow: Callable[[K], None]
@@ -129,7 +153,7 @@ class _Child(Generic[K, V]):
 
     @property
     def watched(self) -> list[Any]:
-        """Objects that are ready as soon as there is something to look at."""
+        """Objects that become ready as soon as the process has sent or printed something."""
         return [self._connection, *([] if self._is_mute else [self._reading])]
 
     @property
@@ -137,7 +161,7 @@ class _Child(Generic[K, V]):
         return self._process.pid or 0
 
     def look(self, results: dict[K, V | TaskEnded]) -> bool:
-        """Take the results that the process has sent, or raise an error; whether it goes on."""
+        """Collect results that the process has sent; return whether it continues."""
         now = time.monotonic()
         # A longer look means that this process was stopped, or the machine suspended.
         self._waited_s += min(now - self._looked, 2 * _LOOK_S)
@@ -162,7 +186,7 @@ class _Child(Generic[K, V]):
         return not self._is_late
 
     def end(self) -> TaskEnded:
-        """Wait for the process, or kill it if it is late; how it ended."""
+        """Wait for the end of the process, or kill it if it is late; return how it ended."""
         if self._is_late:
             self.kill()
             return TaskEnded(f"did not end within {self._limit_s:g} s", is_late=True)
@@ -179,7 +203,7 @@ class _Child(Generic[K, V]):
         return TaskEnded(how, -status in _FROM_OUTSIDE, printed=printed)
 
     def kill(self) -> None:
-        """End the process and what it has started."""
+        """Kill the process and all processes that it has started."""
         with suppress(OSError):
             os.killpg(self._pid, signal.SIGKILL)
         if self._process.exitcode is None:
@@ -190,7 +214,7 @@ class _Child(Generic[K, V]):
             os.close(self._reading)
 
     def _begin(self, processor_s: float) -> None:
-        """The next task begins; the process has taken `processor_s` seconds of a processor."""
+        """Start to measure the time of the next task, given the processor time used so far."""
         self._processor_s = processor_s
         self._waited_s = 0.0
         self._is_slow = False
@@ -205,7 +229,7 @@ class _Child(Generic[K, V]):
         return taken_s is None or taken_s - self._processor_s >= self._limit_s
 
     def _pass_on(self) -> None:
-        """Copy the process's output to this one's, and keep the end of it."""
+        """Copy the process's output to this one's stderr, and keep the end of it."""
         for _ in range(_READS):
             try:
                 data = os.read(self._reading, 2**16)
@@ -227,9 +251,9 @@ def _signal_name(number: int) -> str:
 
 
 def _processor_s(group: int) -> float | None:
-    """Seconds of a processor that a process, and all in its group, have taken; None without /proc.
+    """Return the processor time of a process group in seconds; None without /proc.
 
-    A compiler may start another and wait for it.
+    The group matters, because a compiler may start another program and wait for it.
     """
     ticks = 0
     found = False

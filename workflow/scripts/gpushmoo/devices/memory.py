@@ -1,7 +1,7 @@
-"""Buffers between guard zones, images, and what a verified launch must leave in them.
+"""Define guard zones, images, and the checks of buffers after a launch.
 
 Guard zones are words of a known value before and after every buffer of a kernel, within the
-buffer's own allocation. A kernel that writes past its buffer writes there, and is found.
+buffer's allocation. A kernel that writes past its buffer changes them, so gpushmoo detects it.
 """
 
 from __future__ import annotations
@@ -29,26 +29,30 @@ NEAR, STRIDE = 2**14, 2**10
 
 
 def guard_word(address: int) -> int:
-    """The word in the zones of the buffer whose allocation has this address.
+    """Return the word in the guard zones of the buffer whose allocation starts at `address`.
 
-    Each buffer has its own word: a kernel that copies past the ends of its buffers carries the
-    words of one zone into another zone, where they must be seen.
+    Each buffer has a different word. A kernel that copies past the ends of its buffers copies words
+    from one zone into another zone, where they must be detected.
     """
     return (0xA5219C3D + (address >> 4) * 0x9E3779B1) % 2**32
 
 
 def zone_bytes(nbytes: int) -> int:
-    """Bytes of each of the two zones of a buffer of `nbytes`.
+    """Return the size of each of the two guard zones of a buffer of `nbytes` bytes.
 
-    As many as the buffer has, up to 16 MiB. Zones are whole pages of 2 MiB for buffers from 256 KiB
-    on, multiples of 512 bytes for smaller ones, so the buffer keeps its allocation's alignment.
+    A zone is as large as the buffer, up to 16 MiB. It consists of whole pages of 2 MiB for buffers
+    from 256 KiB on, and of multiples of 512 bytes for smaller ones. So the buffer keeps the
+    alignment of its allocation.
     """
     step, most = (_PAGE, _PAGES) if nbytes >= _SMALL else (512, _SMALL // 512)
     return step * min(most, max(1, -(-nbytes // step)))
 
 
 def words_of(array: npt.NDArray[Any]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
-    """The array's whole 32-bit words, not copied, and the last one if a part of it is ones."""
+    """Return an array as 32-bit words: the whole ones as a view, and a last one padded with ones.
+
+    The second array is empty if the size of the first is a multiple of 4 bytes.
+    """
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     whole = data.size // 4 * 4
     last = np.full(4 if whole < data.size else 0, 0xFF, np.uint8)
@@ -58,7 +62,7 @@ def words_of(array: npt.NDArray[Any]) -> tuple[npt.NDArray[np.uint32], npt.NDArr
 
 @dataclass(frozen=True)
 class OutOfBoundsWrites:
-    """Words that were written in the zones before the beginning and past the end of a buffer."""
+    """Number of words that were written before the beginning and past the end of a buffer."""
 
     before: int
     past: int
@@ -69,21 +73,24 @@ class OutOfBoundsWrites:
 
 @dataclass(frozen=True)
 class Differing:
-    """A check that adds the words that differ from those of `expected`, and 1 if any does."""
+    """Check that adds the number of words that differ from `expected`, and 1 if any differs."""
 
     expected: Any
 
 
 @dataclass(frozen=True)
 class Strays:
-    """A check that adds the words written before, and past, a buffer, one far word in `stride`."""
+    """Check that adds the numbers of words written before and past a buffer.
+
+    It reads one in `stride` of the words that are far from the buffer.
+    """
 
     stride: int = STRIDE
 
 
 @dataclass(frozen=True)
 class Checksum:
-    """A check that adds a number for a buffer's content; one changed word always changes it."""
+    """Check that adds a checksum of a buffer. If one word changes, the checksum always changes."""
 
 
 # A backend runs each as the kernel of `KERNELS` that does it.
@@ -91,19 +98,19 @@ Check = Differing | Strays | Checksum
 
 
 class Image(ABC):
-    """An image of a device, and a linear buffer for operations that need one."""
+    """An image of a device, with a linear buffer for operations that require one."""
 
     _linear: Any = None
 
     def linear(self) -> Any:
-        """A buffer of 32-bit words as large as the image, made once."""
+        """Return a buffer of 32-bit words as large as the image, which is created once."""
         if self._linear is None:
             self._linear = self._new_linear()
         return self._linear
 
     @abstractmethod
     def _new_linear(self) -> Any:
-        """A buffer as large as the image."""
+        """Return a new buffer as large as the image."""
 
     @abstractmethod
     def copy_from(self, buffer: Any) -> Any:
@@ -245,7 +252,16 @@ KERNEL void limits(GLOBAL const ELEM *found, GLOBAL const ELEM *expected,
 
 
 def limits_source(width: int, in_values: bool) -> str:
-    """Return LIMITS for elements of `width` bytes; limits in values need a device with doubles."""
+    """Return the source of LIMITS for elements of `width` bytes.
+
+    Parameters
+    ----------
+    width
+        Bytes of an element: 1, 2, 4 or 8.
+    in_values
+        Whether the tolerance bounds differences of values, which requires a device with doubles.
+        Otherwise it bounds differences of keys.
+    """
     element = {1: "unsigned char", 2: "unsigned short", 4: "WORD", 8: "LONG"}[width]
     bound = "double" if in_values else "LONG"
     defined = {"ELEM": element, "VALUES": int(in_values), "BOUND": bound}
@@ -270,7 +286,7 @@ def named(argument: BufferRef | TextureRef | SurfaceRef, buffers: Mapping[str, A
 
 
 def check_count(entry: str, args: Sequence[Argument], taken: int) -> None:
-    """Raise LaunchFailedError unless these are as many arguments as the kernel `entry` takes."""
+    """Raise LaunchFailedError if the kernel `entry` requires another number of arguments."""
     if len(args) != taken:
         raise LaunchFailedError(
             f"kernel '{entry}' takes {taken} arguments, the launch has {len(args)}"
@@ -278,9 +294,19 @@ def check_count(entry: str, args: Sequence[Argument], taken: int) -> None:
 
 
 def check_sizes(entry: str, args: Sequence[Argument], taken: Sequence[int]) -> None:
-    """Raise LaunchFailedError unless the arguments fit parameters with the bytes in `taken`.
+    """Raise LaunchFailedError if the arguments do not fit the kernel's parameters.
 
-    For a runtime that passes on any argument unchecked. Buffers and images are passed in 8 bytes.
+    It is for a runtime that passes any argument unchecked. Buffers and images are passed in 8
+    bytes.
+
+    Parameters
+    ----------
+    entry
+        Name of the kernel function.
+    args
+        Arguments of the launch.
+    taken
+        Size of each parameter in bytes.
     """
     check_count(entry, args, len(taken))
     for place, (argument, nbytes) in enumerate(zip(args, taken, strict=True)):
@@ -294,9 +320,18 @@ def check_sizes(entry: str, args: Sequence[Argument], taken: Sequence[int]) -> N
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The `limit` of an output's `n` elements, as the kernel LIMITS takes it.
+    """Tolerance of an output, in the form that the kernel LIMITS uses.
 
-    The buffer `bounds` has one bound of all elements, or one of each.
+    Attributes
+    ----------
+    limit
+        The tolerance.
+    n
+        Number of elements.
+    scalar
+        NumPy type of an element.
+    bounds
+        Buffer with one bound for all elements, or one for each.
     """
 
     limit: Limit
@@ -306,15 +341,15 @@ class Tolerance:
 
     @property
     def form(self) -> KeyFormat:
-        """How elements of this type become keys: integers in the order of their values.
+        """Format of keys: integers in the order of the values of this type.
 
-        Neighbouring floats have neighbouring keys, so a difference of keys counts ulp.
+        Neighboring floats have neighboring keys, so a difference of keys is a number of ulp.
         """
         return key_format(self.scalar)
 
     @property
     def numbers(self) -> tuple[np.generic, ...]:
-        """The numbers that the kernel takes after its three buffers, in order."""
+        """Numbers that follow the three buffers in the arguments of the kernel."""
         form = self.form
         key = self.form.unsigned.type
         rtol = np.float64(self.limit.rtol) if self.limit.in_values else np.uint64(0)
@@ -332,11 +367,20 @@ POISON_BYTES = (0xFF, 0xA5)
 
 @dataclass(frozen=True)
 class Output:
-    """A buffer that launches write, and what they must leave there.
+    """A buffer that launches write, and its expected content.
 
-    That are the words of `expected`, or elements within a `tolerance` of its elements. A launch
-    finds the words of `content` or poison. The last `padding` bytes are not part of the output, and
-    remain 0xFF.
+    Attributes
+    ----------
+    buffer
+        The buffer.
+    expected
+        Buffer with the expected values.
+    tolerance
+        Tolerance of elements; None if all words must be equal.
+    content
+        Buffer with the content that a launch finds in the output; None for poison.
+    padding
+        Number of bytes at the end that are not part of the output. They remain 0xFF.
     """
 
     buffer: Any
@@ -348,7 +392,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Deviation:
-    """How many words or elements are wrong; the `worst` error as a share of its limit, if any."""
+    """Number of wrong words or elements, and the `worst` error as a share of a tolerance."""
 
     wrong: int
     worst: float | None = None
@@ -356,7 +400,19 @@ class Deviation:
 
 @dataclass(frozen=True)
 class ProofBuffers:
-    """What a run must leave: `outputs`, poisoned by a byte, zones around `guarded`, `inputs`."""
+    """Buffers that are prepared before a launch, and checked after it.
+
+    Attributes
+    ----------
+    outputs
+        Outputs, which are filled with `poison` before and compared after the launch.
+    guarded
+        Buffers whose guard zones must not change.
+    inputs
+        Buffers whose content must not change.
+    poison
+        Byte with which outputs are filled.
+    """
 
     outputs: Sequence[Output]
     guarded: Sequence[Any]
@@ -366,10 +422,18 @@ class ProofBuffers:
 
 @dataclass(frozen=True)
 class ProofResult:
-    """The result of a run on poisoned output: its seconds and the state of its proof_buffers.
+    """Result of a launch on poisoned output.
 
-    `deviations` belong to the outputs, `strays` to the guarded buffers, `sums` to the inputs (see
-    `Device.strays`, of which only a part of the far words is read, and `checksums`).
+    Attributes
+    ----------
+    seconds
+        Time of the launch in seconds.
+    deviations
+        Deviation of each output.
+    strays
+        Writes around each guarded buffer. Only a part of the far words is read.
+    sums
+        Checksum of each input.
     """
 
     seconds: float
@@ -379,7 +443,15 @@ class ProofResult:
 
 
 def deviation(output: Output, found: npt.NDArray[np.uint32]) -> Deviation:
-    """The deviation of an output from the two words of `Device.queue_comparison`."""
+    """Return the deviation that the two words of `Device.queue_comparison` encode.
+
+    Parameters
+    ----------
+    output
+        The output.
+    found
+        The two words.
+    """
     if output.tolerance is None:
         # Of 2³² different words the first number is 0 again, and the second one is not.
         return Deviation(int(found[0]) or int(found[1]))

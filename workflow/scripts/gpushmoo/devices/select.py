@@ -29,7 +29,19 @@ PROBE_TIMEOUT_S = 60
 
 @dataclass(frozen=True)
 class DeviceChoice:
-    """Which device to open; backend and `runtime` may be ``auto``, `cache` is the runtimes'."""
+    """A device that can be opened.
+
+    Attributes
+    ----------
+    backend
+        Name of the backend, or ``auto``.
+    index
+        Index of the device in its runtime, from 0.
+    runtime
+        Name of the OpenCL runtime, or ``auto``.
+    cache
+        Folder in which runtimes and compilers keep results.
+    """
 
     backend: str
     index: int
@@ -59,7 +71,13 @@ _FOLDERS: list[OwnFolder] = []
 
 
 def open_device(choice: DeviceChoice) -> Device:
-    """Open the chosen device in this process. Raises NoDeviceError; never falls back."""
+    """Open the chosen device in this process. No other device is tried.
+
+    Raises
+    ------
+    NoDeviceError
+        If the device cannot be opened.
+    """
     backend = BACKENDS[choice.backend]
     if choice.runtime == AUTO and backend.runtimes:
         choice = resolve(choice)[0]
@@ -73,11 +91,25 @@ def open_device(choice: DeviceChoice) -> Device:
 def open_for_job(
     job: ShardJob | JobDevice, cache: Path, lock: Callable[[Sequence[tuple[int, str]]], int]
 ) -> Device:
-    """Open the device of a measuring job, locked.
+    """Lock and open the device of a measuring job.
 
-    `lock` gets index and UUID of the candidates, locks one of them and returns its index. With
-    ``device: all`` the candidates are all devices of a backend that lists them unopened, else the
-    first device: OpenCL's runtimes may show one CPU under several names. Raises NoDeviceError.
+    With ``device: all``, the candidates are all devices of the backend. If the backend cannot list
+    them without opening them, only the first device is a candidate, because OpenCL's runtimes may
+    show one CPU under several names.
+
+    Parameters
+    ----------
+    job
+        The job.
+    cache
+        Folder in which runtimes and compilers keep results.
+    lock
+        Locks one of several devices, given index and UUID of each, and returns its index.
+
+    Raises
+    ------
+    NoDeviceError
+        If the device cannot be opened.
     """
     wanted = None if job.device == "all" else int(job.device)
     choice = DeviceChoice(job.backend, wanted or 0, job.opencl_runtime, cache)
@@ -90,10 +122,19 @@ def open_for_job(
 
 
 def probe(choice: DeviceChoice) -> DeviceInfo:
-    """Facts of the chosen device, from a subprocess with a time limit.
+    """Return the properties of a device, which a separate process opens.
 
-    A broken runtime may abort or hang its process, and an initialised one forbids forking. Raises
-    NoDeviceError.
+    A broken runtime may abort or hang its process, and a process with a runtime must not fork.
+
+    Parameters
+    ----------
+    choice
+        The device.
+
+    Raises
+    ------
+    NoDeviceError
+        If the device cannot be opened, or if the process takes too long.
     """
     command = [sys.executable, "-m", "gpushmoo.devices.select"]
     command += [choice.backend, str(choice.index), choice.runtime, str(choice.cache)]
@@ -124,10 +165,21 @@ def probe(choice: DeviceChoice) -> DeviceInfo:
 def resolve(
     choice: DeviceChoice, asked: Callable[[DeviceChoice], DeviceInfo] = probe
 ) -> tuple[DeviceChoice, DeviceInfo]:
-    """The first candidate for ``auto`` that answers when it is `asked`, and its facts.
+    """Return the first device that responds if the choice is ``auto``, and its properties.
 
-    Raises NoDeviceError with the reasons of all candidates, each once, and HostError if a full disk
-    may be the reason of one.
+    Parameters
+    ----------
+    choice
+        The choice, in which backend and runtime may be ``auto``.
+    asked
+        Opens a device, and returns its properties.
+
+    Raises
+    ------
+    NoDeviceError
+        With the reasons of all candidates.
+    HostError
+        If a full disk may be the reason of one.
     """
     reasons: dict[str, None] = {}
     for tried in _meant(choice):
@@ -140,7 +192,7 @@ def resolve(
 
 
 def _refuse_full(cache: Path, err: NoDeviceError) -> None:
-    """Raise HostError if `err` is one, or if the runtime's folder takes no files."""
+    """Raise HostError if `err` is one, or if the runtime's folder cannot be written."""
     if isinstance(err, HostError):
         raise err
     if (why := obstacle(cache)) is not None:
@@ -148,7 +200,7 @@ def _refuse_full(cache: Path, err: NoDeviceError) -> None:
 
 
 def _meant(choice: DeviceChoice) -> Iterator[DeviceChoice]:
-    """The candidates for ``auto``, in the registry's order; backends without a device last."""
+    """Yield the candidates for ``auto`` in the backends' order; those without a device last."""
 
     def seems_absent(name: str) -> bool:
         backend = BACKENDS[name]
@@ -161,7 +213,13 @@ def _meant(choice: DeviceChoice) -> Iterator[DeviceChoice]:
 
 
 def main(argv: list[str]) -> int:
-    """Print the facts, or one sentence on stderr with exit status 1."""
+    """Print the properties of a device, or one sentence on stderr, and return the exit status.
+
+    Parameters
+    ----------
+    argv
+        Backend, index, runtime and cache of the device.
+    """
     backend, index, runtime, cache = argv
     try:
         device = open_device(DeviceChoice(backend, int(index), runtime, Path(cache)))

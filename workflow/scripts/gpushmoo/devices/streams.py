@@ -1,4 +1,4 @@
-"""Streams of a device, which kernels fed from the host need."""
+"""Define streams of a device, with which the host copies a kernel's data while it runs."""
 
 from __future__ import annotations
 
@@ -16,18 +16,26 @@ from .capabilities import Translated
 
 @dataclass(frozen=True)
 class Mark:
-    """A point in a stream's order; `elapsed_s` gives the seconds between two of its events."""
+    """A point in a stream's order, whose time can be compared with that of another one.
+
+    Attributes
+    ----------
+    event
+        Event of the backend.
+    elapsed_s
+        Returns the time between two events in seconds.
+    """
 
     event: Any
     elapsed_s: Callable[[Any, Any], float]
 
     def seconds_since(self, other: Mark) -> float:
-        """Seconds from `other` to this mark. Both marks' streams must have been waited for."""
+        """Return the seconds from `other` to this mark, after waiting for both streams."""
         return self.elapsed_s(other.event, self.event)
 
 
 class Stream(Protocol):
-    """A queue of copies and launches; at the end of its context it waits and frees its memory."""
+    """A queue of copies and launches. At the end of its context it waits and frees its memory."""
 
     def __enter__(self) -> Stream:
         """Return the stream, which is open already."""
@@ -36,46 +44,69 @@ class Stream(Protocol):
         """Wait for all commands, then free all buffers."""
 
     def allocate(self, nbytes: int) -> Any:
-        """A buffer of undefined content, freed with the stream. Raises OutOfDeviceMemoryError."""
+        """Return a buffer with undefined content, which is freed with the stream.
+
+        Raises
+        ------
+        OutOfDeviceMemoryError
+            If the device has too little memory.
+        """
 
     def copy_in(self, target: Any, source: npt.NDArray[Any]) -> None:
-        """Queue a copy of the flat `source` on the host to the beginning of `target`.
+        """Queue a copy of host memory to the beginning of a buffer.
 
-        `source` must not change until the stream was waited for.
+        Parameters
+        ----------
+        target
+            The buffer.
+        source
+            Flat array on the host. It must not change before `wait` returns.
         """
 
     def copy_out(self, target: npt.NDArray[Any], source: Any) -> None:
         """Queue a copy of the beginning of `source` to the flat `target` on the host."""
 
     def launch(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> None:
-        """Queue a launch. Raises as `Device.bind` does."""
+        """Queue a launch; errors are those of `Device.bind`."""
 
     def release(self) -> None:
-        """Free all that the stream allocated, in the stream's order."""
+        """Free all buffers of the stream, after the commands that are queued before."""
 
     def mark(self) -> Mark:
         """Queue a mark, whose time can be read later."""
 
     def wait(self) -> None:
-        """Return when all commands are done. Raises LaunchFailedError or DeviceLostError."""
+        """Wait until all commands are done.
+
+        Raises
+        ------
+        LaunchFailedError, DeviceLostError
+            If a command failed.
+        """
 
 
 class Streams(ABC):
-    """Streams of a device, and host memory that it reads by itself: `Device.streams`."""
+    """Streams of a device, and host memory that it reads directly, see `Device.streams`.
+
+    Parameters
+    ----------
+    translated
+        Returns a context manager that converts errors of the backend.
+    """
 
     def __init__(self, translated: Translated) -> None:
         self._translated = translated
 
     @abstractmethod
     def open(self) -> Stream:
-        """A new stream, which does not wait for other streams."""
+        """Return a new stream, which does not wait for other streams."""
 
     @abstractmethod
     def _pinned_like(self, flat: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """An array of this length and type, of undefined content, that the device reads."""
+        """Return an array of this length and type in pinned memory, with undefined content."""
 
     def host_array(self, array: npt.NDArray[Any], pinned: bool) -> npt.NDArray[Any]:
-        """A flat copy of `array` in host memory; the device reads `pinned` memory by itself."""
+        """Return a flat copy of `array` in host memory; pinned memory is read by the device."""
         flat = np.ascontiguousarray(array).reshape(-1)
         if not pinned or not flat.size:
             return flat.copy()

@@ -1,1 +1,1 @@
-"""Backend `cuda`: NVIDIA GPUs through CuPy; `device` is one of them."""
+"""Run kernels on NVIDIA GPUs through CuPy: the backend `cuda`."""

@@ -1,4 +1,4 @@
-"""The CUDA backend (CuPy): its functions, and its device with events and graphs."""
+"""Implement the CUDA backend with CuPy: its functions, and its device with events and graphs."""
 
 from __future__ import annotations
 
@@ -77,7 +77,21 @@ _OWN_KERNELS = SPIN_SOURCE + SOURCE
 
 
 class CudaProgram:
-    """A compiled module and its functions; `parameters` are the bytes that each of them takes."""
+    """A loaded module and its kernel functions.
+
+    `parameters` contains the sizes of each function's parameters in bytes, by name.
+
+    Parameters
+    ----------
+    cupy
+        The module CuPy.
+    made
+        The machine code.
+    options
+        Options of the compiler.
+    cache
+        Folder for the file from which CuPy loads the code.
+    """
 
     def __init__(self, cupy: Any, made: CompiledCode, options: str, cache: Path) -> None:
         # CuPy loads machine code from a file alone.
@@ -99,7 +113,13 @@ class CudaProgram:
             raise missing_entry("kernel.cu", entry, self.parameters, self.log) from err
 
     def set_constant(self, name: str, array: npt.NDArray[Any]) -> None:
-        """Write the constant memory `name`. Raises BuildError where it is missing or too small."""
+        """Write an array into the constant memory of the symbol `name`.
+
+        Raises
+        ------
+        BuildError
+            If there is no such symbol, or if it is too small.
+        """
         room = self._globals.get(name)
         if room is None or array.nbytes > room:
             said = "has no symbol of this name" if room is None else f"has {room} bytes for it"
@@ -108,7 +128,7 @@ class CudaProgram:
         self._module.get_global(name).copy_from_host(held.ctypes.data, held.nbytes)
 
     def resident_blocks(self, launch: Launch) -> int:
-        """The driver's occupancy; of clusters the mean of all multiprocessors."""
+        """Return the driver's occupancy; for clusters, the mean over all multiprocessors."""
         function = self.function(launch.entry)
         driver = self._cupy.cuda.driver
         pointer = function.kernel.ptr
@@ -125,30 +145,42 @@ class CudaProgram:
             return 1  # which is refused when it is launched
 
     def check(self, code: int) -> None:
-        """Raise CuPy's error for a code of the driver."""
+        """Raise CuPy's error if `code`, which the driver returned, is not zero."""
         if code:
             raise self._cupy.cuda.driver.CUDADriverError(int(code))
 
     def registers(self, entry: str) -> int | None:
-        """Registers that the kernel `entry` takes for each thread."""
+        """Return the registers per thread of the kernel function `entry`."""
         return int(self.function(entry).num_regs)
 
 
 class CudaConstants:
-    """Constant memory of modules; see `capabilities.Constants`."""
+    """Constant memory of modules, see `capabilities.Constants`.
+
+    Parameters
+    ----------
+    translated
+        Returns a context manager that converts errors of CuPy.
+    """
 
     def __init__(self, translated: Translated) -> None:
         self._translated = translated
 
     def write(self, program: CudaProgram, constants: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Write the constants to the module's symbols of the same names. Raises BuildError."""
+        """Write arrays into the module's symbols of the same names.
+
+        Raises
+        ------
+        BuildError
+            If there is no such symbol, or if it is too small.
+        """
         with self._translated():
             for name, array in constants.items():
                 program.set_constant(name, array)
 
 
 def _argument(argument: Argument, buffers: Mapping[str, Any]) -> Any:
-    """CuPy's argument for a launch: an array, a texture, a surface or a number."""
+    """Return an argument as CuPy requires it: an array, a texture, a surface or a number."""
     match argument:
         case BufferRef():
             return named(argument, buffers)
@@ -163,10 +195,18 @@ def _argument(argument: Argument, buffers: Mapping[str, Any]) -> Any:
 
 
 class CudaDevice(CudaBuffers):
-    """One CUDA device with its own stream and no memory pool."""
+    """One CUDA device with its own stream and without a memory pool.
+
+    Parameters
+    ----------
+    index
+        Index of the device, from 0.
+    cache
+        Folder for compiled machine code.
+    """
 
     def __init__(self, index: int, cache: Path) -> None:
-        """Open device `index`; machine code is kept in `cache`. Raises NoDeviceError."""
+        """Open the device; raise NoDeviceError if that fails."""
         self.cupy = load_cupy()
         try:
             with self.translated():
@@ -207,19 +247,19 @@ class CudaDevice(CudaBuffers):
         return self.cupy.RawModule(path=str(stored_cubin(code, self._cache)))
 
     def translated(self) -> Translate:
-        """Context manager that translates the backend's errors."""
+        """Return a context manager that converts errors of CuPy."""
         return Translate(self.cupy)
 
     def build(
         self, folder: Path, dtype: DType, defines: Mapping[str, str], options: Sequence[str] = ()
     ) -> CudaProgram:
-        """Compile ``kernel.cu`` for this device, to machine code. Raises BuildError."""
+        """Compile ``kernel.cu`` to machine code for this device; raise BuildError if that fails."""
         unit = unit_of(folder, dtype, defines, options)
         made = cached_cubin(unit, self.target, self._cache)
         return CudaProgram(self.cupy, made, " ".join(unit.options), self._cache)
 
     def load(self, build: VersionBuild) -> CudaProgram:
-        """The program of machine code for this architecture. Raises BuildError."""
+        """Load machine code for this architecture; raise BuildError if it is missing."""
         if build.code is None:
             raise BuildError("The build file holds no machine code for the variant.", build.log)
         made = CompiledCode(build.code, build.log, build.facts)
@@ -233,19 +273,19 @@ class CudaDevice(CudaBuffers):
         buffers: Mapping[str, Any],
         renew: Callable[[], None] | None = None,
     ) -> CudaLaunch:
-        """Prepare `launch`. Raises LaunchConfigError or BuildError."""
+        """Prepare a launch; raise LaunchConfigError or BuildError if it is not possible."""
         return CudaLaunch(self.timer, self._prepare(program, launch, buffers), renew)
 
     def time(self, enqueue: Enqueue) -> CudaLaunch:
-        """Make ready a command on the device's stream."""
+        """Prepare a command on the device's stream to be run and timed."""
         return CudaLaunch(self.timer, enqueue)
 
     def copy(self, source: Any, target: Any) -> None:
-        """By cudaMemcpyAsync; an image's copies are its 2D form."""
+        """Queue cudaMemcpyAsync for a whole buffer. Copies of images use its 2D form."""
         target.data.copy_from_device_async(source.data, source.nbytes, self.stream)
 
     def fill(self, words: Any, byte: int, but: int) -> None:
-        """Fill a buffer by cudaMemsetAsync."""
+        """Queue cudaMemsetAsync on a buffer, except its last `but` bytes."""
         words.data.memset_async(byte, words.nbytes - but, self.stream)
 
     def wait(self) -> None:
@@ -270,7 +310,7 @@ class CudaDevice(CudaBuffers):
             return extended(driver_bindings(), pointer, launch, args, stream, check)
 
     def checked(self, program: CudaProgram, launch: Launch) -> Any:
-        """Return the function of `launch`. Raises LaunchConfigError beyond a limit."""
+        """Return the kernel function of `launch`; raise LaunchConfigError if it exceeds a limit."""
         check_limits(launch, self.info)
         function = program.function(launch.entry)
         if launch.threads > function.max_threads_per_block:
@@ -285,7 +325,7 @@ class CudaDevice(CudaBuffers):
         return function
 
     def _allow_shared(self, function: Any, n_bytes: int) -> None:
-        """Raise the function's limit beyond 48 KiB, up to the device's limit."""
+        """Allow a function more than 48 KiB of dynamic shared memory, up to the device's limit."""
         most = self._most_shared - int(function.shared_size_bytes)
         if n_bytes > most:
             raise LaunchConfigError(
@@ -299,7 +339,7 @@ __all__ = ["clocks", "compile_version", "count_devices", "list_devices", "open_d
 
 
 def open_device(index: int, runtime: str, cache: Path) -> Device:
-    """Open CUDA device `index` by CuPy. Raises NoDeviceError."""
+    """Open CUDA device `index` with CuPy; raise NoDeviceError if that fails."""
     return CudaDevice(index, cache)
 
 
@@ -308,7 +348,10 @@ _DRIVER_LISTS = Path("/proc/driver/nvidia/gpus")
 
 
 def count_devices() -> int:
-    """The visible devices, without initialising the driver; 0 without CuPy, 1 on WSL."""
+    """Return the number of visible devices without initializing the driver.
+
+    The result is 0 without CuPy, and 1 on WSL, where the driver lists no devices.
+    """
     if find_spec("cupy") is None:
         return 0
     try:
@@ -320,10 +363,10 @@ def count_devices() -> int:
 
 
 def _named_devices(named: str, listed: int) -> int:
-    """How many of the `listed` devices CUDA_VISIBLE_DEVICES leaves, as the driver reads it.
+    """Return how many of the `listed` devices CUDA_VISIBLE_DEVICES leaves, as the driver reads it.
 
-    An entry that names no device ends the list. An entry that is there twice hides all devices. Of
-    MIG devices a process sees one.
+    An entry that is not a valid device ends the list. An entry that is repeated hides all devices.
+    A process sees only one MIG device.
     """
     words = [word.strip() for word in named.split(",")]
     if words[0].startswith("MIG-"):
@@ -356,7 +399,10 @@ _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…
 
 
 def _visible_archs() -> list[str]:
-    """Architectures (``sm_90``) of visible devices; initialises the driver: no fork afterwards."""
+    """Return the architectures (``sm_90``) of visible devices.
+
+    This initializes the driver, after which the process must not fork.
+    """
     cuda = _driver()
     count, device, value = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
     if cuda is None or cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)):
@@ -373,12 +419,18 @@ def _visible_archs() -> list[str]:
 
 
 def clocks(uuid: str) -> NvmlClocks:
-    """The clocks of a GPU, by NVML."""
+    """Return the clocks of a GPU, which NVML locks."""
     return NvmlClocks(uuid)
 
 
 def targets(request: BuildRequest) -> tuple[str, ...]:
-    """The named architecture, else those of the visible devices. Raises NoDeviceError."""
+    """Return the configured architecture, or those of the visible devices.
+
+    Raises
+    ------
+    NoDeviceError
+        If no architecture is configured and no device responds.
+    """
     if request.cuda_arch is not None:
         return (request.cuda_arch,)
     archs = _visible_archs()
@@ -415,5 +467,5 @@ def compile_version(
 def _contents(
     code: bytes, facts: tuple[tuple[str, EntryFacts], ...], kept: Path
 ) -> dict[str, EntryCode]:
-    """The contents of machine code, shared by versions that differ in launches only."""
+    """Return the contents of machine code, which versions share if they differ only in launches."""
     return by_entry(disassembled(code, kept), dict(facts))

@@ -1,4 +1,4 @@
-"""Many samples, or many proofs, queued behind each other on a CUDA device."""
+"""Queue many samples, or many launches to verify, without a wait between them on a CUDA device."""
 
 from __future__ import annotations
 
@@ -16,14 +16,22 @@ from .timing import EventTimer
 
 
 class CudaBatches:
-    """Sampling of several launches at once, see `base.Batches`."""
+    """Sampling and verification of several launches at once, see `base.Batches`.
+
+    Parameters
+    ----------
+    device
+        The device.
+    timer
+        Times commands on the device's stream.
+    """
 
     def __init__(self, device: CudaBuffers, timer: EventTimer) -> None:
-        """`timer` times on the device's stream."""
+        """Keep the device and the timer of its stream."""
         self._device, self._timer = device, timer
 
     def sample(self, samples: Sequence[Sample]) -> Sequence[float | TypedError]:
-        """All behind one spin, except isolated ones."""
+        """Take all samples behind one spinning kernel. Isolated samples follow one by one."""
         if any(sample.met.timing_mode == "isolated" for sample in samples):
             return each_or_error(Sample.take, samples)
         return self._timer.time_all(samples)
@@ -31,7 +39,7 @@ class CudaBatches:
     def prove(
         self, proofs: Sequence[PreparedLaunch], proof_buffers: ProofBuffers
     ) -> list[ProofResult | TypedError]:
-        """All are queued behind each other; the witnesses of all are fetched at once."""
+        """Queue all launches with their checks, and fetch the results of all checks at once."""
         device = self._device
         outputs, guarded, inputs = (
             proof_buffers.outputs,

@@ -1,4 +1,4 @@
-"""Buffers of the CUDA backend with their guard zones."""
+"""Allocate and check buffers with guard zones in the CUDA backend."""
 
 from __future__ import annotations
 
@@ -69,12 +69,20 @@ def _guard_word(buffer: Any) -> np.uint32:
 
 
 class CudaLimits:
-    """Compares on the device within every limit; see `capabilities.Limits`."""
+    """Compares outputs within tolerances on the device, see `capabilities.Limits`.
+
+    Parameters
+    ----------
+    own_module
+        Compiles and loads a source.
+    launch
+        Queues a kernel with arguments.
+    """
 
     def __init__(
         self, own_module: Callable[[str], Any], launch: Callable[[Any, tuple[Any, ...]], None]
     ) -> None:
-        """`own_module` compiles and loads a source, `launch` queues a kernel."""
+        """Compile no kernel before the first comparison."""
         self._own_module, self._launch = own_module, launch
         self._kernels: dict[tuple[int, bool], Any] = {}
 
@@ -83,7 +91,7 @@ class CudaLimits:
         return True
 
     def queue(self, words: Any, output: Output, within: Tolerance, found: Any) -> None:
-        """Queue the kernel of this width, compiled once."""
+        """Queue the kernel for elements of this width, which is compiled once."""
         width, in_values = within.form.width, within.limit.in_values
         kind = (width, in_values)
         if kind not in self._kernels:
@@ -94,13 +102,13 @@ class CudaLimits:
 
 
 class CudaBuffers(Device):
-    """The buffers of a CUDA device: flat CuPy arrays of 32-bit words, views of their allocation."""
+    """Buffers of a CUDA device: flat CuPy arrays of 32-bit words, views of their allocation."""
 
     cupy: Any
     stream: Any
 
     def _load_own_kernels(self, module: Any) -> None:
-        """Take the kernels out of SOURCE, compiled and loaded."""
+        """Get the kernels of SOURCE from the loaded `module`."""
         self._compare, self._paint, self._strays_of, self._checksum = (
             module.get_function(name) for name in ("compare", "paint", "strays", "checksum")
         )
@@ -108,10 +116,16 @@ class CudaBuffers(Device):
 
     @abstractmethod
     def _own_module(self, source: str) -> Any:
-        """The loaded module of this source."""
+        """Compile and load a source of this backend."""
 
     def allocate(self, nbytes: int) -> Any:
-        """A buffer of undefined content between painted zones. Raises OutOfDeviceMemoryError."""
+        """Return a buffer with undefined content between guard zones that are painted.
+
+        Raises
+        ------
+        OutOfDeviceMemoryError
+            If the device has too little memory.
+        """
         zone = zone_bytes(nbytes) // 4
         words = ceil_div(nbytes, 4)
         offset = self.drawn_offset()
@@ -123,7 +137,13 @@ class CudaBuffers(Device):
         return buffer
 
     def upload(self, array: npt.NDArray[Any]) -> Any:
-        """A buffer that holds `array`. Raises OutOfDeviceMemoryError."""
+        """Return a buffer with the content of `array`.
+
+        Raises
+        ------
+        OutOfDeviceMemoryError
+            If the device has too little memory.
+        """
         words, last = words_of(array)
         buffer = self.allocate(words.nbytes + last.nbytes)
         with self.translated(), self.stream:
@@ -143,7 +163,7 @@ class CudaBuffers(Device):
             self.stream.synchronize()
 
     def count(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> WordPairs:
-        """Return two words for each buffer, of kernels in this stream."""
+        """Return two words for each buffer, to which kernels in this stream add."""
         with self.translated(), self.stream:
             counts = self.cupy.zeros((len(buffers), 2), dtype=np.uint32)
             for buffer, row in zip(buffers, counts, strict=True):

@@ -1,4 +1,4 @@
-"""CUDA arrays for kernels that read textures or write surfaces, and the limits of their sizes."""
+"""Allocate CUDA arrays for kernels that read textures or write surfaces."""
 
 from __future__ import annotations
 
@@ -19,10 +19,22 @@ _BITS = (8, 16, 32)
 
 
 class CudaImage(Image):
-    """A two-dimensional CUDA array, and objects to fetch from it and to write to it."""
+    """A two-dimensional CUDA array, with texture and surface objects for it.
+
+    Parameters
+    ----------
+    cupy
+        The module CuPy.
+    stream
+        Stream for copies.
+    problem
+        Height and width in texels.
+    dtype
+        Type of a texel.
+    """
 
     def __init__(self, cupy: Any, stream: Any, problem: Problem, dtype: DType) -> None:
-        """Allocate; CuPy's errors come out as they are."""
+        """Allocate the array. Errors of CuPy are not converted."""
         self._cupy, self._stream, self._dtype = cupy, stream, dtype
         runtime, textures = cupy.cuda.runtime, cupy.cuda.texture
         floating = dtype.scalar.kind == "f"
@@ -42,7 +54,7 @@ class CudaImage(Image):
         self._surface: Any = None
 
     def texture(self, ref: TextureRef) -> Any:
-        """The texture object with the settings of `ref`; made once."""
+        """Return the texture object with the settings of `ref`, which is created once."""
         if ref not in self._textures:
             runtime, textures = self._cupy.cuda.runtime, self._cupy.cuda.texture
             mode = getattr(runtime, f"cudaAddressMode{ref.address.capitalize()}")
@@ -57,7 +69,7 @@ class CudaImage(Image):
         return self._textures[ref]
 
     def surface(self) -> Any:
-        """The surface object for writing; made once."""
+        """Return the surface object for writing, which is created once."""
         if self._surface is None:
             self._surface = self._cupy.cuda.texture.SurfaceObject(self._resource)
         return self._surface
@@ -77,12 +89,24 @@ class CudaImage(Image):
 
 
 class CudaImages(Images):
-    """The capability ``images`` of a CUDA device: its formats, and how it makes and fills one."""
+    """Images of a CUDA device: their formats, and how they are created and filled.
+
+    Parameters
+    ----------
+    cupy
+        The module CuPy.
+    stream
+        Stream for copies.
+    largest
+        Largest width and height in texels.
+    translated
+        Returns a context manager that converts errors of CuPy.
+    """
 
     def __init__(
         self, cupy: Any, stream: Any, largest: tuple[int, int], translated: Translated
     ) -> None:
-        """Images are copied on `stream`."""
+        """Keep the stream on which images are copied."""
         super().__init__(largest, translated)
         self._cupy, self._stream = cupy, stream
 

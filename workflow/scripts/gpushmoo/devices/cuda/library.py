@@ -1,4 +1,4 @@
-"""cuBLAS by its C functions. CuPy's own functions refuse to be captured in a graph."""
+"""Call cuBLAS by its C functions, because CuPy's own functions refuse to be captured in a graph."""
 
 from __future__ import annotations
 
@@ -35,10 +35,18 @@ def loaded_library(name: str, maps: str = "/proc/self/maps") -> ctypes.CDLL:
 
 
 class Cublas:
-    """Functions of cuBLAS, queued in one stream. Their results stay on the device."""
+    """Functions of cuBLAS that are queued in one stream. Their results stay on the device.
+
+    Parameters
+    ----------
+    library
+        The loaded C library.
+    stream
+        Address of a CUDA stream.
+    """
 
     def __init__(self, library: Any, stream: int) -> None:
-        """`library` holds the C functions, `stream` is the address of a CUDA stream."""
+        """Create a handle of cuBLAS for the stream."""
         self._library = library
         handle = ctypes.c_void_p()
         self._check("cublasCreate_v2", ctypes.byref(handle))
@@ -69,7 +77,19 @@ class Cublas:
 
 
 class CublasCalls:
-    """The functions of cuBLAS as launches; see `base.Library`."""
+    """Functions of cuBLAS as launches, see `base.Library`.
+
+    Parameters
+    ----------
+    cupy
+        The module CuPy.
+    stream
+        Stream in which functions are queued.
+    translated
+        Returns a context manager that converts errors of CuPy.
+    bound
+        Prepares a command on this stream to be timed.
+    """
 
     def __init__(
         self,
@@ -78,11 +98,17 @@ class CublasCalls:
         translated: Translated,
         bound: Callable[[Callable[[], None]], PreparedLaunch],
     ) -> None:
-        """`bound` makes a command on `stream` ready to be timed."""
+        """Load no library before the first call."""
         self._cupy, self._stream, self._translated, self._bound = cupy, stream, translated, bound
 
     def bind(self, call: LibraryCall, buffers: Mapping[str, Any]) -> PreparedLaunch:
-        """cuBLAS's ``dot``; `cupy.dot` would store the products first. Else LaunchConfigError."""
+        """Prepare cuBLAS's ``dot``, because `cupy.dot` would store the products first.
+
+        Raises
+        ------
+        LaunchConfigError
+            If `call` is another function.
+        """
         if call.name != "dot":
             raise LaunchConfigError(f"cuBLAS has no function '{call.name}'.")
         scalar = DTYPES[call.dtype].scalar

@@ -1,4 +1,4 @@
-"""CuPy's runtime and NVML: devices, facts, clocks, and errors as `core.errors`."""
+"""Use CuPy's runtime and NVML: list and describe devices, lock clocks, and convert errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,13 @@ _STICKY = (
 
 
 def load_cupy() -> Any:
-    """The module cupy, with at least one device that answers. Raises NoDeviceError."""
+    """Return the module CuPy, after checking that at least one device responds.
+
+    Raises
+    ------
+    NoDeviceError
+        If CuPy, the driver or a device is missing.
+    """
     try:
         import cupy
     except ImportError as err:
@@ -81,7 +87,13 @@ def _driver_sentence(runtime: Any) -> str:
 
 
 def list_devices(wanted: int | None) -> tuple[tuple[int, str], ...]:
-    """Index and UUID of every visible device, or of device `wanted`; makes no context."""
+    """Return index and UUID of all visible devices or of device `wanted`; create no context.
+
+    Raises
+    ------
+    NoDeviceError
+        If there is no such device.
+    """
     runtime = load_cupy().cuda.runtime
     count = runtime.getDeviceCount()
     if wanted is not None and wanted >= count:
@@ -92,14 +104,30 @@ def list_devices(wanted: int | None) -> tuple[tuple[int, str], ...]:
 
 
 def uuid_of(runtime: Any, index: int) -> str:
-    """``GPU-`` and 32 hex digits; CuPy ends it at a zero byte: then with the place on the bus."""
+    """Return the UUID of a device as ``GPU-`` and 32 hex digits.
+
+    CuPy cuts the UUID at a zero byte. It is then followed by the PCI bus address.
+
+    Parameters
+    ----------
+    runtime
+        CuPy's module of the runtime.
+    index
+        Index of the device.
+    """
     found = bytes(runtime.getDeviceProperties(index)["uuid"][:16])
     place = "" if len(found) == 16 else f"-{runtime.deviceGetPCIBusId(index)}"
     return f"GPU-{found.hex()}{place}"
 
 
 class Translate:
-    """Context manager that turns CuPy's errors into the protocol's."""
+    """Context manager that converts errors of CuPy to those of `core.errors`.
+
+    Parameters
+    ----------
+    cupy
+        The module CuPy.
+    """
 
     def __init__(self, cupy: Any) -> None:
         self._cupy = cupy
@@ -134,7 +162,7 @@ class Translate:
 
 
 def describe(cupy: Any, index: int) -> DeviceInfo:
-    """The facts of device `index`."""
+    """Return the properties of the device at `index`."""
     runtime = cupy.cuda.runtime
     p = runtime.getDeviceProperties(index)
     grid, block = p["maxGridSize"], p["maxThreadsDim"]
@@ -170,12 +198,12 @@ def describe(cupy: Any, index: int) -> DeviceInfo:
 
 
 def architecture(info: DeviceInfo) -> str:
-    """The device's architecture as compilers name it, such as ``sm_90``."""
+    """Return the device's architecture as compilers name it, for example ``sm_90``."""
     return "sm_" + info.extra["compute_capability"].replace(".", "")
 
 
 def version(number: int) -> str:
-    """1000 · major + 10 · minor, as CUDA encodes versions."""
+    """Return a version such as ``13.1``, which CUDA encodes as 1000 · major + 10 · minor."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
@@ -192,7 +220,15 @@ _REASONS = {
 
 
 class NvmlSensor:
-    """Reads the GPU at a PCI bus address (CUDA and NVML count devices differently)."""
+    """Sensors of the GPU at a PCI bus address. CUDA and NVML number devices differently.
+
+    Parameters
+    ----------
+    nvml
+        The module pynvml.
+    bus_id
+        PCI bus address.
+    """
 
     def __init__(self, nvml: Any, bus_id: str) -> None:
         self._nvml = nvml
@@ -200,7 +236,7 @@ class NvmlSensor:
         self._handle = nvml.nvmlDeviceGetHandleByPciBusId(bus_id.encode())
 
     def read(self) -> Reading | None:
-        """The state now; None without an answer of the driver."""
+        """Return the present state of the GPU; None if the driver does not respond."""
         n, handle = self._nvml, self._handle
         try:
             mask = n.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
@@ -215,7 +251,7 @@ class NvmlSensor:
             return None
 
     def energy_mj(self) -> int | None:
-        """Millijoules since the driver was loaded; None if the GPU does not count them."""
+        """Return the energy used since the driver was loaded, in mJ; None without a meter."""
         try:
             return int(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle))
         except self._nvml.NVMLError:
@@ -223,7 +259,15 @@ class NvmlSensor:
 
 
 def open_sensor(bus_id: str) -> NvmlSensor | None:
-    """The sensor of the GPU at `bus_id`; None without nvidia-ml-py or without an answer of NVML."""
+    """Return the sensor of the GPU at a PCI bus address.
+
+    The result is None if nvidia-ml-py is missing, or if NVML does not respond.
+
+    Parameters
+    ----------
+    bus_id
+        PCI bus address.
+    """
     try:
         import pynvml
     except ImportError:
@@ -235,13 +279,19 @@ def open_sensor(bus_id: str) -> NvmlSensor | None:
 
 
 class NvmlClocks:
-    """The clocks of the GPU with the UUID of `uuid_of`; see `capabilities.Clocks`."""
+    """Clocks of the GPU that `uuid_of` identifies, see `capabilities.Clocks`.
+
+    Parameters
+    ----------
+    uuid
+        UUID of the device.
+    """
 
     def __init__(self, uuid: str) -> None:
         self._uuid = uuid
 
     def lock(self, asked: int | str) -> LockedClocks:
-        """Lock the core and memory clocks through NVML. Raises ClocksNotLockedError."""
+        """Lock the core and memory clocks with NVML; raise ClocksNotLockedError if that fails."""
         nvml, handle = _opened(self._uuid)
         core = nvml.NVML_CLOCK_LIMIT_ID_TDP if asked == BASE else asked
         try:
@@ -257,7 +307,7 @@ class NvmlClocks:
         return LockedClocks(asked, memory)
 
     def free(self) -> None:
-        """Free both clocks. Raises ClocksNotLockedError."""
+        """Free both clocks; raise ClocksNotLockedError if that fails."""
         nvml, handle = _opened(self._uuid)
         failed = []
         for reset in (nvml.nvmlDeviceResetGpuLockedClocks, nvml.nvmlDeviceResetMemoryLockedClocks):
@@ -271,10 +321,16 @@ class NvmlClocks:
 
 
 class CudaCounters:
-    """The counters that Nsight Compute reads; see `capabilities.Counters`."""
+    """Counters that Nsight Compute reads, see `capabilities.Counters`.
+
+    Parameters
+    ----------
+    runtime
+        CuPy's module of the runtime.
+    """
 
     def __init__(self, runtime: Any) -> None:
-        """Store `runtime`, which is CuPy's module of the runtime."""
+        """Keep the runtime, which starts and stops the profiler."""
         self._runtime = runtime
 
     @contextmanager
@@ -288,7 +344,7 @@ class CudaCounters:
 
 
 def _why(nvml: Any, err: Exception) -> str:
-    """The reason of an error of NVML, as the end of a sentence."""
+    """Return the reason of an NVML error, as the end of a sentence."""
     if isinstance(err, nvml.NVMLError_NoPermission):
         return "the driver lets only the administrator set clocks"
     if isinstance(err, nvml.NVMLError_NotSupported):
@@ -297,7 +353,7 @@ def _why(nvml: Any, err: Exception) -> str:
 
 
 def _opened(uuid: str) -> tuple[Any, Any]:
-    """NVML and its handle of a device, by the UUID of `uuid_of`. Or ClocksNotLockedError."""
+    """Return NVML and its handle of the device that `uuid_of` identifies."""
     try:
         import pynvml
     except ImportError as err:
@@ -310,7 +366,7 @@ def _opened(uuid: str) -> tuple[Any, Any]:
 
 
 def _handle(nvml: Any, uuid: str) -> Any:
-    """By the UUID, or by the place on the bus if the UUID is cut short."""
+    """Return NVML's handle by the UUID, or by the PCI bus address if the UUID is cut."""
     whole = re.fullmatch(r"GPU-([0-9a-f]{8})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{4})(.{12})", uuid)
     if whole is not None:
         return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{'-'.join(whole.groups())}".encode())

@@ -1,4 +1,4 @@
-"""Streams of the CUDA backend."""
+"""Implement streams of the CUDA backend, with which a kernel's data is copied from the host."""
 
 from __future__ import annotations
 
@@ -17,7 +17,17 @@ Prepare = Callable[[Any, Launch, Mapping[str, Any]], Enqueue]
 
 
 class CudaStream:
-    """A CUDA stream; see `streams.Stream`."""
+    """A CUDA stream, see `streams.Stream`.
+
+    Parameters
+    ----------
+    cupy
+        The module CuPy.
+    translated
+        Returns a context manager that converts errors of CuPy.
+    prepare
+        Prepares a launch for the current stream.
+    """
 
     def __init__(
         self,
@@ -25,7 +35,7 @@ class CudaStream:
         translated: Translated,
         prepare: Prepare,
     ) -> None:
-        """`prepare` prepares a launch for the current stream."""
+        """Create a stream that does not wait for the default stream."""
         self._cupy, self._translated, self._prepare = cupy, translated, prepare
         with translated():
             self.stream = cupy.cuda.Stream(non_blocking=True)
@@ -39,7 +49,7 @@ class CudaStream:
         self.wait()
 
     def release(self) -> None:
-        """Free all buffers by cudaFreeAsync."""
+        """Queue cudaFreeAsync for all buffers of the stream."""
         pointers = self._pointers
         self._pointers = []
         with self._translated():
@@ -47,7 +57,13 @@ class CudaStream:
                 self._cupy.cuda.runtime.freeAsync(pointer, self.stream.ptr)
 
     def allocate(self, nbytes: int) -> Any:
-        """A flat array of 32-bit words by cudaMallocAsync. Raises OutOfDeviceMemoryError."""
+        """Return a flat array of 32-bit words that cudaMallocAsync allocates.
+
+        Raises
+        ------
+        OutOfDeviceMemoryError
+            If the device has too little memory.
+        """
         cuda = self._cupy.cuda
         size = max(4, nbytes)
         with self._translated():
@@ -75,7 +91,7 @@ class CudaStream:
             source.data.copy_to_host_async(target.ctypes.data, target.nbytes, self.stream)
 
     def launch(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> None:
-        """Queue a launch. Raises LaunchConfigError or BuildError."""
+        """Queue a launch; raise LaunchConfigError or BuildError if it is not possible."""
         enqueue = self._prepare(program, launch, buffers)
         with self._translated(), self.stream:
             enqueue()
@@ -98,10 +114,20 @@ class CudaStream:
 
 
 class CudaStreams(Streams):
-    """Streams that do not wait for the default one, and memory by cudaHostAlloc."""
+    """Streams that do not wait for the default stream, and host memory from cudaHostAlloc.
+
+    Parameters
+    ----------
+    cupy
+        The module CuPy.
+    translated
+        Returns a context manager that converts errors of CuPy.
+    prepare
+        Prepares a launch for the current stream.
+    """
 
     def __init__(self, cupy: Any, translated: Translated, prepare: Prepare) -> None:
-        """`prepare` prepares a launch for the current stream."""
+        """Create no stream before the first call of `open`."""
         super().__init__(translated)
         self._cupy, self._prepare = cupy, prepare
 

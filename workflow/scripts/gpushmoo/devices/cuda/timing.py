@@ -1,7 +1,7 @@
-"""Times launches of each kind and calls of a library by CUDA events.
+"""Time launches and calls of a library with CUDA events, in each timing mode.
 
-Launches with attributes (clusters, cooperative, shared memory's share), which CuPy does not have,
-are by the driver's own call in NVIDIA's bindings.
+CuPy has no launches with attributes (clusters, cooperative launches, share of shared memory). They
+use the driver's function in NVIDIA's bindings.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PORTABLE = 8
 
 
 def driver_bindings() -> Any:
-    """The module ``cuda.bindings.driver``; its import loads no driver."""
+    """Return the module ``cuda.bindings.driver``. Its import loads no driver."""
     return importlib.import_module("cuda.bindings.driver")
 
 
@@ -57,7 +57,7 @@ def _config(driver: Any, launch: Launch) -> Any:
 
 
 def _allow(driver: Any, handle: Any, launch: Launch, check: Callable[[int], None]) -> None:
-    """Allow a function clusters that not every device has."""
+    """Allow a function clusters that are larger than those of every device."""
     if math.prod(launch.cluster or ()) > _PORTABLE:
         larger = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
         check(*driver.cuFuncSetAttribute(handle, larger, 1))
@@ -66,7 +66,19 @@ def _allow(driver: Any, handle: Any, launch: Launch, check: Callable[[int], None
 def blocks_in_clusters(
     driver: Any, function: int, launch: Launch, check: Callable[[int], None]
 ) -> int:
-    """How many blocks of a launch in clusters the device holds at once."""
+    """Return how many blocks of a launch with clusters fit on the device at the same time.
+
+    Parameters
+    ----------
+    driver
+        The module that `driver_bindings` returns.
+    function
+        Address of the driver's function.
+    launch
+        The launch.
+    check
+        Raises an error for a code of the driver.
+    """
     handle = driver.CUfunction(function)
     _allow(driver, handle, launch, check)
     code, count = driver.cuOccupancyMaxActiveClusters(handle, _config(driver, launch))
@@ -82,10 +94,27 @@ def extended(
     stream: Callable[[], int],
     check: Callable[[int], None],
 ) -> Callable[[], None]:
-    """Queues `launch` of the driver's `function` in the current stream; `args` are CuPy's.
+    """Return a function that queues a launch with attributes in the current stream.
 
-    `driver` is the module of `driver_bindings`, `check` raises for its codes. Raises
-    LaunchConfigError for blocks that make no clusters.
+    Parameters
+    ----------
+    driver
+        The module that `driver_bindings` returns.
+    function
+        Address of the driver's function.
+    launch
+        The launch.
+    args
+        Arguments as CuPy requires them.
+    stream
+        Returns the address of the current stream.
+    check
+        Raises an error for a code of the driver.
+
+    Raises
+    ------
+    LaunchConfigError
+        If the grid does not consist of whole clusters.
     """
     cluster = launch.cluster or (1, 1, 1)
     if any(n % size for n, size in zip(launch.grid, cluster, strict=True)):
@@ -106,7 +135,7 @@ def extended(
 
 
 def _bytes(argument: Any) -> bytes:
-    """What the driver takes: a number itself, the address of a buffer, or an image's handle."""
+    """Return an argument's bytes: a number, the address of a buffer, or the handle of an image."""
     if isinstance(argument, np.generic):
         return argument.tobytes()
     place = argument.data.ptr if hasattr(argument, "data") else argument.ptr
@@ -131,12 +160,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SamplePlan:
-    """What the host queues on a stream for one sample: `times` repetitions.
+    """Commands that the host queues on a stream for one sample: `times` repetitions of two steps.
 
     A repetition calls `before`, records a CUDA event, calls `timed`, and records a second event.
     The time between the two events counts.
 
-    Parameters
+    Attributes
     ----------
     before
         Queues the untimed work of a repetition, such as a flush of the L2 cache.
@@ -160,7 +189,19 @@ class SamplePlan:
 
 @dataclass(frozen=True)
 class Queued:
-    """A queued sample; `late` if the device had to wait for the host."""
+    """A sample that is queued on a stream.
+
+    Attributes
+    ----------
+    elapsed_ms
+        Returns the time between two events in milliseconds.
+    plan
+        Commands of the sample.
+    events
+        Pairs of events around the timed launches.
+    late
+        Whether the device had to wait for the host.
+    """
 
     elapsed_ms: Callable[[Any, Any], float]
     plan: SamplePlan
@@ -168,13 +209,30 @@ class Queued:
     late: bool
 
     def seconds(self) -> float:
-        """Per launch, once the device has finished."""
+        """Return the mean time of a launch in seconds, once the device has finished."""
         total_ms = sum(float(self.elapsed_ms(start, stop)) for start, stop in self.events)
         return total_ms * 1e-3 / (self.plan.times * self.plan.launches)
 
 
 class EventTimer:
-    """Times commands on one stream by CUDA events; a spinning kernel holds the queue until then."""
+    """Times commands on one stream with CUDA events.
+
+    A spinning kernel keeps the device busy until the host has queued a sample, so that the device
+    does not wait for the host.
+
+    Parameters
+    ----------
+    cupy
+        The module CuPy.
+    spin
+        The kernel of SPIN_SOURCE.
+    stream
+        The stream.
+    info
+        Properties of the device.
+    translated
+        Returns a context manager that converts errors of CuPy.
+    """
 
     def __init__(
         self,
@@ -184,7 +242,7 @@ class EventTimer:
         info: DeviceInfo,
         translated: Callable[[], Translate],
     ) -> None:
-        """`spin` is the kernel of SPIN_SOURCE; `translated` makes a translator of errors."""
+        """Create no events before the first sample."""
         self._cupy = cupy
         self._spin = spin
         self.stream = stream
@@ -194,12 +252,17 @@ class EventTimer:
         self._filler: Any = None
 
     def time(self, plan: SamplePlan) -> float:
-        """Seconds per launch, by events around the timed launches.
+        """Return the mean time of a launch in seconds, from events around the timed step.
 
         The device spins while the host queues events and launches, which then follow each other
         without waiting for the host. If the host was too slow, the sample is repeated behind a
-        longer spin. The spinning thread leaves the device as idle as an isolated launch must find
-        it, and hides the host's time of launching.
+        longer spin. The spinning kernel has one thread. It leaves the device as idle as an isolated
+        launch must find it, and hides the time that the host needs to launch.
+
+        Parameters
+        ----------
+        plan
+            Commands of the sample.
         """
         if plan.isolated and plan.times > 1:
             once = replace(plan, times=1)
@@ -218,7 +281,18 @@ class EventTimer:
             return queued.seconds()
 
     def time_all(self, samples: Sequence[Sample]) -> list[float | TypedError]:
-        """Seconds per launch or the error of each, all behind one spin; none may be isolated."""
+        """Take several samples behind one spinning kernel. None of them may be isolated.
+
+        Parameters
+        ----------
+        samples
+            The samples.
+
+        Returns
+        -------
+        list
+            Mean time of a launch in seconds, or the error, of each sample.
+        """
         plans = each_or_error(plan_of, samples)
         place = 0
 
@@ -238,15 +312,15 @@ class EventTimer:
             return [q if isinstance(q, TypedError) else self._seconds(q) for q in found]
 
     def _seconds(self, queued: Queued) -> float:
-        """Return the seconds per launch; repeat a late sample."""
+        """Return the mean time of a launch in seconds; repeat the sample if it was late."""
         return self.time(queued.plan) if queued.late else queued.seconds()
 
     def spin(self, microseconds: int) -> None:
-        """Queue a kernel of about this length at the highest clock."""
+        """Queue the spinning kernel for about this time, if the clock is at its highest."""
         self._spin((1,), (1,), (np.int64(self._info.core_clock_mhz * microseconds),))
 
     def _queue(self, plan: SamplePlan, place: int) -> Queued:
-        """Queue a sample that uses the pairs of events from `place` on."""
+        """Queue a sample that uses the pairs of events from index `place` on."""
         events = self.event_pairs(place + plan.times)[place:]
         late = False
         for start, stop in events:
@@ -259,14 +333,14 @@ class EventTimer:
         return Queued(self._cupy.cuda.get_elapsed_time, plan, events, late)
 
     def event_pairs(self, n: int) -> list[tuple[Any, Any]]:
-        """`n` pairs of events for begin and end."""
+        """Return `n` pairs of events. They are created once and reused."""
         event = self._cupy.cuda.Event
         while len(self._events) < n:
             self._events.append((event(), event()))
         return self._events[:n]
 
     def flush(self) -> None:
-        """Queue writes that fill the L2 cache."""
+        """Queue a write as large as the L2 cache, so that it contains no useful data."""
         if self._filler is None:
             words = flush_bytes(self._info) // 4
             self._filler = self._cupy.empty(words, dtype=np.uint32)
@@ -274,7 +348,17 @@ class EventTimer:
 
 
 class CudaLaunch:
-    """A launch on one stream. A graph of several is captured once and replayed."""
+    """A launch on one stream. A graph of several launches is captured once and replayed.
+
+    Parameters
+    ----------
+    timer
+        Times commands on the stream.
+    enqueue
+        Queues the launch.
+    renew
+        Queues commands that restore the content of buffers before each timed launch, if required.
+    """
 
     def __init__(
         self,
@@ -282,30 +366,45 @@ class CudaLaunch:
         enqueue: Callable[[], None],
         renew: Callable[[], None] | None = None,
     ) -> None:
-        """`renew` queues what gives buffers their content before each timed launch."""
+        """Capture no graph before the first sample."""
         self._timer, self.enqueue, self._renew = timer, enqueue, renew
         self._graphs: dict[int, Callable[[], None]] = {}
 
     def run(self) -> None:
-        """Launch once and wait. Raises LaunchFailedError or DeviceLostError."""
+        """Launch once and wait; raise LaunchFailedError or DeviceLostError if it fails."""
         with self._timer.translated(), self._timer.stream:
             self.enqueue()
             self._timer.stream.synchronize()
 
     def sample(self, launches: int, met: Condition = USUAL) -> float:
-        """Seconds per launch, by one pair of events or one around each launch (see `plan`)."""
+        """Return the mean time of a launch in seconds.
+
+        One pair of events is around all launches, or one is around each launch (see `plan`).
+        """
         return self._timer.time(self.plan(launches, met))
 
     def interval(self, met: Condition) -> TimedInterval:
-        """One pair of events is around all launches of a sample, or around each."""
+        """Return ROW if one pair of events is around all launches of a sample, otherwise EACH."""
         row = self._renew is None and not met.flushed and met.timing_mode != "isolated"
         return TimedInterval.ROW if row else TimedInterval.EACH
 
     def plan(self, launches: int, met: Condition) -> SamplePlan:
-        """Return the plan of a sample; raise LaunchConfigError if there is no such graph.
+        """Return the commands of a sample.
 
-        Flushed or isolated launches are timed one by one. An untimed launch before several warm
-        ones fills the L2 cache as they leave it.
+        Flushed or isolated launches are timed one by one. Several warm launches in a row follow one
+        untimed launch, which fills the L2 cache in the same way as they do.
+
+        Parameters
+        ----------
+        launches
+            Number of launches in the sample.
+        met
+            Measurement condition.
+
+        Raises
+        ------
+        LaunchConfigError
+            If the launches cannot be timed in this timing mode.
         """
         kind = met.timing_mode
         if self._renew is not None:
@@ -321,7 +420,7 @@ class CudaLaunch:
         return SamplePlan(before, self._one_by_one(launches), 1, launches)
 
     def _renewed(self, renew: Callable[[], None], launches: int, met: Condition) -> SamplePlan:
-        """Launches that each find the buffers' own content are timed one by one."""
+        """Return the commands of a sample whose launches find the original content of buffers."""
 
         def before() -> None:
             renew()
@@ -345,7 +444,7 @@ class CudaLaunch:
         return queue
 
     def _graph(self, launches: int) -> Callable[[], None]:
-        """Replays `launches` launches; captured at the first call."""
+        """Return a function that replays a graph of this number of launches."""
         if launches not in self._graphs:
             with self._timer.translated(), self._timer.stream as stream:
                 graph = self._captured(stream, launches)
@@ -355,7 +454,7 @@ class CudaLaunch:
         return self._graphs[launches]
 
     def _captured(self, stream: Any, launches: int) -> Any:
-        """Capture a graph of this number of launches; the stream stays usable if one is refused."""
+        """Capture a graph of this number of launches; if that fails, the stream stays usable."""
         stream.begin_capture()
         try:
             for _ in range(launches):
@@ -368,6 +467,6 @@ class CudaLaunch:
 
 
 def plan_of(sample: Sample) -> SamplePlan:
-    """Return the plan of `sample`, of a bound of this backend."""
+    """Return the commands of a sample whose launch belongs to this backend."""
     assert isinstance(sample.bound, CudaLaunch)
     return sample.bound.plan(sample.launches, sample.met)

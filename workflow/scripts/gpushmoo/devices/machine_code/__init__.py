@@ -1,1 +1,1 @@
-"""CUDA kernels compiled without a device, and the contents of their machine code."""
+"""Compile CUDA kernels without a device, and read their machine code."""

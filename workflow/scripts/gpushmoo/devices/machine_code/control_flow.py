@@ -1,11 +1,11 @@
-"""The way of a thread through a kernel's machine code: its loops, registers and accesses.
+"""Find the path of a thread through a kernel's machine code, with its loops and memory accesses.
 
 The compiler unrolls loops, keeps a second copy of a loop's body for the rest, and decides how many
-loads are under way before the first result is needed. Only the machine code shows this. Of all ways
-through the code without a jump back, the `code_path` is the one with the most accesses to memory,
-and of these the shortest: the way of a thread in the middle of the data. The loop on it with the
-most accesses is the `turn`, which runs again and again; the rest runs `once`, and a loop around
-that loop counts as if it ran once.
+loads are in flight before the first result is needed. Only the machine code shows this. `code_path`
+compares all paths without a backward jump. It returns the path with the most memory accesses, and
+of these the shortest: the path of a thread in the middle of the data. The loop on it with the most
+accesses is the `turn`, which runs repeatedly. The rest runs `once`, and a loop around the turn
+counts as if it ran once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from ...core.code_path import CodePath, PathPart
 
 @dataclass(frozen=True)
 class Instruction:
-    """``@!P0 LDG.E.64 R2, [R4]`` has name LDG, flags E, 64; `targets` are places that it names."""
+    """An instruction of the machine code. ``@!P0 LDG.E.64 R2, [R4]`` has name LDG and flags E, 64.
+
+    `guard` is ``@!P0`` in this example. `targets` are the indices of instructions that it names.
+    """
 
     guard: str
     name: str
@@ -30,7 +33,7 @@ class Instruction:
     targets: tuple[int, ...]
 
     def falls_through(self) -> bool:
-        """Whether the next instruction may follow."""
+        """Return whether the next instruction may follow this one."""
         # BRA.DIV, BRA.CONV, `BRA P0, ...` and `EXIT P0` are conditional without a guard.
         plain = self.name == "BRA" and not self.flags and self.operands.startswith("`(")
         leaves = self.name == "EXIT" and not self.operands
@@ -39,7 +42,7 @@ class Instruction:
         )
 
     def never_runs(self) -> bool:
-        """Whether the guard is always false."""
+        """Return whether the guard of the instruction is always false."""
         # ptxas puts `@!PT LDS RZ, [RZ]` before asynchronous copies.
         return self.guard in {"@!PT", "@!UPT"}
 
@@ -79,7 +82,15 @@ _ADDRESS = re.compile(r"\[[^]]*\]")
 
 @cache
 def touched_registers(i: Instruction) -> tuple[frozenset[str], frozenset[str]]:
-    """Registers and predicates that it reads, and writes; in doubt an operand counts as wide."""
+    """Return the registers and predicates that an instruction reads, and those that it writes.
+
+    If the width of an operand is not known, the largest possible width counts.
+
+    Parameters
+    ----------
+    i
+        The instruction.
+    """
     if i.never_runs():
         return frozenset(), frozenset()
     operands = _LABEL.sub("", i.operands).split(", ")
@@ -93,10 +104,10 @@ def touched_registers(i: Instruction) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _results(i: Instruction, operands: Sequence[str]) -> list[str]:
-    """The leading operands that are written.
+    """Return the leading operands that the instruction writes.
 
     They are a register and the predicates of its carries (``IADD3 R2, P0, PT, ...``), a predicate
-    and a register (``LOP3 P0, R2, ...``) or two predicates (``ISETP P0, PT, ...``).
+    and a register (``LOP3 P0, R2, ...``), or two predicates (``ISETP P0, PT, ...``).
     """
     bare = [] if i.name in _NO_RESULT else list(takewhile(_RESULT.fullmatch, operands))
     if len(bare) == len(operands) > 1:
@@ -111,7 +122,7 @@ def _results(i: Instruction, operands: Sequence[str]) -> list[str]:
 
 
 def _names(text: str, span: int = 1, address_span: int = 1) -> list[str]:
-    """The registers that `text` names: `span` from each, `address_span` from each in brackets."""
+    """Return the registers that `text` names: `span` from each, `address_span` in brackets."""
     parts = [(part, address_span) for part in _ADDRESS.findall(text)]
     parts.append((_ADDRESS.sub("", text), span))
     found: list[str] = []
@@ -127,7 +138,7 @@ def _names(text: str, span: int = 1, address_span: int = 1) -> list[str]:
 
 
 def _span_of_source(i: Instruction, index: int) -> int:
-    """How many registers the `index`-th source may take."""
+    """Return how many registers the source operand at `index` may have."""
     if i.name in _IMAGES or "MMA" in i.name:
         return 4
     if i.name in _SHIFTS:
@@ -138,7 +149,7 @@ def _span_of_source(i: Instruction, index: int) -> int:
 
 
 def _span_of_result(i: Instruction) -> int:
-    """How many registers a result may take."""
+    """Return how many registers a result may have."""
     if i.name in _SHIFTS:
         return 1
     if "MMA" in i.name or i.name == "LDSM":
@@ -152,7 +163,7 @@ def _widest(i: Instruction) -> int:
 
 
 def _successors(code: Sequence[Instruction]) -> list[list[int]]:
-    """For every place those that may follow; behind a call, the next instruction follows."""
+    """Return for each instruction the indices of those that may follow, as calls return."""
     ahead: list[list[int]] = []
     for place, i in enumerate(code):
         jumps = list(i.targets) if i.name in _JUMPS else []
@@ -163,7 +174,7 @@ def _successors(code: Sequence[Instruction]) -> list[list[int]]:
 def _reached(
     starts: Iterable[int], successors: Sequence[Sequence[int]], without: int = -1
 ) -> frozenset[int]:
-    """The places that are reached from `starts` without passing the place `without`."""
+    """Return the indices that can be reached from `starts` without passing the index `without`."""
     seen = set(starts) - {without}
     waiting = list(seen)
     while waiting:
@@ -175,7 +186,13 @@ def _reached(
 
 
 def looping(code: Sequence[Instruction]) -> frozenset[int]:
-    """Places of the instructions that may run again and again, also in called functions."""
+    """Return the indices of instructions that may run repeatedly, also in called functions.
+
+    Parameters
+    ----------
+    code
+        Instructions of a kernel in the order of the listing.
+    """
     ahead = _successors(code)
     found = frozenset().union(*_loops(ahead).values())
     callees = [list(i.targets) if i.name == "CALL" else [] for i in code]
@@ -184,10 +201,10 @@ def looping(code: Sequence[Instruction]) -> frozenset[int]:
 
 
 def _loops(ahead: Sequence[Sequence[int]]) -> dict[int, frozenset[int]]:
-    """The places of each loop, by that of its first instruction: the natural loops of compilers.
+    """Return the indices of the instructions in each natural loop, by index of its head.
 
-    A jump back to a head closes a loop if no way leads past the head to where the jump begins.
-    Blocks that ptxas moved behind the last EXIT jump back without a loop.
+    The head is the first instruction. A backward jump to it closes a loop if all paths to the jump
+    pass the head. Blocks that ptxas moved behind the last EXIT jump back without a loop.
     """
     behind: list[list[int]] = [[] for _ in ahead]
     for source, targets in enumerate(ahead):
@@ -209,7 +226,15 @@ AccessOf = Callable[[Instruction], tuple[str, int] | None]
 
 
 def code_path(code: Sequence[Instruction], access: AccessOf) -> CodePath:
-    """The path through one kernel's instructions, in the order of the listing."""
+    """Return the path of a thread through one kernel, as the module describes it.
+
+    Parameters
+    ----------
+    code
+        Instructions of the kernel in the order of the listing.
+    access
+        Returns kind and width of an instruction's memory access, or None.
+    """
     ahead = _successors(code)
     loops = _loops(ahead)
     path = _busiest(code, _forward(ahead, loops), access)
@@ -226,7 +251,7 @@ def code_path(code: Sequence[Instruction], access: AccessOf) -> CodePath:
 def _forward(
     ahead: Sequence[Sequence[int]], loops: Mapping[int, frozenset[int]]
 ) -> list[tuple[int, ...]]:
-    """The successors, but a way that begins a loop again leads to where that loop is left."""
+    """Return the successors without backward jumps, which instead lead to exits of their loop."""
     forward = [set(targets) for targets in ahead]
     # The inner loops first: where they are left may be where the outer one begins again.
     for head, body in sorted(loops.items(), key=lambda loop: len(loop[1])):
@@ -242,7 +267,7 @@ def _forward(
 def _busiest(
     code: Sequence[Instruction], forward: Sequence[Sequence[int]], access: AccessOf
 ) -> list[int]:
-    """The places of the way from the first instruction to an end with the most accesses."""
+    """Return the indices on the path with the most accesses from first instruction to an end."""
     order = []
     state = [0] * len(code)
     waiting = [(0, False)] if code else []

@@ -1,6 +1,7 @@
-"""CUDA kernels compiled to machine code, and kept; needs no device and no CuPy.
+"""Compile CUDA kernels to machine code with NVRTC, and cache it, without device or CuPy.
 
-NVRTC from CUDA 13.3 on carries CUDA's headers; others are those that packages or a toolkit brought.
+NVRTC from CUDA 13.3 on contains CUDA's headers. Other headers are those of installed packages or of
+a toolkit.
 """
 
 from __future__ import annotations
@@ -90,7 +91,15 @@ STANDARD: Mapping[str, str] = {
 
 
 def bundled(nvrtc: Any, cache: Path) -> tuple[Path, ...]:
-    """The headers that NVRTC carries, laid out in `cache`; () from an NVRTC without."""
+    """Return folders with the headers that NVRTC contains; empty for an NVRTC without headers.
+
+    Parameters
+    ----------
+    nvrtc
+        The module ``cuda.bindings.nvrtc``.
+    cache
+        Folder in which the headers are written.
+    """
     version = "-".join(map(str, nvrtc.nvrtcVersion()[1:]))
     folder = cache / "headers" / version
     with suppress(AttributeError, RuntimeError):  # older bindings, or an older library
@@ -102,7 +111,13 @@ def bundled(nvrtc: Any, cache: Path) -> tuple[Path, ...]:
 
 
 def installed(nvrtc: str) -> tuple[Path, ...]:
-    """CUDA's and CCCL's headers for an NVRTC of this version, in packages and toolkits."""
+    """Return folders with CUDA's and CCCL's headers in packages and toolkits.
+
+    Parameters
+    ----------
+    nvrtc
+        Version of NVRTC, whose major version the headers must have.
+    """
     major = nvrtc.split(".")[0]
     roots = [Path(os.environ[name]) for name in ("CUDA_PATH", "CUDA_HOME") if os.environ.get(name)]
     found = []
@@ -118,7 +133,13 @@ def installed(nvrtc: str) -> tuple[Path, ...]:
 
 
 def versions(nvrtc: str) -> Iterator[str]:
-    """What decides about the content of CUDA's headers, beside NVRTC's version."""
+    """Yield the texts that determine the content of CUDA's headers: folders and versions.
+
+    Parameters
+    ----------
+    nvrtc
+        Version of NVRTC.
+    """
     for path in installed(nvrtc):
         texts = (p.read_text("utf-8", "replace") for n in _TELLING if (p := path / n).is_file())
         yield " ".join([str(path), *(v for text in texts for v in _VERSION.findall(text)[:1])])
@@ -152,7 +173,13 @@ _INSTALL = "install the extra 'cuda13' (or 'cuda12' for an older driver)"
 
 
 def nvrtc_version() -> str:
-    """Version of the compiler, ``13.2``. Raises NoDeviceError when NVRTC is missing."""
+    """Return the version of the compiler, for example ``13.2``.
+
+    Raises
+    ------
+    NoDeviceError
+        If NVRTC is missing.
+    """
     nvrtc = _bindings()
     status, major, minor = nvrtc.nvrtcVersion()
     if status:
@@ -161,7 +188,15 @@ def nvrtc_version() -> str:
 
 
 def build_options(dtype: DType, defines: Mapping[str, str]) -> tuple[str, ...]:
-    """NVRTC's options for a kernel folder's source; the device's architecture is not among them."""
+    """Return NVRTC's options for a kernel's source, without the architecture.
+
+    Parameters
+    ----------
+    dtype
+        Element type.
+    defines
+        Macros by name.
+    """
     index = "size_t" if INDEX_BITS in defines else "unsigned"
     types = f"-Delement_t={_TYPES.get(dtype.name, dtype.name)}", f"-Dindex_t={index}"
     macros = (f"-D{name}={value}" for name, value in sorted(defines.items()))
@@ -171,10 +206,20 @@ def build_options(dtype: DType, defines: Mapping[str, str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Unit:
-    """A source for NVRTC: its text, and what else decides about its machine code.
+    """A source for NVRTC, with everything that determines its machine code.
 
-    `name` is in messages. `folder` holds the headers that it includes from beside it.
-    `expressions` name instances of its templates, as ``sum<float, BLOCK>``.
+    Attributes
+    ----------
+    text
+        The source.
+    name
+        Name of the kernel, for messages.
+    options
+        Options of the compiler.
+    folder
+        Folder with headers that the source includes by a relative path.
+    expressions
+        Instances of the source's templates, for example ``sum<float, BLOCK>``.
     """
 
     text: str
@@ -195,13 +240,47 @@ def unit_of(
     options: Sequence[str] = (),
     expressions: Sequence[str] = (),
 ) -> Unit:
-    """Return a kernel folder's source; raise BuildError if it does not exist."""
+    """Return the source in a kernel's folder.
+
+    Parameters
+    ----------
+    folder
+        The kernel's folder.
+    dtype
+        Element type.
+    defines
+        Macros by name.
+    options
+        Additional options of the compiler.
+    expressions
+        Instances of templates.
+
+    Raises
+    ------
+    BuildError
+        If there is no source.
+    """
     options = (*build_options(dtype, defines), *options)
     return Unit(kernel_source(folder, ".cu"), folder.name, options, folder, tuple(expressions))
 
 
 def version_unit(folder: KernelFolder, dtype: str, version: Version) -> Unit:
-    """The source of a version of a kernel. Raises BuildError or WorkloadError."""
+    """Return the source of a version of a kernel.
+
+    Parameters
+    ----------
+    folder
+        The kernel.
+    dtype
+        Name of the element type.
+    version
+        The version.
+
+    Raises
+    ------
+    BuildError, WorkloadError
+        If there is no source, or if the workload raises an error.
+    """
     w = folder.workload
     expressions = [name for name in w.name_expressions(version) if "<" in name]
     macros = w.macros(dtype, version)
@@ -209,7 +288,29 @@ def version_unit(folder: KernelFolder, dtype: str, version: Version) -> Unit:
 
 
 def compile_cubin(unit: Unit, arch: str, cache: Path | None = None) -> CompiledCode:
-    """`unit` compiled for `arch` (``sm_90``), an ELF file. Raises BuildError, NoDeviceError."""
+    """Compile a source to machine code.
+
+    Parameters
+    ----------
+    unit
+        The source.
+    arch
+        Architecture, for example ``sm_90``.
+    cache
+        Folder for headers; by default a temporary one.
+
+    Returns
+    -------
+    CompiledCode
+        An ELF file, and the messages of the compiler.
+
+    Raises
+    ------
+    BuildError
+        If the source does not compile.
+    NoDeviceError
+        If NVRTC is missing or does not know the architecture.
+    """
     nvrtc = _bindings()
     _check_arch(nvrtc, arch)
     needs_room = cache is None and unit.includes()
@@ -222,7 +323,7 @@ _NO_HEADER = re.compile(r"^(.*?)\((\d+)\): catastrophic error: .* open source fi
 
 
 def _without_header(log: str) -> BuildError | None:
-    """The error of a header that is not there; None of another message."""
+    """Return the error of a header that does not exist; None for any other message."""
     absent = _NO_HEADER.search(shortened(log))
     if absent is None:
         return None
@@ -273,7 +374,13 @@ _PLAIN = re.compile(r"_Z(\d+)([A-Za-z_].*)")
 
 
 def plain_names(symbols: Iterable[str]) -> dict[str, EntryFacts]:
-    """The kernels that their own names in C++ tell apart, by these."""
+    """Return the kernels that can be launched by their C++ names, because no other has them.
+
+    Parameters
+    ----------
+    symbols
+        Names in the machine code.
+    """
     named: dict[str, list[str]] = {}
     for symbol in symbols:
         found = _PLAIN.fullmatch(symbol)
@@ -284,7 +391,7 @@ def plain_names(symbols: Iterable[str]) -> dict[str, EntryFacts]:
 
 
 def _bindings() -> Any:
-    """The module ``cuda.bindings.nvrtc`` with its library loaded."""
+    """Return the module ``cuda.bindings.nvrtc`` after its library is loaded."""
     try:
         nvrtc: Any = importlib.import_module("cuda.bindings.nvrtc")
         nvrtc.nvrtcVersion()  # the import alone does not look for the library
@@ -311,7 +418,7 @@ def _check_arch(nvrtc: Any, arch: str) -> None:
 
 
 def _answer(reply: tuple[Any, ...]) -> Any:
-    """The value in a reply of the bindings. Raises DeviceError when its status is a failure."""
+    """Return the value in a reply of the bindings; raise DeviceError if its status is a failure."""
     status, *values = reply
     if status:
         raise DeviceError(f"NVRTC fails unexpectedly ({status.name}); reinstall its package.")
@@ -319,7 +426,7 @@ def _answer(reply: tuple[Any, ...]) -> Any:
 
 
 def _read(size_of: Any, read: Any, program: Any) -> bytes:
-    """A result of `program` that NVRTC writes into a buffer."""
+    """Return a result of `program` that NVRTC writes into a buffer."""
     # Not bytes: Python shares bytes objects of one character, and a log may be that short.
     buffer = bytearray(_answer(size_of(program)))
     _answer(read(program, buffer))
@@ -327,7 +434,19 @@ def _read(size_of: Any, read: Any, program: Any) -> bytes:
 
 
 def cached_cubin(unit: Unit, arch: str, cache: Path) -> CompiledCode:
-    """The machine code of `unit` out of `cache`; see `kept_code`. Raises as `compile_cubin`."""
+    """Return the machine code of a source from the cache, or compile it.
+
+    Errors are those of `compile_cubin`.
+
+    Parameters
+    ----------
+    unit
+        The source.
+    arch
+        Architecture, for example ``sm_90``.
+    cache
+        Folder of the cache.
+    """
     included: tuple[str, ...] = tuple(versions(nvrtc_version())) if unit.includes() else ()
     if unit.folder is not None:
         included += own_headers(unit.folder, ".cu")
@@ -336,7 +455,17 @@ def cached_cubin(unit: Unit, arch: str, cache: Path) -> CompiledCode:
 
 
 def disassembled(code: bytes, cache: Path) -> dict[str, EntryCode]:
-    """The contents of each kernel's machine code; nvdisasm's text, of 0.5 s, is kept."""
+    """Return the contents of each kernel in machine code, by name.
+
+    The output of nvdisasm, which takes 0.5 s, is cached.
+
+    Parameters
+    ----------
+    code
+        A cubin.
+    cache
+        Folder of the cache.
+    """
 
     def text() -> CompiledCode:
         return CompiledCode(zlib.compress(listing(code).encode()), "")
@@ -346,7 +475,7 @@ def disassembled(code: bytes, cache: Path) -> dict[str, EntryCode]:
 
 
 def stored_cubin(code: bytes, cache: Path) -> Path:
-    """A file in `cache` that holds `code`, named by its sum."""
+    """Return the path of a file in `cache` with this machine code; write it if it is missing."""
     path = cache / "cubin" / f"{hashlib.sha256(code).hexdigest()[:32]}.cubin"
     if not path.is_file() or path.read_bytes() != code:
         write_atomic(path, code)
@@ -356,7 +485,21 @@ def stored_cubin(code: bytes, cache: Path) -> Path:
 def version_code(
     folder: KernelFolder, dtype: str, version: Version, arch: str, cache: Path
 ) -> dict[str, EntryCode]:
-    """The contents of the machine code of each of the version's functions, for ``sm_90`` say."""
+    """Return the contents of a version's machine code, by name of the kernel function.
+
+    Parameters
+    ----------
+    folder
+        The kernel.
+    dtype
+        Name of the element type.
+    version
+        The version.
+    arch
+        Architecture, for example ``sm_90``.
+    cache
+        Folder of the cache.
+    """
     made = cached_cubin(version_unit(folder, dtype, version), arch, cache)
     return by_entry(disassembled(made.code, cache), made.facts)
 
@@ -364,7 +507,15 @@ def version_code(
 def by_entry(
     codes: Mapping[str, EntryCode], facts: Mapping[str, EntryFacts]
 ) -> dict[str, EntryCode]:
-    """The contents of machine code by the names that launches have for its functions."""
+    """Return the contents of machine code by the names that launches use for the functions.
+
+    Parameters
+    ----------
+    codes
+        Contents by symbol.
+    facts
+        Symbols by name.
+    """
     asked = {fact.symbol: name for name, fact in facts.items()}
     return {(name := asked.get(s, s)): replace(code, entry=name) for s, code in codes.items()}
 
@@ -378,7 +529,7 @@ _VARIABLE = 1  # STT_OBJECT
 
 
 def parameter_sizes(cubin: bytes) -> dict[str, tuple[int, ...]]:
-    """Bytes of each parameter of a cubin's kernels, by name; none of other files."""
+    """Return the bytes of each parameter of a cubin's kernels, by symbol."""
     if cubin[:5] != b"\x7fELF\x02":
         return {}
     return {
@@ -389,7 +540,7 @@ def parameter_sizes(cubin: bytes) -> dict[str, tuple[int, ...]]:
 
 
 def symbol_sizes(cubin: bytes) -> dict[str, int]:
-    """Bytes of each of a cubin's variables, by name; none of other files."""
+    """Return the bytes of each variable of a cubin, by symbol; empty for other files."""
     if cubin[:5] != b"\x7fELF\x02":
         return {}
     bodies = dict(_sections(cubin))
@@ -403,7 +554,7 @@ def symbol_sizes(cubin: bytes) -> dict[str, int]:
 
 
 def passed(launch: Launch) -> tuple[Argument, ...]:
-    """The arguments with a kernel's parameter: all but its shared memory."""
+    """Return the arguments for which the kernel has a parameter, that is all but shared memory."""
     return tuple(a for a in launch.args if not isinstance(a, SharedMemory))
 
 
@@ -441,7 +592,23 @@ class Built(NamedTuple):
 def built(
     request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, arch: str
 ) -> Built:
-    """The machine code of a version for ``sm_90``, say. Raises as `BackendModule` says."""
+    """Return the machine code of a version, with the builder for the kind of its source.
+
+    Errors are those of `BackendModule.compile_version`.
+
+    Parameters
+    ----------
+    request
+        Options and cache of the compiler.
+    folder
+        The kernel.
+    dtype
+        Name of the element type.
+    version
+        The version.
+    arch
+        Architecture, for example ``sm_90``.
+    """
     there = (s for s in _BUILDERS if (folder.path / f"kernel{s}").is_file())
     return _BUILDERS[next(there, ".cu")](request, folder, dtype, version, arch)
 
@@ -465,7 +632,7 @@ def _by_triton(
 def _ready(
     request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, arch: str
 ) -> Built:
-    """The folder's own machine code."""
+    """Return the machine code that the kernel's folder contains."""
     path = folder.path / "kernel.cubin"
     code = path.read_bytes()
     sizes = parameter_sizes(code)

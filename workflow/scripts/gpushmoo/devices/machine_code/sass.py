@@ -1,7 +1,7 @@
-"""The memory accesses of a kernel, read from its machine code by nvdisasm.
+"""Read the memory accesses of a kernel from its machine code with nvdisasm.
 
-A kernel whose loads were optimised away, narrowed or moved out of their loop is fast for the wrong
-reason, with a right result. Only the machine code shows this.
+The compiler may optimize loads away, narrow them, or move them out of their loop. Then the kernel
+is fast for the wrong reason, although its result is right. Only the machine code shows this.
 """
 
 from __future__ import annotations
@@ -26,12 +26,19 @@ from .control_flow import Instruction, code_path, looping
 
 @dataclass(frozen=True)
 class AccessCount:
-    """The instructions of one kernel that access memory in one way.
+    """Instructions of one kernel that access memory in the same way.
 
-    `space` is ``global``, ``texture``, ``surface``, ``shared`` or ``generic`` (the compiler could
-    not tell which); `kind` is ``load`` or ``store``; `width` is in bytes that one instruction moves
-    for one thread, 0 for a copy of a whole tile, which one thread starts for its block. `count`
-    counts the instructions, `in_loop` those of them inside a loop.
+    Attributes
+    ----------
+    space
+        ``global``, ``texture``, ``surface``, ``shared`` or ``generic`` (not known to the compiler).
+    kind
+        ``load`` or ``store``.
+    width
+        Bytes that one instruction moves for one thread. 0 for a copy of a whole tile, which one
+        thread starts for its block.
+    count, in_loop
+        Number of instructions, and of those inside a loop.
     """
 
     space: str
@@ -43,11 +50,22 @@ class AccessCount:
 
 @dataclass(frozen=True)
 class EntryCode:
-    """The machine code of one kernel; `registers` are a thread's.
+    """Contents of the machine code of one kernel.
 
-    Spills count the instructions that access local memory, a thread's local arrays included. `path`
-    is that of a thread, or None in older records. `shared_bytes` is the compiled-in shared memory
-    of a block, including the reserved part.
+    Attributes
+    ----------
+    entry
+        Name of the kernel function.
+    registers
+        Registers of a thread.
+    spill_loads, spill_stores
+        Instructions that access local memory, including local arrays.
+    accesses
+        Memory accesses.
+    path
+        Path of a thread through the code; None in older records.
+    shared_bytes
+        Static shared memory of a block in bytes, including the reserved part.
     """
 
     entry: str
@@ -88,7 +106,20 @@ _SHARED = re.compile(r"^\.nv\.shared\.(\S+):\s*\.zero\s+(\d+)", re.M)
 
 
 def listing(cubin: bytes) -> str:
-    """nvdisasm's text for `cubin`. Raises NoDeviceError without it, DeviceError if it fails."""
+    """Return nvdisasm's text for machine code.
+
+    Parameters
+    ----------
+    cubin
+        The machine code.
+
+    Raises
+    ------
+    NoDeviceError
+        If nvdisasm is missing.
+    DeviceError
+        If nvdisasm fails.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)
@@ -118,7 +149,13 @@ def _nvdisasm() -> str:
 
 
 def parse(text: str) -> dict[str, EntryCode]:
-    """The kernels in nvdisasm's text, by entry. Raises DeviceError when it is not understood."""
+    """Return the kernels in a text of nvdisasm, by name.
+
+    Raises
+    ------
+    DeviceError
+        If the text has another format.
+    """
     registers = {entry: int(count, 16) for entry, count in _REGISTERS.findall(text)}
     found = {}
     shared = {entry: int(count) for entry, count in _SHARED.findall(text)}
@@ -133,7 +170,7 @@ def parse(text: str) -> dict[str, EntryCode]:
 
 
 def _entries(text: str) -> dict[str, list[Instruction]]:
-    """The kernels in nvdisasm's text; sections of plain device functions are left out."""
+    """Return the instructions of each kernel in nvdisasm's text, without device functions."""
     sections = _SECTION.findall(text)
     return {entry: _read(body) for entry, body in sections if "STO_CUDA_ENTRY" in body}
 
@@ -182,13 +219,13 @@ def _entry_code(
 
 
 def _memory_access(instruction: Instruction) -> tuple[str, int] | None:
-    """Kind and width in bytes of an access beyond the multiprocessor; None for all others."""
+    """Return kind and width in bytes of an access beyond the multiprocessor; None without one."""
     way = _access(instruction)
     return None if way is None or way[0] in {"local", "shared"} else way[1:]
 
 
 def _access(instruction: Instruction) -> tuple[str, str, int] | None:
-    """Space, kind and width in bytes of a memory access; None for every other instruction."""
+    """Return space, kind and width in bytes of a memory access; None without one."""
     space = _SPACES.get(instruction.name)
     if space is None or instruction.never_runs():
         return None
@@ -206,7 +243,15 @@ def _access(instruction: Instruction) -> tuple[str, str, int] | None:
 
 
 def complaints(code: EntryCode, expected: Sequence[Access]) -> list[str]:
-    """A sentence for each of `expected` that the machine code lacks."""
+    """Return a sentence for each expected memory access that the machine code lacks.
+
+    Parameters
+    ----------
+    code
+        Contents of the machine code.
+    expected
+        Expected accesses.
+    """
     held = ", ".join(map(_describe, code.accesses)) or "no load and no store"
     return [
         f"Kernel '{code.entry}': expected {_wanted(want)}, but {fault}; the machine code holds "
@@ -217,7 +262,7 @@ def complaints(code: EntryCode, expected: Sequence[Access]) -> list[str]:
 
 
 def _fault(code: EntryCode, want: Access) -> str | None:
-    """The fate of `want`; None if the code holds it."""
+    """Return how the code fails to contain the access `want`; None if it contains it."""
     here = [a for a in code.accesses if a.kind == want.kind and _may_be(a.space, want.space)]
     fitting = [a for a in here if want.width in (None, a.width) or not a.width]
     looped = sum(a.in_loop for a in fitting)
@@ -236,7 +281,7 @@ def _fault(code: EntryCode, want: Access) -> str | None:
 
 
 def _may_be(space: str, wanted: str | None) -> bool:
-    """Whether an access in `space` may be the wanted one. A generic one may be global."""
+    """Return whether an access in `space` may be the expected one; a generic one may be global."""
     if wanted is None:
         return space != "shared"
     return space == wanted or (space, wanted) == ("generic", "global")
@@ -262,7 +307,19 @@ log = logging.getLogger(__name__)
 def failed_check(
     folder: KernelFolder, dtype: str, variant: str, entries: Iterable[EntryCode]
 ) -> str | None:
-    """Why this code must not be timed, in one sentence; None if it may be. The log has all."""
+    """Return a sentence on why this machine code must not be timed; None if it may be.
+
+    All reasons are logged.
+
+    Parameters
+    ----------
+    folder
+        The kernel.
+    dtype, variant
+        Names of the element type and of the variant.
+    entries
+        Contents of the machine code.
+    """
     accesses = folder.workload.accesses
     try:
         faults = [

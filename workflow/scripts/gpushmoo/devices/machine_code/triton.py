@@ -1,4 +1,4 @@
-"""Triton kernels compiled to machine code; needs no device and no PyTorch."""
+"""Compile Triton kernels to machine code. No device and no PyTorch are required."""
 
 from __future__ import annotations
 
@@ -25,14 +25,34 @@ _FILE = f"kernel{SUFFIX}"
 
 
 def compiler() -> str:
-    """Name and version. Raises NoDeviceError without Triton."""
+    """Return name and version of the compiler.
+
+    Raises
+    ------
+    NoDeviceError
+        If Triton is missing.
+    """
     return f"Triton {_triton('triton').__version__}"
 
 
 def compiled(
     folder: KernelFolder, dtype: str, version: Version, arch: str, cache: Path
 ) -> tuple[CompiledCode, tuple[str, ...]]:
-    """The machine code of a version out of `cache`, and what it was compiled for."""
+    """Return the machine code of a version from the cache, or compile it; also return its settings.
+
+    Parameters
+    ----------
+    folder
+        The kernel.
+    dtype
+        Name of the element type.
+    version
+        The version.
+    arch
+        Architecture, for example ``sm_90``.
+    cache
+        Folder of the cache.
+    """
     w = folder.workload
     macros = w.macros(dtype, version)
     types = tuple(w.signature(dtype, version))
@@ -102,7 +122,7 @@ def _loaded(path: Path) -> ModuleType:
 
 
 def _failed(err: Exception) -> BuildError:
-    """A failure of the user's file or of Triton, in one sentence; the log has all."""
+    """Return an error of the user's file or of Triton as one sentence, with its text as log."""
     lines = [line.strip() for line in str(err).splitlines() if line.strip()]
     return BuildError(
         f"{_FILE} does not compile: {type(err).__name__}: {lines[-1] if lines else ''}", str(err)
@@ -110,7 +130,7 @@ def _failed(err: Exception) -> BuildError:
 
 
 def _kernel(module: ModuleType, names: Sequence[str]) -> Any:
-    """The kernel function of a module: the named one, or the only one."""
+    """Return the kernel function of a module: the one that is named, or the only one."""
     jitted = _triton("triton.runtime.jit").JITFunction
     there = {name: _undecorated(value, jitted) for name, value in vars(module).items()}
     there = {name: value for name, value in there.items() if isinstance(value, jitted)}
@@ -124,7 +144,7 @@ def _kernel(module: ModuleType, names: Sequence[str]) -> Any:
 
 
 def _undecorated(value: Any, jitted: type) -> Any:
-    """What an autotuner or heuristics decorate: the choice is the sweep's."""
+    """Return the function below an autotuner or heuristics, because the sweep chooses values."""
     while not isinstance(value, jitted) and hasattr(value, "fn"):
         value = value.fn
     return value
@@ -133,10 +153,22 @@ def _undecorated(value: Any, jitted: type) -> Any:
 def specialised(
     kernel: Any, macros: Mapping[str, str], types: Sequence[str]
 ) -> tuple[dict[str, Any], dict[str, str], dict[tuple[int], Any], tuple[int, ...]]:
-    """Constants, types and hints by Triton's forms, and the places of arguments left out.
+    """Return constants, types and hints in the forms of Triton, and indices of constant arguments.
 
-    `types` are in the notation of Triton's ahead-of-time compiler: ``*fp32:16`` divisible by 16,
-    ``1`` a constant.
+    Parameters
+    ----------
+    kernel
+        Triton's kernel function.
+    macros
+        Values of constants by name.
+    types
+        Types of the other parameters, in the notation of Triton's ahead-of-time compiler:
+        ``*fp32:16`` is a pointer divisible by 16, ``1`` is a constant.
+
+    Raises
+    ------
+    BuildError
+        If the number of types is wrong, or if a constant has no value.
     """
     own = [p.name for p in kernel.params if not p.is_constexpr]
     if len(own) != len(types):

@@ -1,1 +1,1 @@
-"""The OpenCL backend, by pyopencl."""
+"""Run kernels on OpenCL devices through pyopencl: the backend `opencl`."""

@@ -1,4 +1,4 @@
-"""The OpenCL backend (pyopencl): CPUs through PoCL or Intel's runtime, and any OpenCL GPU."""
+"""Implement the OpenCL backend with pyopencl: CPUs through PoCL or Intel's runtime, and GPUs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,17 @@ from .streams import Enqueue, OpenCLStreams
 
 
 class OpenCLProgram:
-    """A built OpenCL program. Kernel objects are kept: fetching them again is slow."""
+    """A built OpenCL program. It keeps its kernel objects, because fetching them again is slow.
+
+    Parameters
+    ----------
+    cl
+        The module pyopencl.
+    program
+        The built program of pyopencl.
+    options, log
+        Options and messages of the compiler.
+    """
 
     def __init__(self, cl: Any, program: Any, options: str, log: str) -> None:
         self._cl, self._program = cl, program
@@ -78,16 +88,26 @@ class OpenCLProgram:
         return self._kernels[entry]
 
     def resident_blocks(self, launch: Launch) -> int:
-        """Return 1: OpenCL does not report occupancy; a CPU runs one group per core at a time."""
+        """Return 1: OpenCL does not report occupancy, and a CPU runs one group per core."""
         return 1
 
     def registers(self, entry: str) -> int | None:
-        """Return None: OpenCL does not report the registers of a thread."""
+        """Return None, because OpenCL does not report the registers of a thread."""
         return None
 
 
 class OpenCLLaunch:
-    """A command that can be enqueued repeatedly."""
+    """A command that can be queued repeatedly and timed.
+
+    Parameters
+    ----------
+    device
+        The device.
+    enqueue
+        Queues the command, and returns its event.
+    renew
+        Queues commands that restore the content of buffers before each timed launch, if required.
+    """
 
     def __init__(
         self,
@@ -95,15 +115,15 @@ class OpenCLLaunch:
         enqueue: Callable[[], Any],
         renew: Callable[[], None] | None = None,
     ) -> None:
-        """`renew` queues what gives buffers their content before each timed launch."""
+        """Queue nothing before the first run."""
         self._device, self._enqueue, self._renew = device, enqueue, renew
 
     def run(self) -> None:
-        """Launch once and wait. Raises LaunchFailedError or DeviceLostError."""
+        """Launch once and wait; raise LaunchFailedError or DeviceLostError if it fails."""
         self._together(1)
 
     def sample(self, launches: int, met: Condition = USUAL) -> float:
-        """Mean of the launches' own run times (profiling events, start to end), in seconds."""
+        """Return the mean time of a launch in seconds, from start to end of its profiling event."""
         if met == USUAL and self._renew is None:
             if launches > 1:
                 # The first of a row would find the device idle.
@@ -123,11 +143,11 @@ class OpenCLLaunch:
         return total_s / launches
 
     def interval(self, met: Condition) -> TimedInterval:
-        """A launch's own begin and end."""
+        """Return LAUNCH, because each launch has its own begin and end."""
         return TimedInterval.LAUNCH
 
     def _together(self, launches: int) -> float:
-        """Queued behind each other on a device that is idle."""
+        """Queue launches on an idle device without a wait between them; return their mean time."""
         with self._device.translated():
             events = [self._enqueue() for _ in range(launches)]
             events[-1].wait()
@@ -136,7 +156,7 @@ class OpenCLLaunch:
 
 
 class _Translate:
-    """Turns pyopencl's errors into the protocol's."""
+    """Context manager that converts errors of pyopencl to those of `core.errors`."""
 
     def __init__(self, cl: Any) -> None:
         self._cl = cl
@@ -158,10 +178,20 @@ class _Translate:
 
 
 class OpenCLDevice(OpenCLBuffers):
-    """One OpenCL device with a profiling queue."""
+    """One OpenCL device with a queue that records the times of commands.
+
+    Parameters
+    ----------
+    runtime
+        Name of the runtime.
+    index
+        Index of the device in the runtime, from 0.
+    cache
+        Folder in which runtimes keep results.
+    """
 
     def __init__(self, runtime: str, index: int, cache: Path) -> None:
-        """Open device `index` of `runtime`. Raises NoDeviceError."""
+        """Open the device; raise NoDeviceError if that fails."""
         cl = import_pyopencl(runtime, cache)
         self._cl = cl
         device = find_device(cl, runtime, index)
@@ -188,20 +218,20 @@ class OpenCLDevice(OpenCLBuffers):
             self.images = OpenCLImages(cl, self._queue, self.info.max_image, self.translated)
 
     def _self_test(self) -> None:
-        """Run a kernel: a runtime may list a device that it cannot compile for."""
+        """Run a kernel, because a runtime may list a device that it cannot compile for."""
         a, b = np.arange(64, dtype=np.uint32), np.arange(64, dtype=np.uint32)
         b[7] += 1
         if self.mismatches(self.upload(a), self.upload(b)) != 1:
             raise NoDeviceError("The OpenCL runtime computes wrong results; choose another one.")
 
     def translated(self) -> _Translate:
-        """Context manager that translates the backend's errors."""
+        """Return a context manager that converts errors of pyopencl."""
         return _Translate(self._cl)
 
     def build(
         self, folder: Path, dtype: DType, defines: Mapping[str, str], options: Sequence[str] = ()
     ) -> OpenCLProgram:
-        """Build ``kernel.cl`` with ``element_t`` and `defines`. Raises BuildError."""
+        """Compile ``kernel.cl``; raise BuildError if that fails."""
         options = (*build_options(dtype, defines), *options)
         source = kernel_source(folder, ".cl")
         cache = self.request.cache
@@ -211,14 +241,14 @@ class OpenCLDevice(OpenCLBuffers):
         return OpenCLProgram(self._cl, program, " ".join(options), log)
 
     def load(self, build: VersionBuild) -> OpenCLProgram:
-        """The program of a binary. Raises BuildError where the runtime does not take it."""
+        """Load a binary; raise BuildError if the runtime does not accept it."""
         if build.code is None:
             raise BuildError("The runtime that built the kernel gave no binary of it.", build.log)
         program = load_binary(self._cl, self._context, build.code)
         return OpenCLProgram(self._cl, program, build.options, build.log)
 
     def flush(self) -> None:
-        """Fill the last cache level with data of no use."""
+        """Write a buffer as large as the last cache level, so that it contains no useful data."""
         if self._filler is None:
             self._filler = self.allocate(flush_bytes(self.info))
         fill = np.full(1, 0x5A5A5A5A, np.uint32)
@@ -231,12 +261,12 @@ class OpenCLDevice(OpenCLBuffers):
         buffers: Mapping[str, Any],
         renew: Callable[[], None] | None = None,
     ) -> OpenCLLaunch:
-        """Prepare `launch`. Raises LaunchConfigError or BuildError."""
+        """Prepare a launch; raise LaunchConfigError or BuildError if it is not possible."""
         enqueue = self._prepare(program, launch, buffers)
         return OpenCLLaunch(self, lambda: enqueue(self._queue), renew)
 
     def time(self, enqueue: Callable[[], Any]) -> OpenCLLaunch:
-        """Make ready a command, which `enqueue` queues and gives the event of."""
+        """Prepare a command to be run and timed; `enqueue` queues it and returns its event."""
         return OpenCLLaunch(self, enqueue)
 
     def copy(self, source: Any, target: Any) -> Any:
@@ -244,7 +274,7 @@ class OpenCLDevice(OpenCLBuffers):
         return self._cl.enqueue_copy(self._queue, target, source)
 
     def fill(self, words: Any, byte: int, but: int) -> None:
-        """Fill a buffer by clEnqueueFillBuffer."""
+        """Queue clEnqueueFillBuffer on a buffer, except its last `but` bytes."""
         pattern = np.full(1 if but else 4, byte, np.uint8)
         self._cl.enqueue_fill_buffer(self._queue, words, pattern, 0, words.size - but)
 
@@ -291,7 +321,7 @@ class OpenCLDevice(OpenCLBuffers):
         return enqueue
 
     def _argument(self, argument: Argument, buffers: Mapping[str, Any]) -> Any:
-        """The memory object, local memory or scalar that ``set_args`` takes for an argument."""
+        """Return an argument of a launch as ``set_args`` requires it."""
         match argument:
             case BufferRef():
                 return named(argument, buffers)
@@ -306,23 +336,29 @@ class OpenCLDevice(OpenCLBuffers):
 
 
 def open_device(index: int, runtime: str, cache: Path) -> Device:
-    """Open device `index` of an OpenCL runtime by pyopencl. Raises NoDeviceError."""
+    """Open device `index` of an OpenCL runtime; raise NoDeviceError if that fails."""
     return OpenCLDevice(runtime, index, cache)
 
 
 def list_devices(wanted: int | None) -> None:
-    """None: OpenCL knows a device's identity only once it is open."""
+    """Return None, because OpenCL reports a device's identity only once it is open."""
 
 
 def targets(request: BuildRequest) -> tuple[str, ...]:
-    """The requested device with its runtime. Raises NoDeviceError."""
+    """Return the requested device with its runtime as the only target.
+
+    Raises
+    ------
+    NoDeviceError
+        If there is no such device.
+    """
     return (target_of(_context(request)[1].devices[0]),)
 
 
 def compile_version(
     request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, target: str
 ) -> VersionBuild:
-    """Build `version`; no `code` if the runtime gives no binary that it takes back."""
+    """Build a version; `code` is None if the runtime does not accept its own binary again."""
     cl, context = _context(request)
     workload = folder.workload
     for expression in filter(lambda name: "<" in name, workload.name_expressions(version)):
@@ -353,9 +389,9 @@ def _built(
     target: str,
     kept: Path,
 ) -> tuple[str, bytes | None]:
-    """The compiler's messages and the binary; versions that differ in launches share them.
+    """Return the compiler's messages and the binary, which versions that differ in launches share.
 
-    `beside` are digests of the headers that the source includes, and the folder for their names.
+    `beside` are digests of the headers that the source includes, and their folder.
     """
     headers, folder = beside
 

@@ -1,4 +1,4 @@
-"""Buffers of the OpenCL backend with their guard zones."""
+"""Allocate and check buffers with guard zones in the OpenCL backend."""
 
 from __future__ import annotations
 
@@ -65,7 +65,21 @@ def _guard_word(buffer: Any) -> np.uint32:
 
 
 class OpenCLLimits:
-    """Compares on the device within limits; see `capabilities.Limits`."""
+    """Compares outputs within tolerances on the device, see `capabilities.Limits`.
+
+    Parameters
+    ----------
+    cl
+        The module pyopencl.
+    context
+        Context of the device.
+    order
+        Macros that determine which words a work-item reads.
+    has_doubles
+        Whether the device supports doubles.
+    queue_kernel
+        Queues a kernel with arguments.
+    """
 
     def __init__(
         self,
@@ -75,17 +89,17 @@ class OpenCLLimits:
         has_doubles: bool,
         queue_kernel: Callable[..., None],
     ) -> None:
-        """`order` says which words a work-item reads, `queue_kernel` queues a kernel."""
+        """Build no kernel before the first comparison."""
         self._cl, self._context, self._order = cl, context, order
         self.has_doubles, self._queue_kernel = has_doubles, queue_kernel
         self._kernels: dict[tuple[int, bool], Any] = {}
 
     def judges(self, limit: Limit) -> bool:
-        """Return whether the device compares within `limit`: for values it needs doubles."""
+        """Return whether the device supports this tolerance. Bounds on values require doubles."""
         return not limit.in_values or self.has_doubles
 
     def queue(self, words: Any, output: Output, within: Tolerance, found: Any) -> None:
-        """Queue the kernel of this width, built once."""
+        """Queue the kernel for elements of this width, which is built once."""
         width, in_values = within.form.width, within.limit.in_values
         kind = (width, in_values)
         if kind not in self._kernels:
@@ -97,14 +111,14 @@ class OpenCLLimits:
 
 
 class OpenCLBuffers(Device):
-    """The buffers of an OpenCL device, sub-buffers of their allocation `whole`."""
+    """Buffers of an OpenCL device, which are sub-buffers of their allocation `whole`."""
 
     _cl: Any
     _context: Any
     _queue: Any
 
     def _build_own_kernels(self) -> None:
-        """Build the kernels that check buffers. Raises pyopencl's errors."""
+        """Build the kernels that check buffers. Errors of pyopencl are not converted."""
         cl, context = self._cl, self._context
         device = context.devices[0]
         cpu = device.type & cl.device_type.CPU
@@ -121,7 +135,13 @@ class OpenCLBuffers(Device):
         kernel(self._queue, *self._sizes, *args)
 
     def allocate(self, nbytes: int) -> Any:
-        """A buffer of undefined content between painted zones. Raises OutOfDeviceMemoryError."""
+        """Return a buffer with undefined content between guard zones that are painted.
+
+        Raises
+        ------
+        OutOfDeviceMemoryError
+            If the device has too little memory.
+        """
         zone = zone_bytes(nbytes)
         nbytes = 4 * ceil_div(nbytes, 4)
         with self.translated():
@@ -134,7 +154,13 @@ class OpenCLBuffers(Device):
         return buffer
 
     def upload(self, array: npt.NDArray[Any]) -> Any:
-        """A buffer that holds `array`. Raises OutOfDeviceMemoryError."""
+        """Return a buffer with the content of `array`.
+
+        Raises
+        ------
+        OutOfDeviceMemoryError
+            If the device has too little memory.
+        """
         words, last = words_of(array)
         buffer = self.allocate(words.nbytes + last.nbytes)
         with self.translated():
@@ -152,7 +178,7 @@ class OpenCLBuffers(Device):
                 self._cl.enqueue_fill_buffer(self._queue, buffer.whole, value, begin, zone).wait()
 
     def count(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> WordPairs:
-        """Return two words for each buffer, of kernels in this queue."""
+        """Return two words for each buffer, to which kernels in this queue add."""
         found = np.zeros((len(buffers), 2), np.uint32)
         flags = self._cl.mem_flags.READ_WRITE | self._cl.mem_flags.COPY_HOST_PTR
         with self.translated():

@@ -1,4 +1,4 @@
-"""Images of the OpenCL backend."""
+"""Allocate images in the OpenCL backend, and copy them to and from buffers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,17 @@ _ORDERS = {1: "R", 2: "RG", 4: "RGBA"}
 
 
 def image_format(cl: Any, dtype: DType) -> Any | None:
-    """The format of such images; None without one: of double, or of three channels."""
+    """Return pyopencl's format for texels of this type.
+
+    The result is None if OpenCL has no such format, as for doubles and for three channels.
+
+    Parameters
+    ----------
+    cl
+        The module pyopencl.
+    dtype
+        Type of a texel.
+    """
     if dtype.lanes not in _ORDERS:
         return None
     order = getattr(cl.channel_order, _ORDERS[dtype.lanes])
@@ -27,10 +37,22 @@ def image_format(cl: Any, dtype: DType) -> Any | None:
 
 
 class OpenCLImage(Image):
-    """A two-dimensional image of height × width texels in the memory of the device."""
+    """A two-dimensional image of height × width texels in the memory of the device.
+
+    Parameters
+    ----------
+    cl
+        The module pyopencl.
+    queue
+        Queue for copies.
+    problem
+        Height and width in texels.
+    dtype
+        Type of a texel.
+    """
 
     def __init__(self, cl: Any, queue: Any, problem: Problem, dtype: DType) -> None:
-        """Allocate; pyopencl's errors come out as they are."""
+        """Allocate the image. Errors of pyopencl are not converted."""
         self._cl, self._queue = cl, queue
         self._region = (problem.width, problem.height)
         self.nbytes = problem.height * problem.width * dtype.itemsize
@@ -42,14 +64,14 @@ class OpenCLImage(Image):
         return self._cl.Buffer(self._queue.context, self._cl.mem_flags.READ_WRITE, self.nbytes)
 
     def copy_from(self, buffer: Any) -> Any:
-        """Queue a copy of the whole buffer into the image; its event."""
+        """Queue a copy of the whole buffer into the image; return its event."""
         whole, offset = _whole(buffer)
         return self._cl.enqueue_copy(
             self._queue, self.handle, whole, offset=offset, origin=(0, 0), region=self._region
         )
 
     def copy_to(self, buffer: Any) -> Any:
-        """Queue a copy of the whole image into the buffer; its event."""
+        """Queue a copy of the whole image into the buffer; return its event."""
         whole, offset = _whole(buffer)
         return self._cl.enqueue_copy(
             self._queue, whole, self.handle, offset=offset, origin=(0, 0), region=self._region
@@ -57,12 +79,24 @@ class OpenCLImage(Image):
 
 
 class OpenCLImages(Images):
-    """The images of an OpenCL device."""
+    """Images of an OpenCL device, see `capabilities.Images`.
+
+    Parameters
+    ----------
+    cl
+        The module pyopencl.
+    queue
+        Queue for copies.
+    largest
+        Largest width and height in texels.
+    translated
+        Returns a context manager that converts errors of pyopencl.
+    """
 
     def __init__(
         self, cl: Any, queue: Any, largest: tuple[int, int], translated: Translated
     ) -> None:
-        """Images are copied on `queue`."""
+        """Keep the queue on which images are copied."""
         super().__init__(largest, translated)
         self._cl, self._queue = cl, queue
 
@@ -85,6 +119,10 @@ class OpenCLImages(Images):
 
 
 def _whole(buffer: Any) -> tuple[Any, int]:
-    """Allocation and offset of `buffer`: PoCL 3.0 ends the process if images meet sub-buffers."""
+    """Return the allocation of a buffer and its offset there.
+
+    Image copies use them, because PoCL 3.0 ends the process if it copies between an image and a
+    sub-buffer.
+    """
     whole = getattr(buffer, "whole", None)
     return (buffer, 0) if whole is None else (whole, zone_bytes(buffer.size))

@@ -1,4 +1,4 @@
-"""OpenCL's runtimes: settings before the import of pyopencl, devices, facts, programs."""
+"""Set up OpenCL's runtimes before pyopencl is imported; find devices and build programs."""
 
 from __future__ import annotations
 
@@ -40,10 +40,21 @@ SETTINGS = {
 
 
 def prepare_environment(runtime: str, cache: Path) -> None:
-    """Point OpenCL at one runtime (``pocl``, ``intel`` or ``system``) and at writable caches.
+    """Make OpenCL use one runtime and writable caches. Call it before pyopencl is imported.
 
-    Must run before pyopencl is imported. `cache` is made when missing; without a writable cache
-    PoCL reports no devices and says nothing. Raises HostError if it cannot be written to.
+    Without a writable cache, PoCL reports no devices and no error.
+
+    Parameters
+    ----------
+    runtime
+        ``pocl``, ``intel`` or ``system``.
+    cache
+        Folder of the caches, which is created if it is missing.
+
+    Raises
+    ------
+    HostError
+        If the folder cannot be written.
     """
     with blaming_the_host(cache):
         _prepare(runtime, cache)
@@ -81,19 +92,40 @@ def _bundled_pocl() -> bool:
 
 
 def _intel_library() -> Path | None:
-    """The Intel runtime of this environment; its own .icd file names a path of another machine."""
+    """Return Intel's runtime in this environment, whose own .icd file has a wrong path."""
     path = Path(sys.prefix) / "lib" / "libintelocl.so"
     return path if path.is_file() else None
 
 
 def runtime_settings(platform_name: str) -> dict[str, str]:
-    """The active settings that affect this platform, for the provenance."""
+    """Return the active environment variables that affect a platform, for the provenance.
+
+    Parameters
+    ----------
+    platform_name
+        Name of the platform that the runtime reports.
+    """
     prefix = "POCL_" if PLATFORM_NAMES["pocl"] in platform_name else "DPCPP_"
     return {n: os.environ[n] for n in sorted(SETTINGS) if n.startswith(prefix) and n in os.environ}
 
 
 def find_device(cl: Any, runtime: str, index: int) -> Any:
-    """Device `index` of `runtime`, as pyopencl holds it. Raises NoDeviceError."""
+    """Return pyopencl's object of a device.
+
+    Parameters
+    ----------
+    cl
+        The module pyopencl.
+    runtime
+        Name of the runtime.
+    index
+        Index of the device in the runtime, from 0.
+
+    Raises
+    ------
+    NoDeviceError
+        If there is no such device.
+    """
     try:
         platforms = cl.get_platforms()
     except cl.Error as err:
@@ -114,7 +146,7 @@ def find_device(cl: Any, runtime: str, index: int) -> Any:
 
 
 def _last_level_cache() -> int:
-    """Bytes of the CPU's last cache level by Linux, or 0. OpenCL runtimes report other levels."""
+    """Return the bytes of the CPU's last cache level, or 0; OpenCL runtimes report other levels."""
     sizes = Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
     return max(
         (int(p.read_text(encoding="utf-8").strip().rstrip("K")) * 1024 for p in sizes), default=0
@@ -122,7 +154,7 @@ def _last_level_cache() -> int:
 
 
 def describe(cl: Any, d: Any, index: int) -> DeviceInfo:
-    """Facts about pyopencl's device `d`, which is device `index` of its runtime."""
+    """Return the properties of pyopencl's device `d`, which has this index in its runtime."""
     kind = "cpu" if d.type & cl.device_type.CPU else "gpu"
     # Every CPU runtime measures the same cores, so they share one identity and one lock.
     uuid = f"cpu-{platform.node()}" if kind == "cpu" else f"ocl-{platform.node()}-{d.name}-{index}"
@@ -169,7 +201,20 @@ _ABSENT = ("bfloat16", "float8_e4m3", "float8_e5m2")
 
 
 def import_pyopencl(runtime: str, cache: Path) -> Any:
-    """The module pyopencl, with `runtime` as the one that it sees. Raises NoDeviceError."""
+    """Return the module pyopencl, which uses only `runtime`.
+
+    Parameters
+    ----------
+    runtime
+        Name of the runtime.
+    cache
+        Folder in which runtimes keep results.
+
+    Raises
+    ------
+    NoDeviceError
+        If pyopencl cannot be imported.
+    """
     prepare_environment(runtime, cache)
     try:
         import pyopencl as cl
@@ -181,14 +226,30 @@ def import_pyopencl(runtime: str, cache: Path) -> Any:
 
 
 def target_of(device: Any) -> str:
-    """The runtime with its version and the device: a binary is for both."""
+    """Return the target of a device: its name, and its runtime with the version.
+
+    A binary is valid only for both.
+    """
     platform = device.platform
     names = (platform.name, platform.version, device.driver_version, device.name)
     return ", ".join(name.strip() for name in names)
 
 
 def build_options(dtype: DType, defines: Mapping[str, str]) -> tuple[str, ...]:
-    """A kernel folder's macros as options of a compiler. Raises BuildError."""
+    """Return a kernel's macros as options of the compiler.
+
+    Parameters
+    ----------
+    dtype
+        Element type.
+    defines
+        Macros by name.
+
+    Raises
+    ------
+    BuildError
+        If OpenCL C has no such element type.
+    """
     if dtype.name in _ABSENT:
         raise BuildError(f"OpenCL C has no type '{dtype.name}'; the backend cuda has.", "")
     index = "ulong" if INDEX_BITS in defines else "uint"
@@ -202,11 +263,23 @@ _PLAIN = re.compile("[A-Za-z0-9_./+-]+")
 
 @contextmanager
 def include_option(folder: Path, cache: Path) -> Iterator[tuple[str, ...]]:
-    """The option that finds the headers beside a kernel, if it includes any.
+    """Yield the compiler's option for the headers next to a kernel; empty if it includes none.
 
-    Runtimes read options in different ways: PoCL takes a path apart at blanks, and quotes become
-    part of its name. So a link with a plain name leads to a folder that has another. It stays in
-    the runtimes' folder `cache`, or is temporary. Raises HostError, OSError.
+    Runtimes read options in different ways. PoCL splits a path at blanks, and treats quotes as a
+    part of the name. Therefore the option names a link with a plain name if the path of the folder
+    is not plain.
+
+    Parameters
+    ----------
+    folder
+        The kernel's folder.
+    cache
+        Folder that gets the link, unless its path is not plain. Then the link is temporary.
+
+    Raises
+    ------
+    HostError, OSError
+        If the link cannot be created.
     """
     if not own_headers(folder, ".cl"):
         yield ()
@@ -220,7 +293,7 @@ def include_option(folder: Path, cache: Path) -> Iterator[tuple[str, ...]]:
 
 
 def _link(place: Path, folder: Path) -> Path:
-    """A link in `place` that leads to `folder`."""
+    """Return a link in the folder `place` that leads to `folder`."""
     target = folder.absolute()
     link = place / hashlib.sha256(os.fsencode(target)).hexdigest()[:16]
     place.mkdir(parents=True, exist_ok=True)
@@ -241,10 +314,22 @@ def _plain_folder() -> str:
 
 
 def with_macros(source: str, options: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """The source behind lines that define the macros of `options`, and the other options.
+    """Replace options that define macros by lines in front of the source.
 
-    Runtimes differ in how they take an option apart at blanks, quotes and backslashes. The headers
-    that they include before the source do not see these macros.
+    Runtimes differ in how they split an option at blanks, quotes and backslashes. Headers that are
+    included before the source do not see these macros.
+
+    Parameters
+    ----------
+    source
+        The source.
+    options
+        Options of the compiler.
+
+    Returns
+    -------
+    tuple
+        The source with the macros, and the other options.
     """
     lines = []
     others = []
@@ -264,9 +349,27 @@ def with_macros(source: str, options: Sequence[str]) -> tuple[str, tuple[str, ..
 def build_source(
     cl: Any, context: Any, source: str, options: Sequence[str], cache: Path, anew: bool = False
 ) -> tuple[Any, str]:
-    """Program and messages; a kept binary's may be others unless compiled `anew`.
+    """Build a program from source, and return it with the compiler's messages.
 
-    `cache` is the runtime's folder. Raises BuildError or HostError.
+    Parameters
+    ----------
+    cl, context
+        The module pyopencl, and the context of the device.
+    source
+        The source.
+    options
+        Options of the compiler.
+    cache
+        Folder in which the runtime keeps results.
+    anew
+        Whether to compile although the runtime has a cached binary, which may have other messages.
+
+    Raises
+    ------
+    BuildError
+        If the source does not compile.
+    HostError
+        If the machine stopped the compiler.
     """
     source, others = with_macros(source, options)
     program = cl.Program(context, source)
@@ -285,11 +388,19 @@ def build_source(
 
 @cache
 def begin_compiler(runtime: str, folder: Path) -> object:
-    """Compile next to nothing with PoCL, so that forks of this process need not begin its compiler.
+    """Initialize PoCL's compiler once in this process, so that forks need not do it.
 
-    That reads a library of built-in functions, which takes longer than to compile most kernels; it
-    lasts as long as a context, which is kept here. The device's threads, which forks lack, take no
-    part in compiling. Other runtimes promise nothing of forks and are left alone.
+    The initialization reads a library of built-in functions, which takes longer than to compile
+    most kernels. It lasts as long as a context, which this function keeps. Forks lack the threads
+    of the device, but these do not compile. Other runtimes do not guarantee that they work in
+    forks, so nothing is done for them.
+
+    Parameters
+    ----------
+    runtime
+        Name of the runtime.
+    folder
+        Folder in which the runtime keeps results.
     """
     if runtime != "pocl":
         return None
@@ -300,7 +411,20 @@ def begin_compiler(runtime: str, folder: Path) -> object:
 
 
 def load_binary(cl: Any, context: Any, code: bytes) -> Any:
-    """The program of a binary. Raises BuildError where the runtime does not take it."""
+    """Return the program of a binary.
+
+    Parameters
+    ----------
+    cl, context
+        The module pyopencl, and the context of the device.
+    code
+        The binary.
+
+    Raises
+    ------
+    BuildError
+        If the runtime does not accept the binary.
+    """
     try:
         return cl.Program(context, context.devices, [code]).build()
     except (cl.Error, ValueError) as err:

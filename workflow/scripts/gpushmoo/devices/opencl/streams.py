@@ -1,4 +1,4 @@
-"""Streams of the OpenCL backend: in-order command queues."""
+"""Implement streams of the OpenCL backend as in-order command queues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,19 @@ Prepare = Callable[[Any, Launch, Mapping[str, Any]], Enqueue]
 
 
 class OpenCLStream:
-    """An in-order command queue; see `streams.Stream`."""
+    """An in-order command queue, see `streams.Stream`.
+
+    Parameters
+    ----------
+    cl
+        The module pyopencl.
+    context
+        Context of the device.
+    translated
+        Returns a context manager that converts errors of pyopencl.
+    prepare
+        Prepares a launch for any queue.
+    """
 
     def __init__(
         self,
@@ -27,7 +39,7 @@ class OpenCLStream:
         translated: Translated,
         prepare: Prepare,
     ) -> None:
-        """`prepare` makes a launch of a program on buffers ready for any queue."""
+        """Create a queue that records the times of commands."""
         self._cl, self._context = cl, context
         self._translated, self._prepare = translated, prepare
         with translated():
@@ -49,14 +61,20 @@ class OpenCLStream:
             self.release()
 
     def release(self) -> None:
-        """Give back all buffers; OpenCL keeps each until the commands that use it have ended."""
+        """Free all buffers; OpenCL keeps each until the commands that use it have ended."""
         buffers = self._buffers
         self._buffers = []
         for buffer in buffers:
             buffer.release()
 
     def allocate(self, nbytes: int) -> Any:
-        """A buffer of undefined content. Raises OutOfDeviceMemoryError."""
+        """Return a buffer with undefined content.
+
+        Raises
+        ------
+        OutOfDeviceMemoryError
+            If the device has too little memory.
+        """
         with self._translated():
             buffer = self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, max(4, nbytes))
         self._buffers.append(buffer)
@@ -76,7 +94,7 @@ class OpenCLStream:
         self._events.append(event)
 
     def launch(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> None:
-        """Queue a launch. Raises LaunchConfigError or BuildError."""
+        """Queue a launch; raise LaunchConfigError or BuildError if it is not possible."""
         enqueue = self._prepare(program, launch, buffers)
         with self._translated():
             enqueue(self._queue)
@@ -93,24 +111,36 @@ class OpenCLStream:
             return float(stop.profile.end - start.profile.end) * 1e-9
 
     def wait(self) -> None:
-        """Wait (clFinish) for all that was queued, and forget its events."""
+        """Wait for all queued commands with clFinish."""
         with self._translated():
             self._queue.finish()
         self._events.clear()
 
 
 class OpenCLStreams(Streams):
-    """Streams, each with its own command queue, and memory that the runtime allocates and maps."""
+    """Streams with a command queue each, and host memory that the runtime allocates and maps.
+
+    Parameters
+    ----------
+    cl, context
+        The module pyopencl, and the context of the device.
+    queue
+        Queue that maps memory.
+    translated
+        Returns a context manager that converts errors of pyopencl.
+    prepare
+        Prepares a launch for any queue.
+    """
 
     def __init__(
         self, cl: Any, context: Any, queue: Any, translated: Translated, prepare: Prepare
     ) -> None:
-        """Memory is mapped by `queue`; `prepare` makes a launch ready for any queue."""
+        """Create no stream before the first call of `open`."""
         super().__init__(translated)
         self._cl, self._context, self._queue, self._prepare = cl, context, queue, prepare
 
     def open(self) -> OpenCLStream:
-        """A new stream, whose commands wait for no other stream's."""
+        """Return a new stream, whose commands do not wait for other streams."""
         return OpenCLStream(self._cl, self._context, self._translated, self._prepare)
 
     def _pinned_like(self, flat: npt.NDArray[Any]) -> npt.NDArray[Any]:

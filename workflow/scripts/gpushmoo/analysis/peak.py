@@ -228,7 +228,18 @@ def work_peaks(cells: pd.DataFrame) -> list[WorkPeak]:
 
 
 def measure_peak(dataset: Path, kinds: Mapping[str, str], out: Path) -> None:
-    """Write to `out` the measured peaks that the data set shows; `kinds` as in `peak_rows`."""
+    """Write the measured peaks of a data set to a JSON file.
+
+    Parameters
+    ----------
+    dataset
+        Folder of the data set.
+    kinds
+        For each kernel that measures a peak, ``load`` or ``store`` for bandwidth, or ``work`` for
+        arithmetic.
+    out
+        Path of the file.
+    """
     cells = read_cells(dataset, {"kernel": list(kinds), "status": "ok"}, COLUMNS)
     of_work = [name for name, kind in kinds.items() if kind == "work"]
     moving = {name: kind for name, kind in kinds.items() if kind != "work"}

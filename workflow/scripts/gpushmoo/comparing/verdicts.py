@@ -53,7 +53,18 @@ class Changes:
     unlike: Floats
 
     def p_beyond(self, bound: float, sign: int) -> Floats:
-        """Return the one-sided p value of no change beyond `bound`, the larger of both tests."""
+        """Return p values of one-sided tests for changes of log time larger than `bound`.
+
+        The null hypothesis is that the change in the direction of `sign` is at most `bound`. Raw
+        times and multiples of the copy are tested separately, and the larger p value counts.
+
+        Parameters
+        ----------
+        bound
+            Bound on the change of log time, at least 0.
+        sign
+            1 to test for slower, -1 to test for faster.
+        """
         least = bound + self.unlike
         p, beside = self.raw.p_beyond(least, sign), self.vs_memcpy.p_beyond(least, sign)
         both: Floats = np.where(np.isnan(self.vs_memcpy.change), p, np.maximum(p, beside))

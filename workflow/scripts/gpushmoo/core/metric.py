@@ -50,7 +50,7 @@ class Metric:
 
     @property
     def label(self) -> str:
-        """The figure and its unit, for an axis."""
+        """Name and unit as the label of a figure's axis."""
         return f"{self.unit}, read + written" if self == BANDWIDTH else f"{self.unit} ({self.name})"
 
 

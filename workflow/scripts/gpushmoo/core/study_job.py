@@ -9,9 +9,18 @@ from typing import Any, Self
 
 @dataclass(frozen=True, kw_only=True)
 class JobDevice:
-    """The device that a job opens: the index of a `device` of a backend, or ``all``.
+    """Choice of the device that a job opens.
 
-    `opencl_runtime` names the runtime if the backend is OpenCL. `seed` is that of the job's data.
+    Attributes
+    ----------
+    backend
+        Name of the backend.
+    device
+        Index of the device in the backend, or ``all``.
+    opencl_runtime
+        Name of the OpenCL runtime. Other backends ignore it.
+    seed
+        Seed of the job's input data.
     """
 
     backend: str

@@ -243,9 +243,18 @@ def _choice(
 
 
 def margins(group: ExportGroup, point: Point) -> list[Margin]:
-    """Return the margins of common blocks, of the best launch that is not tied, and of the slowest.
+    """Return how much slower other launches are than the recommended one, in one group.
 
-    The result is empty if `point` was not verified in the group.
+    The others are the common block sizes, the fastest launch that is not tied, and the slowest
+    launch.
+
+    Parameters
+    ----------
+    group
+        The group.
+    point
+        Launch parameters of the recommended launch. If it was not verified in the group, the result
+        is empty.
     """
     if point not in group.ok:
         return []

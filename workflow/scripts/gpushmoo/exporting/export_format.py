@@ -22,11 +22,22 @@ class Chosen:
 
 
 class Format:
-    """The files of one format in the `folder` of an export of `run`.
+    """Writer of the files of one format. A subclass overrides the steps that it needs.
 
-    `files` are the names directly in the folder that the format writes; an export never replaces
-    other files there. A format that `needs_choice` writes nothing for a run without a verified
-    launch.
+    Attributes
+    ----------
+    files
+        Names, directly in the folder, of the files and folders that the format writes. An export
+        never replaces other files there.
+    needs_choice
+        Whether the format writes nothing for a run without a verified launch.
+
+    Parameters
+    ----------
+    folder
+        Folder of the export.
+    run
+        Name of the run.
     """
 
     files: ClassVar[Sequence[str]]

@@ -91,10 +91,29 @@ class PredictedLaunch(Table):
 
 @dataclass(frozen=True)
 class Prediction:
-    """Predicted time of a launch, and the band that contained 90 % of such kernels' launches.
+    """Predicted time of a launch, and the resource that limits it.
 
-    The attributes have the meaning of the columns of `PredictedLaunch`. `shares` contains the time
-    of each limit as a share of the largest. `row` is the prediction as a data frame with one row.
+    Attributes
+    ----------
+    seconds
+        Predicted time in seconds.
+    low_s, high_s
+        Band in seconds that contained 90 % of the launches of such kernels; None if it is not
+        known.
+    gbs
+        Predicted bandwidth in GB/s.
+    limit
+        Name of the resource that alone would take longest.
+    shares
+        Time that each resource alone would take, by name, as a share of the longest.
+    resident
+        Number of blocks that fit on a multiprocessor.
+    known_kernel
+        Whether the model was fitted to cells of this kernel. Otherwise the band is wider.
+    device
+        Name of the device.
+    row
+        The prediction as a data frame with one row, with the columns of `PredictedLaunch`.
     """
 
     seconds: float

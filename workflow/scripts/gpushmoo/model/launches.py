@@ -55,15 +55,44 @@ class DeviceFacts:
 
 @dataclass(frozen=True)
 class Launches:
-    """Resources that launches need on one device; all arrays have shape (cells,).
+    """Resources that launches need on one device, as arrays of shape (cells,).
 
-    `resident` blocks fit on a multiprocessor. `in_a_sample` launches are timed together. `flushed`
-    launches find none of their data in L2. `turns`, `waits`, `instructions` and `turn_instructions`
-    are those of one thread (see `CodePath`), of which `loads_a_wait` loads are in flight at once.
-    Lines, sectors and bytes are those of a block over all its turns; `part_bytes` are in sectors
-    that a warp uses in part. `texel_loads` and `texel_stores` are True if these access an image.
-    `access_bytes` is the width of an access, and `apart` the number of warps between two rows of a
-    block. `bytes_read` and `bytes_written` are those of the launch.
+    Attributes
+    ----------
+    multiprocessors, clock_hz, cache_bytes
+        Number of multiprocessors, core clock in Hz, and bytes of L2.
+    blocks, warps
+        Blocks of the launch, and warps of a block.
+    resident
+        Blocks that fit on a multiprocessor at the same time.
+    persistent
+        1 if each block processes several pieces of work, otherwise 0.
+    in_a_sample
+        Number of launches that are timed together.
+    flushed
+        1 if a launch finds none of its data in L2, otherwise 0.
+    turns, waits, instructions, turn_instructions
+        Counts for one thread: turns of its loop, waits for loads, instructions, and instructions in
+        one turn (see `CodePath`).
+    loads_a_wait
+        Loads of a thread that are in flight at the same time.
+    load_lines, store_lines, store_first_lines
+        Cache lines that a block loads and stores over all turns. The last counts a line once per
+        warp and turn.
+    part_bytes
+        Bytes in sectors of which a warp uses only a part.
+    warp_sectors, block_sectors
+        Sectors of images, counted per warp, and once for the whole block.
+    block_bytes
+        Bytes that a block loads or stores, whichever is more.
+    texel_loads, texel_stores
+        1 if loads, or stores, access an image, otherwise 0.
+    access_bytes
+        Width of an access in bytes.
+    apart
+        Number of warps between two rows of a block.
+    bytes_read, bytes_written
+        Bytes that the launch reads and writes.
     """
 
     multiprocessors: Floats

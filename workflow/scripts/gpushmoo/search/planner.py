@@ -75,13 +75,29 @@ class SearchMode(StrEnum):
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """Rules of a search in a group; all but `mode` and `fewest` affect guided searches only.
+    """Settings of the search for the fastest cell of a group.
 
-    A search stops if the summed probability that an unmeasured cell beats the best by more than the
-    share `tolerance` is below `better_probability`, or if `max_share` of the cells have samples.
-    It starts with `first` cells and continues with `batch` at a time, fewer in a small group. Every
-    cell gets `fewest` samples before it is judged. A race measures `reference_cells` cells of each
-    decade of time to the end, even if they are slow.
+    All except `mode`, `fewest` and `reference_cells` affect only guided searches.
+
+    Attributes
+    ----------
+    mode
+        Which cells are measured, see `SearchMode`.
+    tolerance
+        Relative difference in time that does not matter.
+    better_probability
+        The search stops if the probability that an unmeasured cell is faster than the best one by
+        more than `tolerance`, summed over these cells, is below this value.
+    first, batch
+        Number of cells at the start, and number of cells that are added at a time. Both are smaller
+        in a small group.
+    fewest
+        Number of samples of a cell before it is compared with others.
+    max_share
+        The search stops if this share of the cells has samples.
+    reference_cells
+        A race measures this number of cells in each decade of time completely, even if they are
+        slow.
     """
 
     mode: str = SearchMode.ALL

@@ -433,7 +433,10 @@ class CallWorkload(Workload):
         return 0
 
     def bytes_moved(self, cell: Cell) -> tuple[int, int]:
-        """Return the caller's bytes as whole bytes, counted as read; 0 if the caller gives none."""
+        """Return the bytes that the caller declares for a launch as bytes read; 0 are written.
+
+        A call does not separate reads from writes. Without a declaration, both are 0.
+        """
         moved = evaluated("bytes_moved", self.call.bytes_moved or 0, self.values(cell))
         return whole_of("bytes_moved", _rounded(moved)), 0
 

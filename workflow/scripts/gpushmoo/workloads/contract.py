@@ -485,7 +485,11 @@ class Workload(ABC):
         """Return the bytes that one launch must write."""
 
     def bytes_moved(self, cell: Cell) -> tuple[int, int]:
-        """Return the bytes that the launch of `cell` reads and writes; by default its problem's."""
+        """Return the bytes that the launch of `cell` must read, and those that it must write.
+
+        The default is `bytes_read` and `bytes_written` of the problem. Override it if the bytes
+        depend on the launch parameters.
+        """
         return (
             self.bytes_read(cell.problem, cell.dtype),
             self.bytes_written(cell.problem, cell.dtype),
@@ -508,10 +512,22 @@ class Workload(ABC):
         return 2 * written if written >= self.bytes_read(problem, dtype) else 0
 
     def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64] | None:
-        """Return column and row of the first element of each thread of `block` (x, y), or None.
+        """Return the first element that each thread of a block accesses, as column and row.
 
-        The shape is (threads, 2), in the order of the threads' indices. The model of the device
-        uses it to count the cache lines of a warp.
+        The model of the device counts the cache lines of a warp with it. Without an override the
+        result is None, and the model makes no prediction for the kernel.
+
+        Parameters
+        ----------
+        cell
+            The cell.
+        block
+            Index of the block in the grid, in x and y.
+
+        Returns
+        -------
+        array of shape (threads, 2) or None
+            Column and row, in the order of the threads' indices.
         """
         return None
 

@@ -164,7 +164,7 @@ class Limit:
 
     @property
     def in_values(self) -> bool:
-        """Whether errors are differences of values, not of keys."""
+        """Whether the limit bounds differences of values (`rtol`, `atol`) instead of ulp."""
         return self.ulp is None and not self.exact
 
     def for_each(self, shape: tuple[int, ...]) -> Limit:

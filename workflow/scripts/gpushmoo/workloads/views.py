@@ -209,7 +209,7 @@ class WorkingSet(View):
     drawing = "gpushmoo.figures.curve:draw_working_set"
 
     def label(self) -> str:
-        """Return "": a kernel has at most one view of this kind."""
+        """Return an empty text, because a kernel has at most one figure of this kind to name."""
         return ""
 
     def section(self) -> str:
@@ -233,7 +233,7 @@ class Roofline(View):
     drawing = "gpushmoo.figures.curve:draw_roofline"
 
     def label(self) -> str:
-        """Return "": a kernel has at most one view of this kind."""
+        """Return an empty text, because a kernel has at most one figure of this kind to name."""
         return ""
 
     def section(self) -> str:

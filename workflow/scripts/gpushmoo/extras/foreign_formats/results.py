@@ -87,11 +87,12 @@ _END = "}\n}"
 
 
 def cache_text(group: ExportGroup) -> str:
-    """Return the cache file of a group: every cell with its median and its samples, in ms.
+    """Return the text of a cache file of Kernel Tuner for one group.
 
-    To replay it, call ``tune_kernel`` with the kernel's name, ``problem_size`` (width and height)
-    and the ``tune_params`` that the file contains. A cell that was not tried, or whose device
-    failed, is left out, and Kernel Tuner raises an error for it (`covers_all_combinations`).
+    The file contains every measured cell with its median and its samples, in ms. To replay it, call
+    Kernel Tuner's ``tune_kernel`` with the kernel's name, ``problem_size`` (width and height) and
+    the ``tune_params`` in the file. A cell that was not tried, or whose device failed, is missing.
+    Kernel Tuner raises an error for a missing cell (`covers_all_combinations`).
     """
     axes = sorted(group.axes)
     head = {

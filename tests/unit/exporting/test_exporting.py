@@ -16,6 +16,7 @@ from cells import cell
 from gpushmoo import ExportError, export
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import advice, best_table, tied_best
+from gpushmoo.core.paths import ROOT
 from gpushmoo.core.run_plan import SAVED
 from gpushmoo.core.schema import CORE_COLUMNS, Status
 from gpushmoo.core.space import Problem
@@ -347,3 +348,9 @@ def test_the_function(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "empty").mkdir()
     with pytest.raises(ExportError, match="contains neither a data set nor shards"):
         export("empty")
+    # Each of these has many files, of which few are shards.
+    with pytest.raises(ExportError, match="is not a data set: it contains '") as caught:
+        export(dataset.parents[1])
+    assert str(caught.value).endswith("; name one of them.")
+    with pytest.raises(ExportError, match=r"'nvidia-h200-judge' and \d+ more; name one of them"):
+        export(ROOT / "reports/reference")

@@ -17,6 +17,7 @@ from gpushmoo.core.errors import ConfigError
 from gpushmoo.core.keys import keys_of, kinds_of
 from gpushmoo.core.measure_settings import Measure, Search
 from gpushmoo.core.paths import CHAPTERS
+from gpushmoo.core.run_plan import PLAN_FILE
 from gpushmoo.core.space import Cell, Problem, Residency, enumerate_cells, expand_axis
 from gpushmoo.planning.config import (
     RunConfig,
@@ -297,6 +298,21 @@ def test_what_is_taken_is_what_was_written(tmp_path: Path) -> None:
     text = sentence(changed("dataset", str(tmp_path)))
     assert text.startswith("dataset: ")
     assert "a{sweep}/x.parquet' has '{' or '}' in its name" in text
+
+
+def test_a_folder_of_runs_or_a_run_is_not_a_recorded_data_set(tmp_path: Path) -> None:
+    run = tmp_path / "results/mine"
+    (run / "cells").mkdir(parents=True)
+    (run / "cells/x.parquet").touch()
+    (run / PLAN_FILE).touch()
+    assert load_config(changed("dataset", str(run / "cells")), ROOT).dataset == run / "cells"
+    text = sentence(changed("dataset", str(run)))
+    assert "is the folder of a run" in text
+    assert "results/local/cells" in text
+    text = sentence(changed("dataset", str(run.parent)))
+    assert text.endswith(f"name the shards of one, such as '{run / 'cells'}'.")
+    text = sentence(changed("dataset", "reports/reference"))
+    assert text.endswith("such as 'reports/reference/nvidia-h200'.")
 
 
 FIRST = {

@@ -45,7 +45,13 @@ from ..core.space import (
     needs_device,
     space_of,
 )
-from ..storage.dataset import PARTITION, PROVENANCE, finished_dataset, with_axes_noted
+from ..storage.dataset import (
+    PARTITION,
+    PROVENANCE,
+    data_sets_in,
+    finished_dataset,
+    with_axes_noted,
+)
 from ..storage.store import Shard, open_shard, read_shard, unpacked
 from ..storage.wholefile import read_json, replaced_folder
 from ..workloads.host_fed import HostFedWorkload
@@ -56,6 +62,8 @@ from .statistics import Replicated, RunSpreads, run_spreads
 # Column that sorting needs: the number of each row's shard. The name of an axis cannot contain `#`.
 _SHARD = pa.field("#shard", pa.int32(), nullable=False)
 _ORDER = [("cell_key", "ascending"), (_SHARD.name, "ascending")]
+# Folders that an error message names.
+_MAX_NAMES = 4
 
 
 @dataclass(frozen=True)
@@ -461,10 +469,21 @@ def opened(place: Path) -> Iterator[OpenedSet]:
         yield OpenedSet(dataset, name, plan=plan if partial else None, shards=len(shards))
 
 
+def _listed(folders: Sequence[Path]) -> str:
+    """Return the names of the first folders, in quotes, and the number of the others."""
+    shown = ", ".join(f"'{path.name}'" for path in folders[:_MAX_NAMES])
+    rest = len(folders) - _MAX_NAMES
+    return f"{shown} and {rest} more" if rest > 0 else shown
+
+
 def _shards(place: Path) -> tuple[list[Path], RunPlan | None]:
     """Return the finished shards in `place`, and the plan if it is the folder of a run."""
     plan_file = place / PLAN_FILE
     if not plan_file.is_file():
+        if several := data_sets_in(place):
+            raise OpenedError(
+                f"'{place}' is not a data set: it contains {_listed(several)}; name one of them."
+            )
         inside = ((path, path.relative_to(place).parts) for path in place.rglob("*.parquet"))
         found = sorted(p for p, parts in inside if not any(x[0] in "._" for x in parts))
         if not found:

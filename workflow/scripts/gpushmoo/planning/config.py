@@ -29,7 +29,7 @@ from ..core.readable import refuse_braces
 from ..core.run_plan import plain
 from ..core.schema import FAULTS, Status, axis_fault
 from ..registry import extras
-from ..storage.dataset import finished_runs, runs_in
+from ..storage.dataset import data_sets_in, finished_runs, is_run, runs_in
 from ..storage.store import read_metadata, unpacked
 from ..workloads.loader import find_kernels, misfit
 from .digest import folder_digest
@@ -341,7 +341,27 @@ def _dataset(value: str | None, root: Path) -> Path | None:
         raise ConfigError(f"dataset: '{value}' cannot be read ({err.strerror}).") from err
     if not files:
         raise ConfigError(f"dataset: '{value}' is not a folder that holds Parquet files.")
+    _refuse_no_shards(value, shards)
     return path
+
+
+def _refuse_no_shards(value: str, folder: Path) -> None:
+    """Raise ConfigError if the folder is that of a run, or contains several data sets."""
+    if is_run(folder):
+        raise ConfigError(
+            f"dataset: '{value}' is the folder of a run or of its aggregated cells; name the "
+            f"folder of its shards, such as {RESULTS.name}/local/cells."
+        )
+    if several := data_sets_in(folder):
+        raise ConfigError(
+            f"dataset: '{value}' contains several data sets; name the shards of one, such as "
+            f"'{os.path.join(value, _shards_of(several[0]))}'."
+        )
+
+
+def _shards_of(folder: Path) -> str:
+    """Return the folder with the shards of a run or data set, relative to its parent."""
+    return os.path.join(folder.name, "cells") if is_run(folder) else folder.name
 
 
 def _refuse_others(value: str, dataset: Path, kernels: Collection[str]) -> None:

@@ -21,7 +21,7 @@ from ..core.errors import BadParquetError
 from ..core.run_plan import PLAN_FILE, SAVED
 from ..core.schema import RENAMED_COLUMNS, SAMPLE_COUNT, is_axis
 from ..core.space import TIMING_MODES
-from .store import check_table, with_present_names
+from .store import PACKED, check_table, with_present_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,13 +62,25 @@ def finished_runs(folder: Path) -> list[Path]:
 
 def runs_in(folder: Path) -> list[Path]:
     """Return the finished runs of a folder of runs, by name; `folder` itself if it is a run."""
-    if _is_run(folder):
+    if is_run(folder):
         return [folder]
-    return finished_runs(folder) if any(map(_is_run, folder.iterdir())) else [folder]
+    return finished_runs(folder) if any(map(is_run, folder.iterdir())) else [folder]
 
 
-def _is_run(folder: Path) -> bool:
-    """Return whether the folder is that of a run, finished or not, or of a data set."""
+def data_sets_in(folder: Path) -> list[Path]:
+    """Return the runs and recorded data sets directly in a folder, by name.
+
+    The list is empty if the folder itself is a run or a data set. If it is not empty, the Parquet
+    files below the folder are not the shards of one data set.
+    """
+    if is_run(folder) or (folder / PACKED).is_file():
+        return []
+    inside = sorted(path for path in folder.iterdir() if path.is_dir())
+    return [path for path in inside if is_run(path) or (path / PACKED).is_file()]
+
+
+def is_run(folder: Path) -> bool:
+    """Return whether the folder is that of a run, finished or not, or of an aggregated data set."""
     is_one = any((folder / name).is_file() for name in (PLAN_FILE, PROVENANCE))
     return is_one or finished_dataset(folder) is not None
 

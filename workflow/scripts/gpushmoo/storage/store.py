@@ -187,7 +187,11 @@ def _metadata_text(path: Path, file: pq.ParquetFile) -> bytes:
     """Return the file's metadata as JSON; raise BadParquetError without any."""
     raw: bytes | None = (file.schema_arrow.metadata or {}).get(METADATA_KEY)
     if raw is None:
-        raise BadParquetError(path, "was not written by gpushmoo (it has no provenance metadata).")
+        raise BadParquetError(
+            path,
+            "has no provenance metadata, so it is not a shard of gpushmoo; remove it, or name a "
+            "folder that contains only shards.",
+        )
     return raw
 
 

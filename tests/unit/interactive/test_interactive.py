@@ -557,6 +557,10 @@ def test_what_a_new_kernel_is_told_to_run_next_runs_from_anywhere(
         ("versus {}", "gpushmoo: versus is now ab; run with --help"),
         ("sweep {} --dtype float", "gpushmoo: --dtype is now --dtypes; run with --help"),
         (
+            "tune x.cl f --size 4 --arguments x=empty(n) --axes block_x=32 --moved 8",
+            "gpushmoo: --moved is now --bytes-moved; run with --help",
+        ),
+        (
             "sweep {} --colour red",
             "unrecognized arguments: --colour red; run with --help",
         ),

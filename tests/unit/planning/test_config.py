@@ -206,7 +206,11 @@ def test_the_schema_of_the_documentation_is_that_of_the_code() -> None:
         (COPY, 3, [COPY, "3", "a mapping (lines of 'key: value') or null"]),
         ("kernels", {"copy2d_coalesced": None}, ["kernels", "at least one"]),
         ("kernels", {3: {}}, ["kernels", "3", "a key must be a text"]),
-        ("kernels.b", {"kernel": "copy2"}, ["kernels.b.kernel", "'copy2'", "kernel_folders"]),
+        (
+            "kernels.b",
+            {"kernel": "copy2"},
+            ["kernels.b.kernel", "'copy2'", "folder that contains", "to the key kernel_folders"],
+        ),
         ("kernels.b c", {"kernel": "tex2d_sum"}, ["kernels.b c", "letters, digits and '_'"]),
         (
             "kernels.b",
@@ -239,6 +243,7 @@ def test_the_schema_of_the_documentation_is_that_of_the_code() -> None:
         ("kernel_folders", ["nowhere"], ["kernel_folders", "nowhere", "not a folder"]),
         ("only", [], ["only", "empty"]),
         ("only", ["tex2d_sun"], ["only", "no sweep 'tex2d_sun'", "Did you mean 'tex2d_sum'?"]),
+        ("only", ["mine"], ["only", "add 'mine: {}' under kernels", "to the key kernel_folders"]),
         ("dataset", "nowhere", ["dataset", "'nowhere'", "Parquet"]),
         ("dataset", "x" * 5000, ["dataset", "cannot be read"]),
         ("dataset", "", ["dataset", "not be empty"]),

@@ -320,8 +320,9 @@ def _chosen(
             )
         if name not in sweeps:
             raise ConfigError(
-                f"only: there is no sweep '{name}' under kernels; there are: {', '.join(sweeps)}."
-                f"{did_you_mean(name, sweeps)}"
+                f"only: there is no sweep '{name}' under kernels; there are: {', '.join(sweeps)}; "
+                f"add '{name}: {{}}' under kernels, and for your own kernel the folder that has "
+                f"it to the key kernel_folders.{did_you_mean(name, sweeps)}"
             )
     return {name: sweep for name, sweep in sweeps.items() if name in only}
 

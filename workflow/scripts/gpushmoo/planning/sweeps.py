@@ -318,7 +318,8 @@ def named_sweep(name: str, spec: Sweep, paths: Mapping[str, Path]) -> SweepConfi
         there = ", ".join(found) if len(found) <= MANY_NAMES else f"{len(found)} kernels"
         raise ConfigError(
             f"{which}: there is no such kernel as '{kernel}' in {places or 'any folder'}; found: "
-            f"{there or 'none'}; name its folder in kernel_folders.{did_you_mean(kernel, paths)}"
+            f"{there or 'none'}; add the folder that contains the kernel's folder to the key "
+            f"kernel_folders.{did_you_mean(kernel, paths)}"
         )
     return read_sweep(f"kernels.{name}.", spec.given, load_kernel(paths[kernel]))
 

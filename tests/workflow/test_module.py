@@ -115,6 +115,14 @@ def test_linting_asks_no_device(tmp_path: Path) -> None:
     assert Project(tmp_path).snakemake("-n", *asked, config=()).status != 0
 
 
+def test_unlocking_asks_no_device_and_prints_nothing_of_the_run(tmp_path: Path) -> None:
+    asked = ("-s", str(ROOT / "Snakefile"), "--config", "backend=auto", "device=99")
+    outcome = Project(tmp_path).snakemake("--unlock", *asked, config=())
+    assert outcome.status == 0, outcome.text
+    assert "Unlocked working directory." in outcome.text
+    assert "gpushmoo: " not in outcome.text
+
+
 def test_snakemake_alone_is_advised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = 'raise ModuleNotFoundError("No module named \'pyarrow\'", name="pyarrow")\n'
     (tmp_path / "pyarrow.py").write_text(missing)

@@ -72,14 +72,14 @@ def load_flow(config: Mapping[str, Any], inside: Inside) -> Flow:
         if asks:
             # Runtimes keep there what they compile.
             refuse_unwritable(results)
-        said = sys.stderr if inside.is_users_process else io.StringIO()
+        said = sys.stderr if _plans_jobs(inside) else io.StringIO()
         with heartbeat(said, "gpushmoo: still looking through the combinations of the sweeps"):
             flow = Flow(plain, _plans_jobs(inside), results)
     except HostError as err:
         raise ValueError(str(err)) from err
     except NoDeviceError as err:
         raise ValueError(f"backend: {err}") from err
-    if inside.is_users_process:
+    if _plans_jobs(inside):
         _tell_run(flow, {name for part, _ in given for name in part.get("kernels") or ()})
     return flow
 
@@ -129,9 +129,13 @@ def _read(path: Path) -> Mapping[str, Any]:
     return values
 
 
+# Options of Snakemake with which it runs no job.
+_WITHOUT_JOBS = frozenset({"--lint", "--unlock"})
+
+
 def _plans_jobs(inside: Inside) -> bool:
-    """Return whether the user started this process and it does more than lint."""
-    return inside.is_users_process and "--lint" not in sys.argv
+    """Return whether the user started this process to run or list jobs, not to lint or unlock."""
+    return inside.is_users_process and _WITHOUT_JOBS.isdisjoint(sys.argv)
 
 
 def limit_gpus(flow: Flow, inside: Inside) -> None:

@@ -131,6 +131,20 @@ def test_snakemake_alone_is_advised(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert outcome.status != 0
     assert "gpushmoo: the Python that runs Snakemake has no module 'pyarrow'" in outcome.text
     assert f"conda env create -f {ROOT}/environment.yml" in outcome.text
+
+
+def test_a_fault_of_the_library_shows_its_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Snakemake does not import this module, but gpushmoo does.
+    (tmp_path / "difflib.py").write_text('raise ValueError("broken")\n')
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    outcome = Project(tmp_path).snakemake("-n", "-s", str(ROOT / "Snakefile"), config=())
+    assert outcome.status != 0
+    assert "gpushmoo: broken" not in outcome.text
+    assert "ValueError in file" in outcome.text
+    assert "common.smk" in outcome.text
+    assert f'"{tmp_path / "difflib.py"}", line 1' in outcome.text
     assert "Traceback" not in outcome.text
 
 

@@ -1,4 +1,6 @@
 # Loads the library and checks the configuration before any job exists.
+from gpushmoo.core.errors import REFUSALS
+
 try:
     from gpushmoo.planning.again import Remaking
     from gpushmoo.planning.digest import code_of, code_of_extras, extra_code
@@ -15,8 +17,9 @@ except ModuleNotFoundError as err:
         f"before the first job; run Snakemake in the environment of 'conda env create -f "
         f"{ROOT}/environment.yml', or after 'pip install -r {ROOT}/requirements/run.lock'."
     )
-except ValueError as err:
-    # Not a WorkflowError: Snakemake would set lines of its own above and below the sentence.
+except REFUSALS as err:
+    # Not a WorkflowError: Snakemake would set lines of its own above and below the sentence. Of any
+    # other error, which is a fault of gpushmoo, Snakemake shows the traceback.
     raise SystemExit(f"gpushmoo: {err}")
 except KeyboardInterrupt:
     # Most of the time before the first job goes by here.

@@ -331,3 +331,18 @@ class WorkerCrashedError(RuntimeError):
 
 class JobSignalledError(BaseException):
     """A signal ended the job. A BaseException, so that no ``except Exception`` catches it."""
+
+
+# Errors that a user can resolve: their text is enough. Any other error is a fault of gpushmoo, so
+# its traceback must be shown.
+REFUSALS = (
+    UserError,
+    TypedError,
+    UnusableFilesError,
+    UnreadableError,
+    OpenedError,
+    KernelFolderError,
+    SizeError,
+    ChapterError,
+    ChapterFolderError,
+)

@@ -20,7 +20,7 @@ from snakemake.common.configfile import load_configfile
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from ..core.backends import AUTO, BACKENDS, Backend
-from ..core.errors import ConfigError, HostError, NoDeviceError
+from ..core.errors import REFUSALS, ConfigError, HostError, NoDeviceError
 from ..core.news import heartbeat
 from ..core.paths import child_environment
 from ..core.readable import read_mapping, typed
@@ -53,8 +53,10 @@ def load_flow(config: Mapping[str, Any], inside: Inside) -> Flow:
 
     Raises
     ------
-    ValueError
-        With one sentence, if the configuration has a fault or if no device is found.
+    ConfigError, UnreadableError
+        If the configuration has a fault, or if no device is found.
+    HostError
+        If this machine kept a device's runtime from its work, for example by a full disk.
     """
     plain, given = default_config(), _given(config, inside)
     for part, folder in given:
@@ -63,7 +65,7 @@ def load_flow(config: Mapping[str, Any], inside: Inside) -> Flow:
     asks = plain["backend"] == AUTO and not shown and _plans_jobs(inside)
     if asks and inside.on_cluster:
         named = " or ".join(f"backend={name}" for name in BACKENDS)
-        raise ValueError(
+        raise ConfigError(
             "backend: auto asks the host on which Snakemake starts, and the jobs run elsewhere; "
             f"name what the nodes have, as --config {named} does."
         )
@@ -75,10 +77,10 @@ def load_flow(config: Mapping[str, Any], inside: Inside) -> Flow:
         said = sys.stderr if _plans_jobs(inside) else io.StringIO()
         with heartbeat(said, "gpushmoo: still looking through the combinations of the sweeps"):
             flow = Flow(plain, _plans_jobs(inside), results)
-    except HostError as err:
-        raise ValueError(str(err)) from err
+    except HostError:
+        raise
     except NoDeviceError as err:
-        raise ValueError(f"backend: {err}") from err
+        raise ConfigError(f"backend: {err}") from err
     if _plans_jobs(inside):
         _tell_run(flow, {name for part, _ in given for name in part.get("kernels") or ()})
     return flow
@@ -206,7 +208,7 @@ def start_run(flow: Flow, inside: Inside) -> None:
             write_json(Path(flow.path(PLAN_FILE)), flow.plan.as_plain())
     except OSError as err:
         raise SystemExit(f"gpushmoo: {unwritten(flow.path(PLAN_FILE), err)}") from None
-    except (ValueError, NoDeviceError) as err:
+    except REFUSALS as err:
         raise SystemExit(f"gpushmoo: {err}") from None
     if not inside.in_environments:
         _start_servers_for(flow, inside, jobs)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import traceback
 
 import gpushmoo
+import pytest
 from gpushmoo.core import errors
 from gpushmoo.core.paths import PACKAGE
 
@@ -37,6 +39,31 @@ def test_no_other_module_defines_a_public_one() -> None:
 def test_former_names_are_the_new_classes() -> None:
     assert list(FORMER) == ["LaunchRefusedError"]
     assert gpushmoo.LaunchRefusedError is gpushmoo.LaunchConfigError
+
+
+def test_a_refusal_has_the_callers_line_and_its_cause_but_no_line_of_the_library() -> None:
+    @errors.raises_at_caller
+    def refuse(deep: int) -> None:
+        """Raise after some calls, as the library does."""
+        if deep:
+            refuse.__wrapped__(deep - 1)
+        raise errors.ConfigError("sizes: wrong.") from KeyError("cause")
+
+    with pytest.raises(errors.ConfigError) as caught:
+        refuse(5)
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    assert [frame.name for frame in frames] == [
+        "test_a_refusal_has_the_callers_line_and_its_cause_but_no_line_of_the_library",
+        "called",
+    ]
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert refuse.__doc__ == "Raise after some calls, as the library does."
+
+
+def test_a_fault_of_the_library_keeps_its_traceback() -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        errors.raises_at_caller(lambda: 1 / 0)()
+    assert len(traceback.extract_tb(caught.value.__traceback__)) == 3
 
 
 def test_each_has_a_docstring() -> None:

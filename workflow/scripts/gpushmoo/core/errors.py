@@ -50,8 +50,10 @@ sentence of a `UserError` alone, and everything else with a traceback::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from .display import MAX_SENTENCE, one_line
 
@@ -346,3 +348,24 @@ REFUSALS = (
     ChapterError,
     ChapterFolderError,
 )
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def raises_at_caller(function: Callable[P, R]) -> Callable[P, R]:
+    """Remove the lines of gpushmoo from the traceback of an error in `REFUSALS`.
+
+    A program that calls `function` then ends with its own line and the sentence. If the error has a
+    cause, for example an error in a function of the user, the traceback of the cause is kept.
+    """
+
+    @wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except REFUSALS as err:
+            raise err.with_traceback(None) from err.__cause__
+
+    return called

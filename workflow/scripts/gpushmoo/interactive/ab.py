@@ -20,7 +20,7 @@ from pydantic import Field
 from ..comparing.compare import change
 from ..comparing.verdicts import MIN_BLOCKS, block_changes, judged, paired_change
 from ..core.display import number_of, one_line, seconds
-from ..core.errors import ConfigError
+from ..core.errors import ConfigError, raises_at_caller
 from ..core.news import News
 from ..core.schema import Bool, Float64, Int32, Int64, Meaning, Status, String, Table
 from ..core.space import TYPICAL, most_values, needs_device
@@ -107,6 +107,7 @@ class Version:
     options: str | Sequence[str] = ()
 
 
+@raises_at_caller
 def ab(
     a: str | os.PathLike[str] | Version,
     b: str | os.PathLike[str] | Version | None = None,
@@ -156,7 +157,7 @@ def ab(
         If no device can be used.
     """
     if former := [name for name in _FORMER if name in sweep]:
-        warnings.warn(_now_called(former), DeprecationWarning, stacklevel=2)
+        warnings.warn(_now_called(former), DeprecationWarning, stacklevel=3)
     version_a, version_b = versions_of(a, b, sweep)
     refuse_unknown("measure", [name for name in sweep if name not in _SWEPT], _MEASURE)
     refuse_no_flag(progress=progress)

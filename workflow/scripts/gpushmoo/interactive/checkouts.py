@@ -18,7 +18,7 @@ import pandas as pd
 from ..comparing.compare import DELTA, change, group_words, markdown_table
 from ..comparing.verdicts import PairedChange, judged
 from ..core.display import number_of, one_line
-from ..core.errors import ConfigError, NoDeviceError, UserError
+from ..core.errors import ConfigError, NoDeviceError, UserError, raises_at_caller
 from ..core.names import several
 from ..core.schema import Status
 from ..storage.temporary import OwnFolder
@@ -34,6 +34,7 @@ _UNCHECKED = ("variant_a", "variant_b", "options_a", "options_b", "progress")
 _MAX_CELLS = 5
 
 
+@raises_at_caller
 def ab_checkouts(
     base: str | os.PathLike[str],
     head: str | os.PathLike[str] | None = None,

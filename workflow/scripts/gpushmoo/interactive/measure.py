@@ -28,7 +28,7 @@ from .. import __name__ as library
 from ..core.backends import AUTO, BACKENDS
 from ..core.build_job import BuildJob
 from ..core.display import number_of
-from ..core.errors import CompilerSlowError, ConfigError, DeviceError, OpenError
+from ..core.errors import CompilerSlowError, ConfigError, DeviceError, OpenError, raises_at_caller
 from ..core.news import News, heartbeat
 from ..core.paths import KERNELS
 from ..core.run_plan import MIN_SAMPLES_OF_MANY, SAVED, TELLING_REPEATS
@@ -79,6 +79,7 @@ log = logging.getLogger(__name__)
 _LAST_WORDS = 4000
 
 
+@raises_at_caller
 def sweep(  # noqa: PLR0913 - keyword-only options of one public call
     kernel: str | os.PathLike[str] | Workload,
     *,
@@ -674,7 +675,8 @@ class Sweep(Run):
     def warned(self) -> Self:
         """Return this result, after warning the caller of `sweep` or `tune` of its problems."""
         for remark in self._remarks():
-            warnings.warn(remark, stacklevel=3)
+            # Between both is `raises_at_caller`.
+            warnings.warn(remark, stacklevel=4)
         return self
 
     def _remarks(self) -> list[str]:
@@ -700,6 +702,7 @@ class Sweep(Run):
         assert self._place is not None
         return Path(self._place.name) / name
 
+    @raises_at_caller
     def heatmap(
         self,
         x: str | None = None,
@@ -785,6 +788,7 @@ class Sweep(Run):
             )
         return next((v for v in named if (v.x, v.y) == (x, y)), HeatMap(x, y))
 
+    @raises_at_caller
     def save(self, folder: str | Path) -> Path:
         """Write the sweep into a folder: its cells, its log, and the kernel.
 
@@ -857,5 +861,5 @@ def empty_folder(folder: str | Path) -> Path:
     if problem := obstacle(out):
         raise ConfigError(f"out: {problem}")
     if out.exists() and any(out.iterdir()):
-        raise ConfigError(f"out: '{folder}' exists already; name one that does not.")
+        raise ConfigError(f"out: '{folder}' exists already; remove it, or name another folder.")
     return out

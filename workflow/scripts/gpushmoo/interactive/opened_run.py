@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import BadParquetError, OpenedError
+from ..core.errors import BadParquetError, OpenedError, raises_at_caller
 from ..core.schema import GROUP, RENAMED_COLUMNS, UNLISTED, Status, is_axis
 
 if TYPE_CHECKING:
@@ -144,6 +144,7 @@ class Run:
         return f"<p>{title}</p>{shown.to_html(index=False, float_format='{:.4g}'.format)}"
 
 
+@raises_at_caller
 def open_run(folder: str | os.PathLike[str]) -> Run:
     """Read the results of a run without measuring.
 

@@ -20,6 +20,7 @@ from ..core.errors import (
     LaunchConfigError,
     UserError,
     WorkloadError,
+    raises_at_caller,
 )
 from ..core.schema import Bool, Float64, Int32, Int64, Meaning, String, Table
 from ..core.space import (
@@ -184,6 +185,7 @@ def predict(
 ) -> Prediction: ...
 
 
+@raises_at_caller
 def predict(
     kernel: str | os.PathLike[str],
     *,

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..core.backends import AUTO
 from ..core.dtypes import dtype_name
-from ..core.errors import ConfigError
+from ..core.errors import ConfigError, raises_at_caller
 from ..core.numbers import plain
 from ..core.schema import Status
 from ..core.space import BLOCK_AXES
@@ -49,6 +49,7 @@ from .tune_options import FORMER, Build, Check, LaunchConfig, gathered
 from .tune_source import read_source
 
 
+@raises_at_caller
 def tune(
     source: str | os.PathLike[str],
     name: str,
@@ -326,6 +327,7 @@ class Tuned(Sweep):
         """Return the state without the arrays, the temporary folder and the kernel's classes."""
         return {**super().__getstate__(), "_kept": ()}
 
+    @raises_at_caller
     def to_folder(self, folder: str | Path) -> Path:
         """Write the kernel as a kernel folder, which a configuration can name.
 

@@ -146,7 +146,7 @@ def gathered(given: Mapping[str, Any], keywords: MutableMapping[str, Any]) -> Op
             wanted = f"it must be a {kind.__name__}"
             raise ConfigError(f"{name}: it is {shown(made[name])}; {wanted}.")
     if former:
-        warnings.warn(_now_called(former), DeprecationWarning, stacklevel=3)
+        warnings.warn(_now_called(former), DeprecationWarning, stacklevel=4)
     for old, value in former.items():
         name, field = FORMER[old]
         made[name] = replace(made[name], **{field: value})

@@ -6,7 +6,7 @@
 Each round begins with nothing or with the results of a complete run. Its drawn strikes are signals
 (KILL, TERM, INT) and pauses (STOP, then CONT) for Snakemake, its jobs and their measuring
 processes, and truncated files of the results. Then Snakemake is started until a start ends well,
-and code of its own compares the data set with the configuration. A round with findings keeps its
+and separate code compares the data set with the configuration. A round with findings keeps its
 terminals and logs. Figures go to ``results/chaos/chaos.json``.
 """
 
@@ -278,7 +278,7 @@ class Attack:
             start = self._ensure_running()
             if not self._await(strike.place, start):
                 continue
-            # Sooner each time, as what is short-lived was gone at the drawn moment.
+            # Sooner each time, because a short-lived target was gone at the drawn moment.
             time.sleep(strike.delay_s / 2**attempt)
             found = self._targets(strike.place)
             if found and self._hit(strike, found[-1]):
@@ -339,7 +339,7 @@ def _role(process: Process) -> str:
 
 
 def judge(attack: Attack) -> Iterator[Finding]:
-    """What is wrong with what a round has left."""
+    """Yield all faults in the results that a round has left."""
     yield from attack.findings
     root = attack.project.root
     results = root / "results" / RUN
@@ -404,7 +404,7 @@ def _implausible(row: Mapping[str, Any]) -> Iterator[str]:
         yield f"{counts} samples in {REPEATS} repeats"
         return
     if not ((samples > 0) & (samples <= CELL_TIMEOUT_S)).all():
-        yield "a sample is no time, or longer than a launch may take"
+        yield "a sample is not a time, or is longer than a launch may take"
     medians = [float(np.median(part)) for part in np.split(samples, np.cumsum(counts)[:-1])]
     n_bytes = 4 * row["height"] * row["width"]
     for what, found, expected in (
@@ -422,7 +422,7 @@ def _implausible(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def judge_products(results: Path) -> Iterator[Finding]:
-    """Whether every product of a complete run can be read as what its name says."""
+    """Yield products of a complete run that cannot be read in the format of their suffix."""
     readers: dict[str, Callable[[bytes], Any]] = {
         ".json": json.loads,
         ".svg": ET.fromstring,
@@ -501,7 +501,7 @@ def play_round(stage: Stage, drawn: Round, kept: Path, verbose: bool) -> Attack:
 
 
 def chaos(seed: str, strikes: int, minutes: float, out: Path, replay: int | None) -> bool:
-    """Play rounds until so many strikes fell or the time is over; whether a promise broke."""
+    """Play rounds until all strikes fell or the time is over; return whether a promise broke."""
     folder = Path(tempfile.mkdtemp(prefix="gpushmoo-chaos-"))
     began = time.monotonic()
     rounds: list[Attack] = []
@@ -559,7 +559,7 @@ def main() -> None:
     plain = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
     parser.add_argument("--seed", default=str(SystemRandom().randrange(2**32)), help="of the draws")
-    parser.add_argument("--strikes", type=int, default=200, help="end after so many")
+    parser.add_argument("--strikes", type=int, default=200, help="end after this number")
     parser.add_argument("--minutes", type=float, default=25.0, help="or after so long")
     parser.add_argument("--replay", type=int, help="number of the one round to play, step by step")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "chaos" / "chaos.json")

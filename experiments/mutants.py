@@ -61,7 +61,7 @@ NO_RESULT = {"strict", "frozen", "slots", "repr", "sort_keys"}
 
 @dataclass(frozen=True)
 class Mutant:
-    """`new` in the place of `old`, at line `line` (from 1) and column `column` of `path`."""
+    """Replacement of `old` by `new`, at line `line` (from 1) and column `column` of `path`."""
 
     path: str
     line: int
@@ -166,7 +166,7 @@ def _between(
 def drawn(count: int, seed: int) -> list[Mutant]:
     """`count` mutants of different lines, drawn from all of the library."""
     paths = sorted(p.relative_to(ROOT) for p in (ROOT / LIBRARY).rglob("*.py"))
-    # Where a figure's marks are is looked at, not tested.
+    # No test checks the places of a figure's marks. A reader looks at them.
     paths = [p for p in paths if not {"figures", "template"}.intersection(p.parts)]
     every = sorted((m for path in paths for m in mutants_of(path)), key=lambda m: m.draw(seed))
     lines: dict[tuple[str, int], Mutant] = {}

@@ -1,4 +1,4 @@
-"""Packs a folder of recorded shards into one file, and holds that against the shards.
+"""Pack a folder of recorded shards into one file, and compare the file with the shards.
 
     .venv/bin/python experiments/pack_record.py reports/reference/nvidia-h200
 

@@ -88,7 +88,7 @@ def main() -> None:
 
 
 def runs_of(kernel: str, folder: Path, runs: int, busy: int) -> dict[str, Floats]:
-    """Of each of ESTIMATES an array of shape (runs, cells)."""
+    """Return an array of shape (runs, cells) for each of ESTIMATES."""
     tables = []
     with busy_processes(busy * (os.cpu_count() or 1)):
         for i in range(runs):

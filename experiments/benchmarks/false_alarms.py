@@ -7,15 +7,15 @@
     python experiments/benchmarks/false_alarms.py again OUT.json CELLS CELLS
 
 ``one``: CELLS is a folder of runs as `record_pairs.py` measures them: ``r00``, ``r01``, ... of the
-same thing, ``planted-03-00``, ... with 3 % of work planted. Runs 2i and 2i + 1 make a pair in which
-no run stands twice; a planted run i is compared with run 2i + 1. ``between``: each HOST is such a
-folder of one host; the first half of each host's runs is compared with the second half of the next
-one's. Run-to-run spread is estimated from the unplanted runs that are not of the pair. ``known``
-writes the spread of runs of the same thing for `comparing/known_spreads`. ``again``: does what one
-run says hold in another? Of two runs with honest 95 % intervals of equal width 0.6 % are disjoint
-and 83 % hold the other's median. Needs no device.
+same thing, ``planted-03-00``, ... with 3 % of work planted. Runs 2i and 2i + 1 are a pair, so each
+run is in one pair only. A planted run i is compared with run 2i + 1. ``between``: each HOST is such
+a folder of one host; the first half of each host's runs is compared with the second half of the
+next one's. Run-to-run spread is estimated from the unplanted runs that are not of the pair.
+``known`` writes the spread of runs of the same thing for `comparing/known_spreads`. ``again``: does
+what one run says hold in another? Of two runs with honest 95 % intervals of equal width 0.6 % are
+disjoint and 83 % hold the other's median. Needs no device.
 
-Beside ours, the rules by which other tools call a cell slower, from what they publish:
+Beside ours, the published rules by which other tools call a cell slower:
 
 * nvbench, ``nvbench_compare.py`` (its rule up to 2025, since 2026 ``nvbench_compare_legacy.py``):
   the means differ by more than the smaller of both relative standard deviations.
@@ -76,7 +76,7 @@ def nvbench(first: Samples, second: Samples) -> bool:
 
 
 def nvbench_robust(first: Samples, second: Samples) -> bool:
-    """Whether the smallest of `second` lies clearly above the third quartile of `first`."""
+    """Whether the smallest of `second` is well above the third quartile of `first`."""
     upper = float(np.quantile(first, 0.75))
     return (float(second.min()) - upper) / upper >= CLEAR_GAP
 
@@ -156,7 +156,7 @@ def judged_pair(
         "largest_change": float(groups["change"].max()),
         "half_width": float(((groups["change_high"] - groups["change_low"]) / 2).median()),
         "rivals_cells": slower([run.ok for run in both]),
-        # Of each group's best cells alone, as our guard looks at no other.
+        # Only the best cells of each group, because our guard compares no others.
         "rivals_bests": slower([bests(run, swept_by_all(both)) for run in both]),
     }
 
@@ -193,7 +193,7 @@ def between(hosts: list[Path], delta: float = DELTA) -> dict[str, Any]:
 
 
 def places(counts: list[int]) -> list[tuple[int, int, tuple[int, int]]]:
-    """Pairs of places among all runs, and of which hosts they are; no place stands twice."""
+    """Return pairs of indices among all runs, each index once, and the hosts of each pair."""
     first = [sum(counts[:host]) for host in range(len(counts))]
     found = []
     for host, count in enumerate(counts):
@@ -205,7 +205,7 @@ def places(counts: list[int]) -> list[tuple[int, int, tuple[int, int]]]:
 
 
 def write_spreads(runs: Sequence[RunCells]) -> Path:
-    """Write how far `runs` of one and the same thing on one device model lie apart; the file."""
+    """Write the spread between `runs` of the same thing on one device model; return the file."""
 
     def plain(spread: ClassSpread) -> dict[str, float | None]:
         # Infinity is null in JSON.

@@ -12,11 +12,11 @@
     sk/bin/python $JUDGE counted counted.json --counters counters.parquet --model device.json \
         --record reports/reference/nvidia-h200 reports/reference/nvidia-h200-gallery
 
-Needs no device, but scikit-learn, which is no part of the environment: hence one beside it.
+Needs no device. Needs scikit-learn, which the environment does not have, so make another one.
 
 ``describe`` writes what `gpushmoo.model` sees of each recorded cell, its launch
 parameters and what was measured. ``held`` keeps regions of cells from the fit that differ from all
-others in what a model must know (an element type, a kernel, what fits into the last cache) and
+others in a property that a model must know (element type, kernel, fit in the last cache) and
 judges the cells inside; with nothing kept, the cells that are not in the training set. ``unseen``
 judges by recordings that had no part: other devices of that name, kernels or sizes; and how good
 the cell is that a model names as the fastest of each group, fitted, and with figures of
@@ -31,7 +31,7 @@ All ways learn from the same cells:
 * ``boosting``: gradient boosting on all that is known of a launch.
 
 Errors are [cells that the way predicts, median, 95th percentile, largest |predicted/measured − 1|].
-A residual is log(measured / predicted); a band of half-width b says that the measured time lies
+A residual is log(measured / predicted); a band of half-width b means that the measured time is
 between predicted · exp(−b) and predicted · exp(b).
 """
 
@@ -72,8 +72,8 @@ SEED = 0
 PROMISED = 0.9
 L2_BYTES = 62914560
 NOTHING = "nothing"
-# Of the last cache: what a launch reads and writes is inside below the first, outside above the
-# second. In between, part of it stays.
+# Shares of the last cache. The data of a launch is inside below the first share, and outside above
+# the second. In between, a part of it stays.
 INSIDE, OUTSIDE = 0.4, 1.5
 COPIES = ("block_eq_partition", "copy2d_coalesced", "copy2d_document", "global_copy")
 # Blocks for two on each multiprocessor of an H200.
@@ -96,7 +96,7 @@ COUNTED = {
 NEAR = 0.05
 NEIGHBOURS = 4
 CATEGORIES = ("kernel", "dtype", "variant", "cache_state")
-# What was measured, or is the same as what was; what a cell is called.
+# Measured columns, those that follow from them, and the name of a cell.
 OUTCOMES = ("_s", "_gbs", "spread", "repeats", "samples", "cell_key")
 
 
@@ -127,7 +127,7 @@ def described_cells(record: Path) -> pd.DataFrame:
 
 
 def regions(cells: pd.DataFrame, cache_bytes: int) -> npt.NDArray[np.str_]:
-    """A word a cell: ``flushed``, or where its bytes lie: ``inside``, ``around``, ``outside``."""
+    """Return for each cell ``flushed``, or the fit of its bytes, such as ``inside``."""
     moved = (cells["bytes_read"] + cells["bytes_written"]).to_numpy(np.float64) / cache_bytes
     conditions = [cells["cache_state"] == "flushed", moved < INSIDE, moved > OUTSIDE]
     return np.select(conditions, ["flushed", "inside", "outside"], "around")
@@ -157,7 +157,7 @@ def hold_outs(cells: pd.DataFrame, cache_bytes: int) -> dict[str, Bools]:
 def errors(residuals: Floats) -> list[float]:
     """Number of the predictions, and median, 95th percentile and largest |predicted/measured − 1|.
 
-    NaN among the `residuals` is a cell without a prediction. Where there are none, [0].
+    NaN among the `residuals` means a cell without a prediction. Without any prediction: [0].
     """
     found = residuals[~np.isnan(residuals)]
     if not len(found):
@@ -259,7 +259,7 @@ def held(cells: pd.DataFrame, cache_bytes: int) -> dict[str, Any]:
 
 
 def coverage(residuals: Mapping[str, pd.Series]) -> dict[str, float]:
-    """What a band holds in each region that was left out, made of what the others say of it.
+    """Return the coverage, in each region that was left out, of a band from the other regions.
 
     It is the quantile PROMISED, over the other regions, of their quantiles PROMISED of |residual|,
     without cells that are also in this one. All are indexed by the number of the cell.

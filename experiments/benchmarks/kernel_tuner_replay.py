@@ -4,8 +4,8 @@
 
 For `search_replay.py`, which runs this with the interpreter of an environment that has Kernel
 Tuner. It knows nothing of this project: what was recorded is exported as Kernel Tuner's cache
-files, and its own simulation mode looks the medians up there. Nothing is told it that it could not
-know: its axes, which cells are valid.
+files, and its own simulation mode looks the medians up there. It gets only what a user knows in
+advance: the axes, and which cells are valid.
 """
 
 import contextlib

@@ -171,7 +171,7 @@ def sizes(given: argparse.Namespace, row: str) -> list[int]:
 
 
 def main() -> None:
-    """Measure each size in a process of its own, print and write."""
+    """Measure each size in a separate process, then print and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--backend", choices=sorted(HEADS), default="opencl")
     parser.add_argument("--rows", choices=ROWS["cuda"], nargs="*")

@@ -125,7 +125,7 @@ class Found:
 
 
 def table(out: Path) -> Found:
-    """Of the runs in the folder `out`."""
+    """Return the table of the runs in the folder `out`."""
     from gpushmoo.comparing.compare import compare_runs
     from gpushmoo.comparing.runs import read_run
 
@@ -152,7 +152,7 @@ def table(out: Path) -> Found:
 
 
 def others(runs: Sequence[Any], *but: Any) -> Sequence[Any]:
-    """The runs that tell how far runs lie apart: all but these; none if they are too few."""
+    """Return all runs except `but`, for their spread; none if they are too few."""
     rest = [run for run in runs if all(run is not one for one in but)]
     return rest if len(rest) > 1 else []
 

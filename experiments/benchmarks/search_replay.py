@@ -7,10 +7,10 @@
 Needs no device. What a search asks for it is given from the samples that were recorded of that
 cell, in an order drawn by the seed; even seeds draw from one repeat, odd ones from the other, and
 where a cell has too few they begin again. A hit is a cell within the tolerance of the best recorded
-median (over all repeats), or whose interval meets the best one's. A search is wrong when what it
-ends with is no hit. Shares of samples are of those that the sweep of one repeat took.
+median (over all repeats), or whose interval meets the best one's. A search is wrong when it ends
+with another cell. Shares of samples are of those that the sweep of one repeat took.
 
-Other ways are told recorded medians instead, without noise: the aligned blocks of a sensible grid
+Other ways get recorded medians instead, without noise: the aligned blocks of a sensible grid
 in random order; and strategies of Kernel Tuner in its own simulation mode
 (`kernel_tuner_replay.py`), where an interpreter that has Kernel Tuner is named.
 """
@@ -55,7 +55,7 @@ RULE, HALF_WIDTH = (6, 16), 0.01 * 2**0.5
 GRID_X = (4, 8, 16, 32, 64)
 WARP = 32
 GUIDED = "guided"
-# Of the cells: what a peer may take.
+# Share of the cells that a peer may measure.
 PEER_SHARE = 0.1
 STRATEGIES = ("diff_evo", "bayes_opt")
 
@@ -86,7 +86,7 @@ def recorded(folder: Path, tolerance: float) -> Iterator[Recorded]:
     """The groups of the record that are worth a search."""
     with tempfile.TemporaryDirectory() as scratch:
         dataset = Path(scratch) / "dataset"
-        # Not by folders: one kernel may have several, of sweeps of their own.
+        # Not by folders: one kernel may have several, each from another sweep.
         aggregate(sorted(unpacked(folder).rglob("*.parquet")), dataset)
         for kernel in (*TWO_D, *OTHERS):
             cells = read_cells(dataset, {"kernel": kernel})
@@ -252,7 +252,7 @@ def tuner_space(group: Recorded, file: Path) -> dict[str, Any] | None:
 
 
 def finite(value: float) -> float | None:
-    """For JSON: None stands for never."""
+    """Return a number for JSON, in which None means never."""
     return round(float(value), 4) if np.isfinite(value) else None
 
 

@@ -35,7 +35,7 @@ from typing import Any
 HERE = Path(__file__).resolve()
 DEVICES = ("0", "all")
 RUN = "several"
-# All groups of a type are shards of their own.
+# Each group of a type is a separate shard.
 CELLS_PER_SHARD = 64
 
 
@@ -148,7 +148,7 @@ def calls(device: str, backend: str, asked: Mapping[str, Any], repeats: int) -> 
 
 
 def figures(files: Iterable[Path], began: float, ended: float) -> dict[str, Any]:
-    """Where the seconds went, by the shards' files: each was written when its shard ended."""
+    """Return how the time was spent: each shard's file was written when the shard ended."""
     from gpushmoo.storage.store import read_shard
 
     cells, statuses = 0, dict[str, int]()

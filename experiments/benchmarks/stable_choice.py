@@ -4,9 +4,9 @@
     python experiments/benchmarks/stable_choice.py OUT.json FOLDER ... [--together 1 5]
 
 Each FOLDER holds runs of the same sweeps: saved ones (``run01-transpose``, ...)
-or a recorded set (``r00``, ``r01``, ... packed or not). So many runs are put together as repeats of
-one. A choice is one for each device, kernel, variant, type and class of sizes; the three rules are
-judged on the largest size of the class. What a launch loses there is told by the other runs: its
+or a recorded set (``r00``, ``r01``, ... packed or not). Several runs are combined as repeats of one
+run. There is one choice for each device, kernel, variant, type and class of sizes. The three rules
+are judged on the largest size of the class. The other runs show how much a launch loses there: its
 typical time beside the least typical one. Needs no device.
 """
 

@@ -4,7 +4,7 @@
     PYTHONPATH=workflow/scripts .venv/bin/python experiments/frozen/frozen.py results/h200
     … frozen.py results/h200 --update WHY     # freezes today's values, and says why they changed
 
-Of the recorded H200 run: page one and what the report concludes, every group's fastest launch with
+From the recorded H200 run: page one and the report's conclusions, every group's fastest launch with
 its bandwidth and tied set, the measured peaks, the device model's parameters, errors and a sample
 of its predictions; the verdicts of `compare` on recorded pairs; the messages of
 docs/troubleshooting.md.

@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def write_checkout(place: Path, percent: int) -> None:
-    """Write the kernels with so many percent more blocks."""
+    """Write the kernels with `percent` % more blocks."""
     for name in NAMES:
         folder = Path(shutil.copytree(KERNELS / name, place / "kernels" / name))
         for suffix, text in ((".cu", CUDA), (".cl", OPENCL)):

@@ -15,7 +15,7 @@ ELEMENTS = 2**27
 # Of 228 KiB a multiprocessor of compute capability 9.0 gives each block this and 1 KiB.
 SHARED = 100 * 2**10
 THREADS = range(32, 1025, 32)
-# Of each kernel the element, and how often a launch moves an array.
+# The element of each kernel, and how often a launch moves an array.
 KERNELS = {"init": ("0.25", 1), "scale": ("1.25 * b[i]", 2), "triad": ("1.25 * b[i] + c[i]", 3)}
 SOURCE = """
 extern "C" __global__ void stream(double *a, const double *b, const double *c, const int n)

@@ -75,7 +75,7 @@ def timed(bound: PreparedLaunch, samples: int) -> list[float]:
 
 
 def axes_of(kernel: str, multiprocessors: int) -> dict[str, list[int]]:
-    """What is swept on a device of so many multiprocessors."""
+    """Return the axes to sweep on a device with this number of multiprocessors."""
     axes = {"threads": list(THREADS), "unroll": list(UNROLLS)}
     return axes | ({"grid": [w * multiprocessors for w in WAVES]} if kernel == "stream_dot" else {})
 

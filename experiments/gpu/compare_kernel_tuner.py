@@ -176,7 +176,7 @@ def read_shards(folder: Path, axes: Axes, wall_s: float) -> Sweep:
 
 
 def point_of(row: dict[str, Any], axes: Axes) -> Point:
-    """Where a tool's row is in the space."""
+    """Return the point of the space to which a tool's row belongs."""
     return tuple((axis, row[axis]) for axis in axes)
 
 
@@ -221,7 +221,7 @@ def run_gpushmoo(asked: Asked, scratch: Path) -> Sweep:
 
 
 def run_kernel_tuner(asked: Asked, scratch: Path) -> Sweep:
-    """A whole sweep by Kernel Tuner in a folder of its own, where it finds no cache file."""
+    """Run a whole sweep with Kernel Tuner in a new folder, in which it finds no cache file."""
     folder = Path(tempfile.mkdtemp(dir=scratch))
     script = Path(__file__).with_name("kernel_tuner_sweep.py")
     command = [sys.executable, str(script), str(folder / "sweep.json")]

@@ -3,7 +3,7 @@
     python experiments/gpu/compare_libraries.py OUT.json [NAME…]
 
 Needs an NVIDIA GPU and PyTorch. Each kernel is tuned (three processes); each function's result is
-held to the same limit, and its calls are timed by CUDA events behind a wait of the device that
+checked with the same limit, and its calls are timed by CUDA events behind a wait of the device that
 hides the host. Times are medians of rounds with their extremes.
 """
 

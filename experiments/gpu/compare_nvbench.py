@@ -46,7 +46,7 @@ NVBENCH_S = 0.05
 # Our kind beside each of nvbench's figures.
 LIKE = {"cold": Condition("flushed", "isolated"), "batch": Condition("warm", "stream")}
 TAGS = {"cold": "nv/cold/time/gpu/mean", "batch": "nv/batch/time/gpu/mean"}
-# Seconds of each sample, by what its launches met.
+# Seconds of each sample, by measurement condition.
 Samples = dict[Condition, list[float]]
 
 
@@ -195,7 +195,7 @@ def compared(subject: Subject, found: list[Round]) -> Iterator[dict[str, Any]]:
                 "ours_high_s": median.high,
                 "ours_mean_s": float(np.mean(ours)),
                 "nvbench_mean_s": [one.theirs[name] for one in told],
-                # Means, because nvbench tells no median of a batch.
+                # Means, because nvbench reports no median of a batch.
                 "ratio": float(np.median(ratios)),
                 "ratios": ratios,
             }

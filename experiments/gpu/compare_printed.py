@@ -57,10 +57,10 @@ HERE = "program, this process"
 OURS = {64: "as published", 1: "as published, one stream"}
 PRINTED = {64: "printed program", 1: "printed program, one stream"}
 ROUNDS = 8
-# A measurement is of so many calls that the processor's caches hold the way's own code.
+# A measurement has enough calls that the processor's caches contain the way's own code.
 MIN_S, MAX_CALLS = 3e-3, 20
 MEDIAN_LIMIT, WORST_LIMIT = 0.10, 0.35
-# Seconds of a call, mean of so many calls.
+# Returns the mean seconds of a call, given the number of calls.
 Timed = Callable[[int], float]
 
 
@@ -92,7 +92,7 @@ def loaded(library: Path) -> Any:
 
 
 def mean_seconds(run: Callable[[], object], calls: int) -> float:
-    """Mean of so many calls by the host's clock, after one call that is not timed."""
+    """Return the mean time of `calls` calls by the host's clock, after one untimed call."""
     run()
     start = time.perf_counter()
     for _ in range(calls):

@@ -1,4 +1,4 @@
-"""Kernel Tuner's side of compare_kernel_tuner.py: one sweep, in a process of its own.
+"""Kernel Tuner's side of compare_kernel_tuner.py: one sweep, in a separate process.
 
     python experiments/gpu/kernel_tuner_sweep.py OUT.json --kernel transpose --size 8192 \
         --axes '{"TILE": [16, 32], "ROWS": [4], "PAD": [0, 1], "block_x": [16]}' --verification host
@@ -44,7 +44,7 @@ Axes = dict[str, list[int]]
 
 @dataclass(frozen=True)
 class Tuned:
-    """One of our kernels as Kernel Tuner is told of it.
+    """One of our kernels as Kernel Tuner gets it.
 
     A block moves a `tile` (x, y) of the array; both names are parameters. The rest of `parameters`
     follows from our axes, held together by `restrictions`. `one_build`: no axis is compiled in.
@@ -60,7 +60,7 @@ class Tuned:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What `tune_kernel` is told whatever is verified."""
+        """Return the arguments of `tune_kernel` that do not depend on the verification."""
         return {
             "lang": "CUPY",
             "strategy": "brute_force",
@@ -156,7 +156,7 @@ def on_host(src: Any, answer: Any) -> tuple[list[Any], dict[str, Any]]:
 
 
 def on_device(src: Any, answer: Any) -> tuple[list[Any], dict[str, Any]]:
-    """Buffers that stay on the device; Kernel Tuner is told that there is nothing to fetch."""
+    """Return buffers that stay on the device, and options to fetch nothing from them."""
     expected = cupy.asarray(answer)
     output = cupy.full_like(expected, np.nan)
     check = DeviceCheck(expected, output)

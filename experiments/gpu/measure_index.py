@@ -7,7 +7,7 @@
 One block on each multiprocessor, of one warp and of the kernel's 512 threads, finds TILES tiles one
 after the other (index_computation.cu), by integer division and by the float reciprocal, and goes
 through the same loop without finding any. Cycles are those of a block for one tile, the median of
-all blocks and REPEATS; the index is the difference of the two loops. Where the JSON file is in a
+all blocks and REPEATS; the index is the difference of the two loops. If the JSON file is in a
 recorded data set, the chapter of the kernel's document shows it.
 
 Needs a CUDA device and CuPy.

@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def write_planted() -> dict[int, Path]:
-    """The kernel's folder for each of PLANS, each in a folder of its own below results/planted.
+    """Write the kernel's folder for each of PLANS, each in a separate folder of results/planted.
 
     The plan and what measures it must agree on the place.
     """
@@ -170,7 +170,7 @@ def measure(plan: Path, out: Path, limit_s: float) -> None:
 
 
 def one(plan: dict[str, Any], run: str, out: Path, until: float) -> None:
-    """All shards of a run, one after another: each repeat by a measuring process of its own."""
+    """Measure all shards of a run, one after another, with a separate process for each repeat."""
     from gpushmoo.measuring.process import Workers
 
     shards, name = plan["shards"], plan.get("built_as", plan["run"])
@@ -197,7 +197,7 @@ def ended(tasks: dict[Future[str], Any]) -> Iterator[str]:
 
 
 def cache_of(out: Path) -> Path:
-    """Where device runtimes keep what they compile."""
+    """Return the folder in which device runtimes cache compiled code."""
     return out / "cache"
 
 
@@ -212,7 +212,7 @@ def build(out: Path, run: str, sweep: str, dtype: str, job: Any) -> str:
 
 
 def build_file(out: Path, run: str, sweep: str, dtype: str) -> Path:
-    """Where the build of a sweep and type lies."""
+    """Return the path of the build file of a sweep and type."""
     return out / "builds" / run / sweep / f"{dtype}.json"
 
 

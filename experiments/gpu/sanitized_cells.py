@@ -9,8 +9,8 @@ allocations: buffers are allocated at their own size, and the padding keeps them
 fault that takes the device ``--first`` goes on behind it.
 
 Every kernel folder, element type and variant is launched at both ends and in the middle of each of
-its axes, on sizes that are no multiple of any block; every result is verified. The first cell of a
-size is also sampled as it is measured: from a graph, and with the cache flushed before.
+its axes, on sizes that are not a multiple of any block. Every result is verified. The first cell of
+a size is also sampled as it is measured: from a graph, and with the cache flushed before.
 """
 
 import argparse
@@ -47,7 +47,7 @@ from gpushmoo.workloads.loader import KernelFolder, find_kernels, load_kernel
 ROOT = Path(__file__).resolve().parents[2]
 SQUARES = (Problem(1, 1), Problem(33, 31), Problem(36, 100), Problem(64, 128))
 VECTORS = (Problem(1, 1), Problem(1, 1003), Problem(1, 65537))
-# Of a streamed kernel the default axes have one value each where pieces and the host's part differ.
+# The default axes of a streamed kernel have one value each. Pieces and host's part need others.
 STREAMED = {"streams": [1, 3, 64], "min_per_stream": [1], "blocks_per_stream": [3]}
 STREAMED |= {"threads": [33, 1000], "chunk": [0, 1000], "host_percent": [0, 37]}
 
@@ -88,7 +88,7 @@ def bare(device: CudaDevice) -> None:
     """Take its guard zones away: the sanitizer would see an overrun into them as allowed."""
 
     def allocate(nbytes: int) -> Any:
-        """An allocation of its own of just so many bytes."""
+        """Return a separate allocation of exactly this number of bytes."""
         with device.translated():
             return device.cupy.empty(nbytes // 4, dtype=np.uint32)
 

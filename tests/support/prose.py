@@ -110,7 +110,7 @@ RULES = {
     ),
 }
 SEMICOLON = ";"
-KINDS = ("docs", "yaml", "docstrings", "comments", "messages", "typ", "tests")
+KINDS = ("docs", "yaml", "docstrings", "comments", "messages", "typ", "experiments", "tests")
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def texts(root: Path = ROOT) -> Iterator[Text]:
     for folder in ("tests", "experiments"):
         for file in sorted((root / folder).rglob("*.py")):
             if file.name not in ("prose.py", "test_prose.py"):
-                yield from python_text(file, "tests")
+                yield from python_text(file, folder)
     for file in sorted(root.glob("reports/**/*.typ")):
         yield from ungrouped("typ", file)
 
@@ -259,16 +259,16 @@ def main(names: list[str]) -> None:
                     part = text.plain[max(0, match.start() - 40) : match.end() + 50]
                     print(f"{text.file.relative_to(ROOT)}:{text.line}: {name}: … {part} …")
     counts = counted(iter(found))
-    print(f"{'':14}" + "".join(f"{kind:>11}" for kind in KINDS))
+    print(f"{'':14}" + "".join(f"{kind:>12}" for kind in KINDS))
     for name in RULES:
         row = [c.rules[name] if c.rules else 0 for c in counts.values()]
-        print(f"{name:14}" + "".join(f"{n:>11}" for n in row))
+        print(f"{name:14}" + "".join(f"{n:>12}" for n in row))
     for label, row in (
         ("errors", [c.errors for c in counts.values()]),
         ("semicolons", [c.semicolons for c in counts.values()]),
         ("words", [c.words for c in counts.values()]),
     ):
-        print(f"{label:14}" + "".join(f"{n:>11}" for n in row))
+        print(f"{label:14}" + "".join(f"{n:>12}" for n in row))
 
 
 if __name__ == "__main__":

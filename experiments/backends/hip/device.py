@@ -1,4 +1,4 @@
-"""A HIP device: the CUDA backend's buffers and timer, with programs of its own."""
+"""A HIP device: the CUDA backend's buffers and timer, with HIP's programs."""
 
 from __future__ import annotations
 

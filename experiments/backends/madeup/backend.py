@@ -1,4 +1,4 @@
-"""The functions of the made-up backend that the registry's record stands for."""
+"""Functions of the made-up backend, which its line in core/backends.py names."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -24,12 +24,12 @@ SOURCE = "kernel.np"
 UNITS, THREADS_PER_UNIT, REGISTERS_PER_UNIT = 8, 64, 8192
 LAUNCH_S, BYTES_PER_S, COPY_BYTES_PER_S = 1e-6, 40e9, 50e9
 Words = npt.NDArray[np.uint32]
-# Somebody else has the rest of what the device holds.
+# Another process uses the rest of the device's memory.
 FREE_BYTES = 2**23
 
 
 class MadeUpProgram:
-    """Functions of a NumPy source; REGISTERS in it says how many a function takes, else 16."""
+    """Functions of a NumPy source. Its REGISTERS has the registers of each; 16 by default."""
 
     log = ""
 

@@ -15,7 +15,7 @@ SEMICOLONS_IN_1000 = 3.0
 ERRORS_TODAY = {
     # Most are in reports/chapters/tesla_c1060, whose text is part of the digest of its records.
     "messages": 14,
-    "tests": 288,
+    "tests": 209,
 }
 
 

@@ -1,4 +1,4 @@
-"""A copy in which a slow-down is planted: so many percent of its tiles are copied twice."""
+"""A copy with a planted slow-down: a given percentage of its tiles is copied twice."""
 
 from typing import ClassVar
 

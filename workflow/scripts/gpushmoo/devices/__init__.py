@@ -1,1 +1,1 @@
-"""Open devices and run kernels on them, behind one protocol; each backend has a folder."""
+"""Open devices and run kernels on them, behind one protocol. Each backend has a folder."""

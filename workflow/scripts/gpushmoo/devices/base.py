@@ -65,13 +65,13 @@ class DeviceInfo:
     global_memory, max_allocation
         Bytes of memory, and of the largest buffer. For a CPU, those that are free at this moment.
     cache
-        Bytes of the last cache level; 0 if not known.
+        Bytes of the last cache level, or 0 if not known.
     core_clock_mhz
-        Highest core clock in MHz; 0 if not known.
+        Highest core clock in MHz, or 0 if not known.
     extra
         Properties that only one backend has (ECC, PCI bus, runtime settings), as strings.
     max_image
-        Largest width and height of an image in texels; None without images.
+        Largest width and height of an image in texels, or None without images.
     """
 
     backend: str
@@ -146,7 +146,7 @@ class Program(Protocol):
         """Return how many blocks of a launch fit on one multiprocessor at once, at least 1."""
 
     def registers(self, entry: str) -> int | None:
-        """Return the registers per thread of the kernel function `entry`; None if unknown."""
+        """Return the registers per thread of the kernel function `entry`, or None if unknown."""
 
 
 class PreparedLaunch(Protocol):
@@ -621,7 +621,7 @@ class Device(ABC):
 
 
 def image_refusal(device: Device, problem: Problem, dtype: DType) -> str | None:
-    """Return why the device does not support such images, as a clause; None if it does.
+    """Return why the device does not support such images, as a clause, or None if it does.
 
     Parameters
     ----------
@@ -804,7 +804,7 @@ class BackendModule(Protocol):
         Parameters
         ----------
         wanted
-            Index of a device; None for all.
+            Index of a device, or None for all.
 
         Returns
         -------

@@ -105,7 +105,7 @@ class VersionBuild:
         Machine code. None if the version failed, or if the runtime gives no code that can be
         loaded.
     entries
-        Fields of a `sass.EntryCode` for each kernel function; None if the machine code was not
+        Fields of a `sass.EntryCode` for each kernel function, or None if the machine code was not
         read.
     facts
         Decisions of the compiler, by the names that launches use for the functions.
@@ -122,7 +122,7 @@ class VersionBuild:
 
     @property
     def error(self) -> TypedError | None:
-        """The failure as an exception; None if the version can be measured."""
+        """The failure as an exception, or None if the version can be measured."""
         if self.failure is None:
             return None
         if self.status == Status.WORKLOAD_FAILED:
@@ -288,7 +288,7 @@ _OF_THE_HOST = re.compile(f"({_NO_ROOM})|{_NO_MEMORY}", re.IGNORECASE)
 
 
 def host_fault(printed: str, cache: Path) -> HostError | None:
-    """Return the fault of this machine that stopped a compiler; None if it is not at fault.
+    """Return the fault of this machine that stopped a compiler, or None if it is not at fault.
 
     Disk and memory may have room again when this is called. Therefore messages of the compiler also
     count.

@@ -290,7 +290,7 @@ def _built(
 
 
 def _failed(ended: TaskEnded, what: str, cache: Path, limit_s: float) -> VersionBuild:
-    """Return the version as failed; raise HostError if the host ended its process."""
+    """Return the version as failed, or raise HostError if the host ended its process."""
     if ended.is_struck:
         raise HostError(
             f"The compiler of {what}, {ended.how} again and again, the last time while no other "

@@ -63,10 +63,10 @@ class Power(Protocol):
     """Sensors of a device, see `Device.power`."""
 
     def read(self) -> Reading | None:
-        """Return clocks, temperature, power and throttle reasons; None without a response."""
+        """Return clocks, temperature, power and throttle reasons, or None without a response."""
 
     def energy_mj(self) -> int | None:
-        """Return the energy used since the driver was loaded, in mJ; None without a meter."""
+        """Return the energy used since the driver was loaded, in mJ, or None without a meter."""
 
 
 class Images(ABC):
@@ -85,7 +85,7 @@ class Images(ABC):
         self._largest, self._translated = largest, translated
 
     def refusal(self, problem: Problem, dtype: DType) -> str | None:
-        """Return why the device does not support images of this size and type; None if it does.
+        """Return why the device does not support images of this size and type, or None if it does.
 
         Parameters
         ----------
@@ -126,7 +126,7 @@ class Images(ABC):
             return self._new(problem, dtype)
 
     def upload(self, array: npt.NDArray[Any], dtype: DType) -> Any:
-        """Return a new image with the content of an array; errors are those of `allocate`.
+        """Return a new image with the content of an array. Errors are those of `allocate`.
 
         Parameters
         ----------
@@ -142,7 +142,7 @@ class Images(ABC):
 
     @abstractmethod
     def _format_refusal(self, dtype: DType) -> str | None:
-        """Return why the device does not support images of this type; None if it does."""
+        """Return why the device does not support images of this type, or None if it does."""
 
     @abstractmethod
     def _new(self, problem: Problem, dtype: DType) -> Any:
@@ -216,9 +216,9 @@ class LockedClocks:
     Attributes
     ----------
     core
-        Core clock in MHz or ``base``; None if it is not locked.
+        Core clock in MHz or ``base``, or None if it is not locked.
     memory_mhz
-        Memory clock in MHz; None if it is not locked.
+        Memory clock in MHz, or None if it is not locked.
     why
         Reason why the core clock is not locked, as a clause.
     """

@@ -125,7 +125,7 @@ def run_isolated(
 
 
 class _Child(Generic[K, V]):
-    """A forked process and the tasks that are `left` for it; it works on the first one."""
+    """A forked process and the tasks that are `left` for it. It works on the first one."""
 
     def __init__(
         self, tasks: Mapping[K, Callable[[], V]], limit_s: float, on_slow: Callable[[K], None]
@@ -161,7 +161,7 @@ class _Child(Generic[K, V]):
         return self._process.pid or 0
 
     def look(self, results: dict[K, V | TaskEnded]) -> bool:
-        """Collect results that the process has sent; return whether it continues."""
+        """Collect results that the process has sent, and return whether it continues."""
         now = time.monotonic()
         # A longer look means that this process was stopped, or the machine suspended.
         self._waited_s += min(now - self._looked, 2 * _LOOK_S)
@@ -186,7 +186,7 @@ class _Child(Generic[K, V]):
         return not self._is_late
 
     def end(self) -> TaskEnded:
-        """Wait for the end of the process, or kill it if it is late; return how it ended."""
+        """Wait for the end of the process, or kill it if it is late, and return how it ended."""
         if self._is_late:
             self.kill()
             return TaskEnded(f"did not end within {self._limit_s:g} s", is_late=True)
@@ -251,7 +251,7 @@ def _signal_name(number: int) -> str:
 
 
 def _processor_s(group: int) -> float | None:
-    """Return the processor time of a process group in seconds; None without /proc.
+    """Return the processor time of a process group in seconds, or None without /proc.
 
     The group matters, because a compiler may start another program and wait for it.
     """

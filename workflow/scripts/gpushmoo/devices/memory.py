@@ -376,9 +376,9 @@ class Output:
     expected
         Buffer with the expected values.
     tolerance
-        Tolerance of elements; None if all words must be equal.
+        Tolerance of elements, or None if all words must be equal.
     content
-        Buffer with the content that a launch finds in the output; None for poison.
+        Buffer with the content that a launch finds in the output, or None for poison.
     padding
         Number of bytes at the end that are not part of the output. They remain 0xFF.
     """

@@ -200,7 +200,7 @@ def _refuse_full(cache: Path, err: NoDeviceError) -> None:
 
 
 def _meant(choice: DeviceChoice) -> Iterator[DeviceChoice]:
-    """Yield the candidates for ``auto`` in the backends' order; those without a device last."""
+    """Yield the candidates for ``auto`` in the backends' order, those without a device last."""
 
     def seems_absent(name: str) -> bool:
         backend = BACKENDS[name]

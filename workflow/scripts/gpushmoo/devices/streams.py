@@ -67,7 +67,7 @@ class Stream(Protocol):
         """Queue a copy of the beginning of `source` to the flat `target` on the host."""
 
     def launch(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> None:
-        """Queue a launch; errors are those of `Device.bind`."""
+        """Queue a launch. Errors are those of `Device.bind`."""
 
     def release(self) -> None:
         """Free all buffers of the stream, after the commands that are queued before."""
@@ -106,7 +106,7 @@ class Streams(ABC):
         """Return an array of this length and type in pinned memory, with undefined content."""
 
     def host_array(self, array: npt.NDArray[Any], pinned: bool) -> npt.NDArray[Any]:
-        """Return a flat copy of `array` in host memory; pinned memory is read by the device."""
+        """Return a flat copy of `array` in host memory. Pinned memory is read by the device."""
         flat = np.ascontiguousarray(array).reshape(-1)
         if not pinned or not flat.size:
             return flat.copy()

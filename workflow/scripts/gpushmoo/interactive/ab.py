@@ -97,7 +97,7 @@ class Version:
     folder : path
         The kernel's folder.
     variant : str
-        The variant; by default all variants that both versions have.
+        The variant, by default all variants that both versions have.
     options : str or list of str
         Additional options for the backend's compiler, for example ``"-use_fast_math"``.
     """
@@ -131,7 +131,7 @@ def ab(
         Folders of kernels, or versions with a variant and options of the compiler. Without `b`, the
         folder of `a`. Both folders may have the same name.
     pairs : int
-        Largest number of pairs of an element type, drawn by the seed; by default all.
+        Largest number of pairs of an element type, drawn by the seed, by default all.
     rounds : int
         Number of rounds. Each has two samples of A and two of B.
     threshold : float
@@ -140,7 +140,7 @@ def ab(
         Whether to print lines to stderr.
     **sweep
         ``axes``, ``dtypes``, ``sizes``, ``cache``, ``timing_modes``, ``backend``, ``device`` and
-        ``opencl_runtime`` of both versions, as in `sweep`; ``seed``, ``thread_limit``, and keys
+        ``opencl_runtime`` of both versions, as in `sweep`. ``seed``, ``thread_limit``, and keys
         under ``measure`` that do not concern samples. ``variant_a``, ``variant_b``, ``options_a``
         and ``options_b`` are former keywords, which the next version refuses.
 
@@ -344,7 +344,7 @@ def _on_one_device(
 
 
 def _common(name: str, a: Sequence[Any], b: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the values that A and B share for one argument; raise ConfigError without any."""
+    """Return the values that A and B share for one argument, or raise ConfigError without any."""
     both = tuple(value for value in a if value in b)
     if not both:
         said = (", ".join(getattr(v, "label", str(v)) for v in values) for values in (a, b))

@@ -72,7 +72,7 @@ class Request:
     seed
         Seed of input data, of the order of samples and of the places of buffers.
     thread_limit
-        Largest number of threads in a block; None for the limit of the device.
+        Largest number of threads in a block, or None for the limit of the device.
     measure
         How cells are measured.
     compile_timeout_s
@@ -183,7 +183,7 @@ def checked(given: Mapping[str, Any], kind: type[Section] = Arguments) -> dict[s
 
 
 def loaded(kernel: str | os.PathLike[str]) -> KernelFolder:
-    """Return the kernel in a folder; raise ConfigError if it is missing or does not load."""
+    """Return the kernel in a folder, or raise ConfigError if it is missing or does not load."""
     if not isinstance(kernel, str | os.PathLike):
         kind = type(kernel).__name__
         raise ConfigError(f"kernel: it is {kind}; it must be a kernel's folder or a Workload.")

@@ -56,7 +56,7 @@ def ab_checkouts(
         A folder, a wheel, or a revision of the git repository in the working directory. Without
         `head`, the folder of that repository, including uncommitted changes.
     kernels : list of str
-        Names of kernels, or folders in both checkouts; by default all kernels.
+        Names of kernels, or folders in both checkouts, by default all kernels.
     unchanged : bool
         Whether to measure unchanged kernels as well. No change should be found for them.
     pairs : int
@@ -150,7 +150,7 @@ def _opened(side: str | os.PathLike[str] | None) -> Iterator[tuple[Path, str]]:
 
 
 def _git(*words: str) -> str:
-    """Return the output of a git command; raise ConfigError if it fails."""
+    """Return the output of a git command, or raise ConfigError."""
     try:
         done = subprocess.run(["git", *words], capture_output=True, encoding="utf-8", check=True)
     except (OSError, subprocess.CalledProcessError) as err:

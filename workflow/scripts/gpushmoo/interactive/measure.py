@@ -1,4 +1,4 @@
-"""Measure a kernel on this machine without a run of Snakemake; the result is a table.
+"""Measure a kernel on this machine without a run of Snakemake. The result is a table.
 
 While the measuring process opens the device, this process imports the modules for the steps after
 measuring, which takes as long. Therefore these imports are inside the functions that use them.
@@ -338,7 +338,7 @@ def _workers_of(index: int) -> Workers:
 def _opened_at_once(asks: Sequence[Open], builds: _Builds | None) -> dict[DeviceChoice, DeviceInfo]:
     """Open several devices at the same time, while compilers run for `builds`.
 
-    Return those that open; raise the first error if none does.
+    Return those that open, or raise the first error if none does.
     """
     answers: dict[int, DeviceInfo | Exception] = {}
 
@@ -444,7 +444,7 @@ def logged(path: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class _Builds:
-    """Build files of a sweep by element type; None for a kernel without code for the device."""
+    """Build files of a sweep by element type, or None for a kernel without code for the device."""
 
     sweep: SweepConfig
     limit_s: float
@@ -718,13 +718,13 @@ class Sweep(Run):
         Parameters
         ----------
         x, y
-            Names of the axes; by default those of the kernel's first heat map, or its first two
+            Names of the axes, by default those of the kernel's first heat map, or its first two
             axes.
         size
-            Side of a square problem, number of elements, or height and width; by default the first
+            Side of a square problem, number of elements, or height and width, by default the first
             size.
         cache, timing_mode
-            Measurement condition; by default the first one that was swept.
+            Measurement condition, by default the first one that was swept.
 
         Raises
         ------

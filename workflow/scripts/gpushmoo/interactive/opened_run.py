@@ -110,7 +110,7 @@ class Run:
 
     @property
     def searches(self) -> pd.DataFrame:
-        """Result of the search in each group, a row for each; empty for the search mode ``all``.
+        """Result of the search in each group, a row for each, empty for the search mode ``all``.
 
         `better_probability` is the probability, according to the model of the search, that a
         skipped cell is faster than the best one by more than the tolerance. It is NaN for a race.

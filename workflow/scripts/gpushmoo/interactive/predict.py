@@ -99,7 +99,7 @@ class Prediction:
     seconds
         Predicted time in seconds.
     low_s, high_s
-        Band in seconds that contained 90 % of the launches of such kernels; None if it is not
+        Band in seconds that contained 90 % of the launches of such kernels, or None if it is not
         known.
     gbs
         Predicted bandwidth in GB/s.
@@ -215,7 +215,7 @@ def predict(
         Launch parameters with several values: ``{"block_x": [32, 64]}``, or a range ``{"block_x":
         {"from": 4, "to": 64, "step": 4}}``.
     model : path
-        File ``model/device.json`` of a run; by default the model of an NVIDIA H200.
+        File ``model/device.json`` of a run, by default the model of an NVIDIA H200.
     **params : int
         Launch parameters with one value. All parameters of the kernel must be given, here or in
         `axes`.
@@ -281,7 +281,7 @@ def fastest(found: pd.DataFrame, axes: Iterable[str], most: int) -> str:
 
 
 def _predicted(folder: KernelFolder, fitted: Mapping[str, Any], cells: list[Cell]) -> pd.DataFrame:
-    """Return a row for each cell, the fastest first; raise an error if no cell has a time."""
+    """Return a row for each cell, the fastest first, or raise an error if no cell has a time."""
     workload = folder.workload
     arch = fitted["arch"]
     possible = [cell for cell in cells if workload.valid(cell) is None]

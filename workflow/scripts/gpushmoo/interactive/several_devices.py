@@ -125,7 +125,7 @@ class SharedTerminal(io.TextIOBase, TextIO):
         self._writing = threading.Lock()
 
     def write(self, text: str) -> int:
-        """Print each line of `text` above the line of progress; return the length of `text`.
+        """Print each line of `text` above the line of progress, and return the length of `text`.
 
         A lock keeps the lines of different threads apart.
         """
@@ -178,7 +178,7 @@ class _Schedule:
             self._changed.notify_all()
 
     def give_back(self, part: Part) -> bool:
-        """Return whether another device measures the failed part; if so, drop the failed device."""
+        """Return whether another device measures the failed part. If so, drop the failed device."""
         with self._changed:
             self._tries[part] += 1
             if self._lanes == 1 or self._tries[part] == _MAX_TRIES:
@@ -274,7 +274,7 @@ class _Crew:
                 lane.workers.end_repeat(repeat)
 
     def _do(self, lane: Lane, part: Part) -> str | None:
-        """Measure a part; if another device must measure it again, return the reason."""
+        """Measure a part. If another device must measure it again, return the reason."""
         try:
             shard = self.measure(lane, part)
         except HostError:
@@ -343,14 +343,14 @@ def measure_parts(
 
 
 def _lost(shard: MeasuredShard) -> str | None:
-    """Return the reason why the device was lost before or in a shard; None if it was not."""
+    """Return the reason why the device was lost before or in a shard, or None if it was not."""
     statuses, messages = (shard.table.column(name) for name in ("status", "message"))
     found = messages.filter(pc.equal(statuses, Status.DEVICE_LOST))
     return (found[0].as_py() or "it was lost.") if len(found) else None
 
 
 def _complete(parts: Sequence[Part], done: dict[Part, MeasuredShard]) -> dict[Part, MeasuredShard]:
-    """Return the shards of complete repeats; raise KeyboardInterrupt if no repeat is complete."""
+    """Return the shards of complete repeats, or raise KeyboardInterrupt without any."""
     missing = min((part.repeat for part in parts if part not in done), default=None)
     if missing == 1:
         raise KeyboardInterrupt

@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments
-        Words of the command line; by default those of this process.
+        Words of the command line, by default those of this process.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     words, options = split_words(words) if words[:1] == ["run"] else (words, [])
@@ -153,7 +153,7 @@ def _on_stderr() -> Iterator[None]:
 
 
 def _parsed(words: Sequence[str], options: Sequence[str], form: str | None) -> Callable[[], Answer]:
-    """Return the function of the command with its arguments; `options` are for Snakemake."""
+    """Return the function of the command with its arguments. `options` are for Snakemake."""
     parser = build_parser()
     unknown = list(words[:1])
     if not set(unknown) & set(_RENAMED):

@@ -39,7 +39,7 @@ def run_snakemake(words: Sequence[str]) -> int:
 
 @contextmanager
 def _hearing_ctrl_c() -> Iterator[list[int]]:
-    """Make Ctrl-C silence stderr and raise KeyboardInterrupt in this context; then print a line.
+    """Make Ctrl-C silence stderr and raise KeyboardInterrupt in this context. Then print a line.
 
     The context yields a list that is not empty after Ctrl-C. Snakemake's log file still has
     everything that Snakemake prints after it.

@@ -50,7 +50,7 @@ class ListedDevice(Table):
 
 
 def aligned(rows: DataFrame, justify: Callable[[str, int], str] = str.ljust) -> str:
-    """Return a data frame as text in columns; `justify` pads a cell to the width of its column."""
+    """Return a data frame as text in columns. `justify` pads a cell to the width of its column."""
     words = [[*rows], *rows.map(joined).fillna("").astype(str).to_numpy().tolist()]
     widths = [max(map(len, column)) for column in zip(*words, strict=True)]
     lines = ("  ".join(map(justify, row, widths)).rstrip() for row in words)

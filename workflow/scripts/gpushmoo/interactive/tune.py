@@ -220,7 +220,7 @@ def _roles(
     expected: Mapping[str, Any],
     check: Check,
 ) -> _Roles:
-    """Return the role of each array; raise ConfigError if a role does not fit an argument."""
+    """Return the role of each array, or raise ConfigError if a role does not fit an argument."""
     names = list(given)
     arrays = {key: value for key, value in given.items() if isinstance(value, np.ndarray)}
     reads = names_of("in_place", check.in_place, names)
@@ -337,7 +337,7 @@ class Tuned(Sweep):
         Parameters
         ----------
         folder
-            Folder that is empty or does not exist; it gets the kernel's folder.
+            Folder that is empty or does not exist. It gets the kernel's folder.
 
         Returns
         -------

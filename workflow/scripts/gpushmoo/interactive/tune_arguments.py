@@ -123,7 +123,7 @@ def named_arguments(
 
 
 def shared_place(source: KernelSource, given: Iterable[Any], shared: Expression) -> int | None:
-    """Return the index of the OpenCL parameter that gets dynamic local memory; None without one.
+    """Return the index of the OpenCL parameter that gets dynamic local memory, or None without one.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def shown(value: Any) -> str:
 
 
 def whole_size(size: Any) -> tuple[int, ...]:
-    """Return the problem size as up to three positive integers; raise ConfigError if it is not."""
+    """Return the problem size as up to three positive integers, or raise ConfigError."""
     several = isinstance(size, Sequence | np.ndarray) and not isinstance(size, str | bytes)
     sides = [None if isinstance(n, bool) else whole(n) for n in (size if several else [size])]
     if not 1 <= len(sides) <= 3 or any(n is None or n < 1 for n in sides):
@@ -571,7 +571,7 @@ def same_bytes(one: Array, other: Array) -> bool:
 
 
 def _cast(what: str, array: Array, target: np.dtype[Any]) -> Array:
-    """Return the array in another type; raise ConfigError if that cannot represent an element."""
+    """Return the array in another type, or raise ConfigError if an element does not fit."""
     if array.dtype == target:
         return array
     if "V" in (array.dtype.kind, target.kind) and not (_is_real(array.dtype) and _is_real(target)):

@@ -1,4 +1,4 @@
-"""Read the axes of a kernel that `tune` measures; values that are not integers become indices."""
+"""Read the axes of a kernel that `tune` measures. Values that are not integers become indices."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def placed_axes(
 
 
 def _values(axis: str, given: Any) -> list[Any]:
-    """Return the different values of an axis; 1, 1.0 and True count as different spellings."""
+    """Return the different values of an axis, where 1, 1.0 and True count as different."""
     if isinstance(given, set | frozenset):
         parts: list[Any] = sorted(given, key=_in_order)
     elif isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping):
@@ -225,7 +225,7 @@ def with_unseen(call: Call, axes: Mapping[str, Any], source: KernelSource) -> Ca
 
 
 def _names_in(expression: Any, values: Mapping[str, Any]) -> set[str]:
-    """Return the names that an expression uses; for a function, those that it may use."""
+    """Return the names that an expression uses. For a function, those that it may use."""
     if isinstance(expression, str):
         return set(compiled(expression).co_names) | _inner_names(compiled(expression))
     if not callable(expression):

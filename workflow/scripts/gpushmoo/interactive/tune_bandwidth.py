@@ -26,7 +26,7 @@ _COPIES, _CORES = 5, 32
 def unreachable(
     cell: Mapping[str, Any], device: Mapping[str, Any], arrays: int, copied: int
 ) -> str | None:
-    """Return a sentence on why the bandwidth of a cell is impossible; None if it is possible.
+    """Return a sentence on why the bandwidth of a cell is impossible, or None if it is possible.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def _limit(
 
 
 def memory_peak(device: Mapping[str, Any]) -> float | None:
-    """Return the peak bandwidth of a device's memory in GB/s; None without clock or bus width.
+    """Return the peak bandwidth of a device's memory in GB/s, or None without clock or bus width.
 
     It is 2 transfers per clock × clock × bus width in bytes.
 

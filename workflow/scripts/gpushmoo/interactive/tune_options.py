@@ -62,7 +62,7 @@ class Check:
         Function of all arguments after a launch on the given arrays. It returns True if they are
         right, otherwise False or a text that describes the error.
     ulp, rtol, atol : int, float, float or array
-        Largest error of an element; by default elements must be equal. See `Limit`.
+        Largest error of an element. By default elements must be equal. See `Limit`.
     in_place : name or sequence
         Names or indices of outputs whose content the kernel reads. gpushmoo fills all other outputs
         with poison before a launch.
@@ -72,7 +72,7 @@ class Check:
     unchecked : name, sequence or "not const"
         Names or indices of arrays that launches may write and that are not compared. ``"not
         const"`` selects all that the source does not declare const. It is the default without
-        `expect`; otherwise no array is selected.
+        `expect`. Otherwise no array is selected.
     """
 
     expect: Any = None

@@ -99,7 +99,7 @@ class Parameter:
 
     @property
     def element(self) -> str | None:
-        """NumPy name of the parameter's type, or of a pointer's elements; None if unknown."""
+        """NumPy name of the parameter's type, or of a pointer's elements, or None if unknown."""
         found = {_element(one) for one in self.declarations}
         return found.pop() if len(found) == 1 else None
 
@@ -140,7 +140,7 @@ class KernelSource:
     backend
         Name of the backend.
     file
-        Path of the file; None if the caller gave the text.
+        Path of the file, or None if the caller gave the text.
     """
 
     name: str
@@ -166,7 +166,7 @@ class KernelSource:
 
     @cached_property
     def text(self) -> str:
-        """Source as text without comments; empty for machine code."""
+        """Source as text without comments, empty for machine code."""
         text = "" if self.is_code else self.data.decode(errors="replace")
         return text if self.is_python else _COMMENT.sub(" ", text)
 
@@ -204,7 +204,7 @@ class KernelSource:
 
     @cached_property
     def constants(self) -> frozenset[str] | None:
-        """Names of a Triton kernel's constants that axes can set; None without the kernel."""
+        """Names of a Triton kernel's constants that axes can set, or None without the kernel."""
         if self._function is None:
             return None
         given = {one.arg for one in _python_parameters(self._function) if _is_constexpr(one)}

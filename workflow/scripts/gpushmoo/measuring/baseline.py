@@ -34,9 +34,9 @@ class Baseline:
     met
         Measurement condition.
     sample
-        The samples to take; None before the first call.
+        The samples to take, or None before the first call.
     overhead
-        Overhead of a sample; None if it is not known.
+        Overhead of a sample, or None if it is not known.
     """
 
     steps: CellSteps

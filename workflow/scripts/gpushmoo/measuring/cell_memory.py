@@ -45,9 +45,9 @@ class Verdict:
         Number of wrong 32-bit words in the output and around buffers. For an output with a
         tolerance, wrong elements count instead.
     message
-        Sentence on all faults; None if there is no fault.
+        Sentence on all faults, or None if there is no fault.
     worst
-        Largest error as a share of the tolerance; None without a tolerance.
+        Largest error as a share of the tolerance, or None without a tolerance.
     """
 
     wrong_words: int
@@ -155,10 +155,10 @@ class Space(ABC):
 
     @abstractmethod
     def bind(self, program: Program, cell: Cell) -> PreparedLaunch:
-        """Return the launch of `cell` that is timed; errors are those of `Device.bind`."""
+        """Return the launch of `cell` that is timed. Errors are those of `Device.bind`."""
 
     def bind_proof(self, program: Program, cell: Cell) -> PreparedLaunch | None:
-        """Return the launch of `cell` that is verified; None if it is the one that is timed."""
+        """Return the launch of `cell` that is verified, or None if it is the one that is timed."""
         return None
 
     def poison(self) -> None:
@@ -246,7 +246,7 @@ def open_space(
     seed
         Seed of the inputs.
     data
-        Data on the host; by default made from the seed.
+        Data on the host, by default made from the seed.
 
     Raises
     ------
@@ -302,7 +302,7 @@ class Workspace(Space):
         make: Callable[[], Mapping[str, Array]],
         expected: Mapping[str, Array] | None = None,
     ) -> None:
-        """Upload inputs and expected outputs; errors are those of `open_space`."""
+        """Upload inputs and expected outputs. Errors are those of `open_space`."""
         self._device = device
         self._workload = workload
         kind = DTYPES[dtype]
@@ -605,7 +605,7 @@ class ReducedSpace(Space):
         make: Callable[[], Mapping[str, Array]],
         known: Any = None,
     ) -> None:
-        """Upload the inputs; errors are those of `open_space`."""
+        """Upload the inputs. Errors are those of `open_space`."""
         self._device, self._workload, self._make = device, workload, make
         inputs = make()
         self._known = workload.known(inputs) if known is None else known

@@ -23,7 +23,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def served(address: str, request: bytes) -> int | None:
-    """Let a server do a job, and return the exit status; None if the server did not finish it.
+    """Let a server do a job, and return the exit status, or None if the server did not finish it.
 
     The first signal that ends the job is passed on to the server. The second one ends this process.
     After a signal the status is never None, so the job is not done again.

@@ -18,7 +18,7 @@ def core_waits_s(pid: int) -> dict[str, float]:
     Returns
     -------
     dict
-        Seconds by thread number; empty without /proc.
+        Seconds by thread number, empty without /proc.
     """
     waits_s = {}
     for task in Path(f"/proc/{pid}/task").glob("*"):

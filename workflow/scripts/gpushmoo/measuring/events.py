@@ -60,7 +60,7 @@ class CellRun:
     cell, launch
         The cell and its launch.
     resident_blocks, registers
-        Occupancy per multiprocessor and registers per thread; None if not known.
+        Occupancy per multiprocessor and registers per thread, or None if not known.
     bound, proof
         The launch that is timed and the launch that is verified, while the cell is measured.
     status, message
@@ -70,7 +70,7 @@ class CellRun:
     launches
         Number of launches in a sample.
     overhead
-        Overhead of the samples of its group; None if it is not known.
+        Overhead of the samples of its group, or None if it is not known.
     samples_s, sampled_at_s
         Time of a launch in each sample, and begin of each sample since the shard began, in seconds.
     processor_s
@@ -251,11 +251,11 @@ class Assignment:
     started
         Time at which the job began, by the monotonic clock.
     build
-        Build file of the kernel; None if the process compiles it.
+        Build file of the kernel, or None if the process compiles it.
     against
         Version to compare with, for pairs.
     log
-        File to which the process prints; None for the output of its parent.
+        File to which the process prints, or None for the output of its parent.
     compile_s
         Processor time in seconds after which the process stops compiling.
     found
@@ -318,7 +318,7 @@ class MeasureCells:
     Attributes
     ----------
     keys
-        Keys of the cells; None for all.
+        Keys of the cells, or None for all.
     together
         Largest number of cells that are launched without a wait between them.
     launches
@@ -465,7 +465,7 @@ class CopySample:
     launches
         Number of copies in the sample.
     overhead
-        Overhead of the sample; None if it is not known.
+        Overhead of the sample, or None if it is not known.
     """
 
     seconds: float

@@ -75,7 +75,7 @@ class HostData:
         return self._inputs.pop(problem)
 
     def result(self, problem: Problem, variant: str) -> Any | None:
-        """Return expected outputs that were made ahead; None if they were not.
+        """Return expected outputs that were made ahead, or None if they were not.
 
         For a workload whose result is one number, these are the quantities that its check requires.
         """

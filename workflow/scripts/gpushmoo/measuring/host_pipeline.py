@@ -142,7 +142,7 @@ class Feed:
     poisoned
         Whether a run starts by filling all memory with ones, so that a missing or late copy shows.
     value
-        Result of the last run; NaN before.
+        Result of the last run, or NaN before.
     """
 
     pool: Pool
@@ -185,7 +185,7 @@ class Feed:
         return TimedInterval.LAUNCH
 
     def _prepared(self, action: Callable[[], T]) -> T:
-        """Run `action` with a ready pool; if memory is short, once more with an empty pool."""
+        """Run `action` with a ready pool. If memory is short, once more with an empty pool."""
         others = bool(self.pool.lanes)
         while True:
             try:

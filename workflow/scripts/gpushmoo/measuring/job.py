@@ -74,21 +74,22 @@ class ShardTask:
     cache
         Folder in which the device's runtime caches compiled code.
     first
-        File of the first repeat of the shard; None in the first repeat.
+        File of the first repeat of the shard, or None in the first repeat.
     build
-        Build file of the kernel; None if the measuring process compiles it.
+        Build file of the kernel, or None if the measuring process compiles it.
     log_file
         Path of the compilers' messages, for the user.
     earlier
-        Cells of earlier jobs; None if none are reused.
+        Cells of earlier jobs, or None if none are reused.
     worker_log
-        File to which the measuring process prints; None for this process's output.
+        File to which the measuring process prints, or None for this process's output.
     live
-        File of the progress (see `progress`); None for no file.
+        File of the progress (see `progress`), or None for no file.
     workers
         Start the measuring processes.
     seconds
-        Time after which no cell gets more than the smallest number of samples; None for no limit.
+        Time after which no cell gets more than the smallest number of samples, or None for no
+        limit.
     compile_s, found
         See `Assignment`.
     in_place
@@ -253,7 +254,7 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
 
 
 def fault_limits(job: ShardJob, kind: str) -> FaultLimits:
-    """Return the limits on launches and faults of a job; `kind` of the device is cpu or gpu."""
+    """Return the limits on launches and faults of a job. `kind` of the device is cpu or gpu."""
     first_launch_s = FIRST_LAUNCH_ON_CPU_S if kind == "cpu" else FIRST_LAUNCH_S
     return FaultLimits(job.measure.cell_timeout_s, job.measure.max_faults, first_launch_s)
 

@@ -185,7 +185,7 @@ class HeldClocks:
 
     @property
     def sentence(self) -> str | None:
-        """Reason why the clocks are not locked as requested; None if they are."""
+        """Reason why the clocks are not locked as requested, or None if they are."""
         if self.told.why is None:
             return None
         return (

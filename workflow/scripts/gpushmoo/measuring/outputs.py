@@ -96,7 +96,7 @@ class CheckedOutput:
         buffer
             Buffer of the output on the device.
         content
-            Buffer with the content that a launch finds in the output; None for poison.
+            Buffer with the content that a launch finds in the output, or None for poison.
         """
         form = key_format(expected.dtype)
         flat = np.ascontiguousarray(expected).reshape(-1)
@@ -153,7 +153,7 @@ class CheckedOutput:
         return int(held[place - first * 4 // self.form.width])
 
     def first(self, device: Device) -> Wrong | None:
-        """Return the first wrong element of the output; None if all are right."""
+        """Return the first wrong element of the output, or None if all are right."""
         own = self.on_device
         size = math.prod(self.shape)
         for begin in range(0, size, HOST_PART):
@@ -201,7 +201,7 @@ def device_bounds(limit: Limit) -> Array:
 
 
 def hint_of(got: Any, due: Any, limit: Limit = EXACT) -> str:
-    """Return the likely cause of a wrong value, in parentheses; empty if no cause is likely.
+    """Return the likely cause of a wrong value, in parentheses, empty if no cause is likely.
 
     Parameters
     ----------

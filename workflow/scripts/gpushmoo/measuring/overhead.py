@@ -144,7 +144,7 @@ def set_overheads(runs: Sequence[CellRun], overhead: Overhead | None) -> None:
 def group_overhead(
     steps: CellSteps, runs: Sequence[CellRun], launches: int, rng: np.random.Generator
 ) -> Overhead | None:
-    """Return the overhead of a group's samples; None if it is not known or does not matter.
+    """Return the overhead of a group's samples, or None if it is not known or does not matter.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def group_overhead(
 
 
 def overhead_of_copy(copy: Sample) -> Overhead | None:
-    """Measure the overhead of the runtime's copy with samples like `copy`; None if it fails."""
+    """Measure the overhead of the runtime's copy with samples like `copy`, or None if it fails."""
 
     def take(n: int) -> list[float | TypedError]:
         return each_or_error(Sample.take, [Sample(copy.bound, n, copy.met)])

@@ -192,7 +192,7 @@ class PairedRun:
         self._end_open(self._alive(pairs), Status.OK, None)
 
     def _prepare(self, pairs: Sequence[PairRun]) -> None:
-        """Choose the number of launches in a sample, equal for both versions; measure overheads."""
+        """Choose the number of launches in a sample, equal for both versions. Measure overheads."""
         groups: dict[CellGroup, list[PairRun]] = {}
         for pair in pairs:
             groups.setdefault(pair.cell.group, []).append(pair)
@@ -250,7 +250,7 @@ class PairedRun:
         take_rounds(active, take, self._end_open)
 
     def _block(self, active: Sequence[PairRun], mirrored: bool, shared: bool) -> bool:
-        """Take a block of each pair; discard it and return False if the device throttled."""
+        """Take a block of each pair. Discard it and return False if the device throttled."""
         order = tuple(1 - who for who in BLOCK) if mirrored else BLOCK
         # A sample depends on the one before it. With shared buffers, one discarded sample makes
         # each version follow itself once and the other once. With separate ones, each sample

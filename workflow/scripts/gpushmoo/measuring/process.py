@@ -88,7 +88,7 @@ def end_of(status: int) -> WorkerExitedError:
 
 
 def _fields(pid: int) -> list[str]:
-    """Return the kernel's statistics of a process, starting with its state; none without /proc."""
+    """Return the system's statistics of a process from its state on, or none without /proc."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -98,7 +98,7 @@ def _fields(pid: int) -> list[str]:
 
 
 def is_stopped(pid: int) -> bool:
-    """Return whether a signal or a debugger has stopped the process; False without /proc."""
+    """Return whether a signal or a debugger has stopped the process, or False without /proc."""
     return bool(fields := _fields(pid)) and fields[0] in "Tt"
 
 
@@ -169,7 +169,7 @@ class WorkerProcess:
         return message
 
     def _wait(self, limit_s: float) -> None:
-        """Wait for a message; raise WorkerTimeoutError after `limit_s` seconds of silence.
+        """Wait for a message, or raise WorkerTimeoutError after `limit_s` seconds of silence.
 
         Only time in which the process could run counts. It cannot run while it is stopped, while
         its threads wait for a core (of which MIN_COUNTED_SHARE counts nevertheless), or while this
@@ -290,7 +290,7 @@ class Workers:
             self._spare.say(Prepare(backend.name))
 
     def _known(self, program: Callable[[], StartedProgram]) -> WorkerProcess:
-        """Return a new process; raise KeyboardInterrupt after `stop`."""
+        """Return a new process, or raise KeyboardInterrupt after `stop`."""
         with self._making:
             if self._is_stopped:
                 raise KeyboardInterrupt
@@ -377,7 +377,7 @@ class Workers:
             self._kept.pop(key).join()
 
     def drop(self, assignment: Assignment, at_once: bool = False) -> None:
-        """End the kept process for jobs like `assignment`, if any; by a signal if `at_once`."""
+        """End the kept process for jobs like `assignment`, if any, by a signal if `at_once`."""
         worker = self._kept.pop(assignment.process_key, None)
         if worker is not None:
             (worker.stop if at_once else worker.join)()
@@ -480,7 +480,7 @@ class Session:
         self._workers.drop(self._assignment)
 
     def _opened(self, process: WorkerProcess) -> tuple[WorkerProcess, Message]:
-        """Return a process with its open device; replace processes that end before.
+        """Return a process with its open device. Replace processes that end before.
 
         So a signal to a starting process costs no cell.
         """

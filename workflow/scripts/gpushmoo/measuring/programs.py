@@ -161,7 +161,7 @@ def programs_for(
 def _misfit(
     build: KernelBuild, device: Device, versions: Sequence[Version], kernel_digest: str
 ) -> str | None:
-    """Return why versions must be compiled here, as a clause; None if the build file has them."""
+    """Return why versions must be compiled here as a clause, or None if the file has them."""
     if build.kernel_digest != kernel_digest:
         raise DeviceError(
             "The kernel's build file was made from another state of its sources; delete the run's "

@@ -93,7 +93,7 @@ class Progress:
         self._news.write(f"{self.label}: {sentence}")
 
     def finish(self, summary: str) -> None:
-        """Write the summary and how long the shard took; if `brief`, only if that was long."""
+        """Write the summary and how long the shard took. If `brief`, only if that was long."""
         self.close()
         line = f"{self.label}: {summary} in {duration(self.clock() - self._began_s)}"
         if not self.brief:
@@ -123,13 +123,13 @@ class LiveCell:
     Attributes
     ----------
     key, variant, height, width, cache_state, params, timing_mode
-        Identity of the cell; `params` are the values of axes.
+        Identity of the cell. `params` are the values of axes.
     status
-        Status; None if the cell has not ended.
+        Status, or None if the cell has not ended.
     seconds
         Time of a launch: of the first one until the cell ends, then the median if the cell is ok.
     gbs
-        Bandwidth of such a launch in GB/s; None if the workload declares no bytes.
+        Bandwidth of such a launch in GB/s, or None if the workload declares no bytes.
     """
 
     key: str
@@ -192,7 +192,7 @@ class LiveFile:
     Parameters
     ----------
     path
-        The file; None for no file.
+        The file, or None for no file.
     workload
         The kernel, for the bytes of a cell.
     label
@@ -270,7 +270,7 @@ class LiveFile:
 
 
 def read_live(path: Path) -> LiveShard | None:
-    """Return the content of a file of progress; None if it is gone or has no complete line yet."""
+    """Return the content of a file of progress, or None if it is gone or still empty."""
     lines = []
     try:
         told_at = path.stat().st_mtime

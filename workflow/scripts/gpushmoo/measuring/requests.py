@@ -21,7 +21,7 @@ def received_request(client: socket.socket) -> tuple[bytes, list[int]] | None:
 
 
 def received(client: socket.socket, length: int) -> bytes | None:
-    """Return the next `length` bytes of a client; None if it ends before.
+    """Return the next `length` bytes of a client, or None if it ends before.
 
     The byte of a signal may follow. It is not read.
     """

@@ -76,7 +76,7 @@ def search_groups(
     }
 
     def is_due(group: CellGroup, ask: SampleRequest) -> bool:
-        """Return whether the budget allows these samples; a started cell gets the fewest."""
+        """Return whether the budget allows these samples. A started cell gets the fewest."""
         if not steps.is_late:
             return True
         if taken := len(groups[group][ask.place].samples_s):
@@ -162,7 +162,7 @@ def take_rounds(
     active
         Returns the items that need more samples.
     take
-        Takes a round; returns False if the device throttled.
+        Takes a round. Returns False if the device throttled.
     give_up
         Ends items with a status and a message.
     """
@@ -181,7 +181,7 @@ class ShardRun:
     steps
         Steps on the open device.
     data
-        Data on the host, of which some may have been made ahead; made when needed by default.
+        Data on the host, of which some may have been made ahead. Made when needed by default.
     """
 
     def __init__(self, steps: CellSteps, data: HostData | None = None) -> None:
@@ -270,7 +270,7 @@ class ShardRun:
         return space
 
     def _opened(self, problem: Problem, cell: Cell, place: int = 0) -> Space:
-        """Return new memory; repeat and `place` determine at which addresses buffers begin."""
+        """Return new memory. Repeat and `place` determine at which addresses buffers begin."""
         steps = self._steps
         size = problem.height, problem.width
         drawn = [steps.sampling.job.seed, steps.sampling.job.repeat, place, *size]

@@ -202,7 +202,7 @@ def first_s(run: CellRun) -> float:
 
 
 def _warm_s(steps: CellSteps, runs: Iterable[CellRun], launches: int, otherwise_s: float) -> float:
-    """Return the seconds of the fastest warm launch; a cell that fails is ignored."""
+    """Return the seconds of the fastest warm launch. A cell that fails is ignored."""
     most = max(1, min(LOOKED, int(LOOK_S / (launches * otherwise_s))))
     looked = sorted(runs, key=first_s)[:most]
     outcomes: list[float | TypedError] = []

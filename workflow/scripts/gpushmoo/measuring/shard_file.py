@@ -178,7 +178,7 @@ def _row(
 
 
 def _bytes(workload: Workload, cell: Cell) -> tuple[int, int, int]:
-    """Return the bytes that `cell` reads, writes and copies; 0 if its workload fails."""
+    """Return the bytes that `cell` reads, writes and copies, or 0 if its workload fails."""
     try:
         copied = workload.bytes_copied(cell.problem, cell.dtype)
         return (*workload.bytes_moved(cell), copied)
@@ -187,7 +187,7 @@ def _bytes(workload: Workload, cell: Cell) -> tuple[int, int, int]:
 
 
 def _work(workload: Workload, cell: Cell) -> float | None:
-    """Return the amount of work of `cell`; None if its workload defines none, or fails."""
+    """Return the amount of work of `cell`, or None if its workload defines none, or fails."""
     try:
         return workload.work(cell)
     except WorkloadError:
@@ -232,7 +232,7 @@ class ReusedCells:
     Attributes
     ----------
     table
-        Rows of the cells; None without any.
+        Rows of the cells, or None without any.
     sources
         Metadata of the shards that measured them.
     launches

@@ -46,7 +46,7 @@ def start(module: str, log_file: Path | None) -> StartedProgram:
     module
         Name of the module.
     log_file
-        File to which the process prints; None for the output of this process.
+        File to which the process prints, or None for the output of this process.
     """
     if threading.current_thread() is threading.main_thread():
         return _started(module, log_file)

@@ -54,7 +54,7 @@ class FaultLimits:
         Largest time of a launch, in seconds.
     max_faults
         Number of faulty cells of a version after which its other cells are skipped, if none of its
-        cells has been right; None for no limit.
+        cells has been right, or None for no limit.
     first_launch_s
         Cells whose first launch takes longer, in seconds, are tried again after all others.
     """
@@ -109,7 +109,7 @@ class Supervisor(Generic[Run]):
     request
         Request that the first process works on.
     version_of
-        Returns the version of the code that a cell launches; by default its variant.
+        Returns the version of the code that a cell launches, by default its variant.
     notify
         Shows a sentence to the user.
     """
@@ -161,7 +161,7 @@ class Supervisor(Generic[Run]):
         return self.result
 
     def _finish(self, worker: WorkerProcess) -> WorkerProcess | None:
-        """Follow a process to its end; return the next process, or None if no cell is left."""
+        """Follow a process to its end, and return the next process, or None if no cell is left."""
         goes_on = False
         try:
             failure = self._follow(worker)
@@ -333,7 +333,7 @@ class Supervisor(Generic[Run]):
                 run.end(status, message)
 
     def _judge(self, failure: WorkerFailure) -> None:
-        """End the cell to blame, if it is known; otherwise cells are measured again."""
+        """End the cell to blame, if it is known. Otherwise cells are measured again."""
         if not failure.running:
             self._judge_unattributed(failure)
             return
@@ -349,7 +349,7 @@ class Supervisor(Generic[Run]):
             self._put_off()
 
     def _put_off(self) -> None:
-        """Record a launch that did not end in time; inform the user of the first one."""
+        """Record a launch that did not end in time. Inform the user of the first one."""
         self._first_launches.put_off()
         if not self._has_put_off:
             self._notify(
@@ -359,7 +359,7 @@ class Supervisor(Generic[Run]):
         self._has_put_off = True
 
     def _judge_unattributed(self, failure: WorkerFailure) -> None:
-        """Record a failure without a running cell; after too many of them, end the open cells."""
+        """Record a failure without a running cell. After too many of them, end the open cells."""
         if not self._suspects.is_lost(len(self._left()), failure):
             log.error("%s; cells that had not ended are measured again", failure.text)
             return
@@ -374,7 +374,7 @@ class Supervisor(Generic[Run]):
         self._on_progress(len(self.result.runs) - len(self._left()), share)
 
     def _blame(self, key: str, failure: WorkerFailure) -> None:
-        """End the cell; skip the rest of its version if that has many faults and no right cell."""
+        """End the cell. Skip the rest of its version if that has many faults and no right cell."""
         often = ", each time that it measured this cell alone" if failure.from_outside else ""
         self.result.runs[key].end(failure.status, failure.text + often)
         version = self._versions[key]

@@ -102,9 +102,9 @@ class Attempt:
 class Suspects:
     """Cells that ran when a process failed, and the order in which they are tried again.
 
-    The order is: all cells without a suspicion; several cells that failed together between their
-    samples, one at a time; slow first launches; single cells that failed between their samples,
-    each in its own process.
+    First come all cells without a suspicion. Then come several cells that failed together between
+    their samples, one at a time. Slow first launches follow. Last come single cells that failed
+    between their samples, each in its own process.
     """
 
     def __init__(self) -> None:
@@ -147,7 +147,7 @@ class Suspects:
     def assign_blame(
         self, attempt: Attempt, failure: WorkerFailure, launched: Collection[str]
     ) -> str | None:
-        """Return the key of the cell that caused a failure; None if it is not known.
+        """Return the key of the cell that caused a failure, or None if it is not known.
 
         Parameters
         ----------

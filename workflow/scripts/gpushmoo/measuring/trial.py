@@ -72,7 +72,7 @@ class Trial:
         tried: Iterable[str] = (),
         data: HostData | None = None,
     ) -> None:
-        """Start with the seed before the `first_seed`; each trial increments it."""
+        """Start with the seed before the `first_seed`. Each trial increments it."""
         self._steps = steps
         self._workload = steps.folder.workload
         self._data = data
@@ -108,7 +108,7 @@ class Trial:
         log.info("trials took %.3f s", self._steps.clock() - begin)
 
     def _hold(self, some: Sequence[CellRun], alike: Sequence[CellRun]) -> None:
-        """Try some cells of a problem; `alike` are all cells with the same result."""
+        """Try some cells of a problem. `alike` are all cells with the same result."""
         versions = {self._steps.version(r.cell) for r in some if r.cell.key in self._earlier}
         while contenders := self._contenders(some, versions):
             versions.update(self._steps.version(run.cell) for run in contenders)
@@ -139,7 +139,7 @@ class Trial:
                 self._overrule(alike, run, Status.TIMING_MISMATCH, fault)
 
     def _doubtful(self, alike: Sequence[CellRun], runs: Sequence[CellRun]) -> list[CellRun]:
-        """Return the cells with a suspicious launch on new inputs; end those that are wrong."""
+        """Return the cells with a suspicious launch on new inputs. End those that are wrong."""
         if not runs:
             return []
         self._seed += 1

@@ -51,7 +51,7 @@ class Sampled:
     seconds
         Time of a launch in each sample, in seconds, or an error.
     processor_s
-        On a CPU, time that all threads computed for a launch, in seconds; otherwise None.
+        On a CPU, time that all threads computed for a launch, in seconds, otherwise None.
     """
 
     began_s: float
@@ -78,13 +78,13 @@ class CellSteps:
     clock
         Returns the time in seconds.
     started
-        Time on `clock` at which the shard began; by default now.
+        Time on `clock` at which the shard began, by default now.
     together
         Largest number of cells that are launched without a wait between them.
     launches
         Number of launches in a sample, by group, as far as it is chosen.
     until
-        Time on `clock` at which the budget ends; None without a budget.
+        Time on `clock` at which the budget ends, or None without a budget.
     joined
         Groups that are not searched.
     first
@@ -237,7 +237,7 @@ class CellSteps:
         return not (self._is_slowed() or before)
 
     def _is_slowed(self) -> bool:
-        """Read and report the state of the device; return whether it throttles."""
+        """Read and report the state of the device, and return whether it throttles."""
         power = self.device.power
         reading = None if power is None else power.read()
         if reading is None:
@@ -253,7 +253,7 @@ class CellSteps:
         runs
             The cells, which are bound.
         launches
-            Number of launches in a sample; by default the chosen number of the cell.
+            Number of launches in a sample, by default the chosen number of the cell.
         """
         samples: list[Sample] = [run.sample(launches) for run in runs]
         if self.device.info.kind == "cpu":
@@ -281,7 +281,7 @@ class CellSteps:
         return Sampled(began_s, seconds, used)
 
     def shared(self, take: Callable[[], object]) -> None:
-        """Run a round of samples; on a CPU, report how long threads computed and waited for a core.
+        """Run a round of samples. On a CPU, report how long threads computed and waited for a core.
 
         Linux takes longer to return these times than a short sample lasts, so they are read once a
         round.
@@ -306,7 +306,7 @@ class CellSteps:
         runs
             The cells, which are bound.
         launches
-            Number of launches in a sample; by default the chosen number of the cell.
+            Number of launches in a sample, by default the chosen number of the cell.
 
         Returns
         -------
@@ -421,7 +421,7 @@ class CellSteps:
         run.resident_blocks = program.resident_blocks(launch)
 
     def _judge_all(self, runs: Sequence[CellRun], space: Space, compared: bool) -> None:
-        """Verify cells that are launched without a wait between them; faulty ones again alone."""
+        """Verify cells that are launched without waits between them, faulty ones again alone."""
         bound_of = _proof if compared else _timed
         alone = partial(self._verify_alone if compared else self._watch_alone, space)
         while len(runs) > 1:
@@ -447,7 +447,7 @@ class CellSteps:
     def _judge(
         self, run: CellRun, seconds: float, verdict: Verdict, alone: Callable[[], None]
     ) -> None:
-        """Record the verification of a cell among others; repeat it alone if it failed."""
+        """Record the verification of a cell among others. Repeat it alone if it failed."""
         run.wrong_words, run.worst_error = verdict.wrong_words, verdict.worst
         if verdict.message is not None or seconds > self.sampling.job.measure.cell_timeout_s:
             # Alone, to find the place, or a pause.
@@ -492,7 +492,7 @@ class CellSteps:
             self.end(run, Status.WRONG_RESULT, verdict.message)
 
     def _time(self, runs: Sequence[CellRun]) -> None:
-        """Time one launch of each cell; for a long launch, the shorter of two counts."""
+        """Time one launch of each cell. For a long launch, the shorter of two counts."""
         _, outcomes = self.outcomes(runs) if runs else (0.0, [])
         for run, outcome in zip(runs, outcomes, strict=True):
             if not isinstance(outcome, TypedError) and outcome > LONG_LAUNCH_S:

@@ -140,7 +140,7 @@ class Caller:
         self._sent_s: dict[bool, float] = {}
 
     def receive(self) -> Any:
-        """Return the next message; with `Locked`, also keep the descriptor of the device's lock."""
+        """Return the next message. With `Locked`, also keep the descriptor of the device's lock."""
         message = self._connection.recv()
         if isinstance(message, Locked):
             self._lock = recv_handle(self._connection)
@@ -191,7 +191,7 @@ def _prepare(request: Prepare) -> None:
 
 
 def _open(request: Open, caller: Caller) -> Device:
-    """Open a device while a thread compiles; the compiled code stays in the compilers' cache."""
+    """Open a device while a thread compiles. The compiled code stays in the compilers' cache."""
     _print_into(request.log)
     with ThreadPoolExecutor() as pool:
         compiled = [pool.submit(compile_ahead, request.choice, spec) for spec in request.builds]

@@ -40,7 +40,7 @@ class Remaking:
         Parameters
         ----------
         script
-            Path of the script of the job's rule; empty for a rule without a script.
+            Path of the script of the job's rule, empty for a rule without a script.
         wildcards
             Names of the rule's wildcards.
         paths
@@ -57,7 +57,7 @@ class Remaking:
         return again
 
     def _is_damaged(self, path: str, measures: bool) -> bool:
-        """Return whether an output is damaged; print the damage when a path is checked first."""
+        """Return whether an output is damaged. Print the damage when a path is checked first."""
         if path in self._damaged:
             return self._damaged[path]
         fault = damage(Path(path), ends_alone=measures)
@@ -142,13 +142,13 @@ def sentence(counts: Mapping[str, Counter[Status]]) -> str:
 
 
 def damage(path: Path, ends_alone: bool = False) -> str | None:
-    """Return a sentence that describes how an output is damaged; None if it is intact or missing.
+    """Return a sentence on how an output is damaged, or None if it is intact or missing.
 
     Parameters
     ----------
     path
-        A file, or a folder of files. For Parquet files in a folder, only both ends of each
-        are read.
+        A file, or a folder of files. For Parquet files in a folder, only both ends of each are
+        read.
     ends_alone
         Whether to read only both ends of the file, because a shard may contain gigabytes. Otherwise
         the whole file is read.

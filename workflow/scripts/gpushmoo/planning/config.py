@@ -297,7 +297,7 @@ def _with_studies(settings: Settings, root: Path) -> Settings:
 
 
 def _statuses_to_remeasure(settings: Settings) -> frozenset[Status]:
-    """Return the statuses that the key `remeasure` selects; refuse it for a recorded data set."""
+    """Return the statuses that the key `remeasure` selects. Refuse it for a recorded data set."""
     asked = settings.remeasure
     if asked is not None and settings.dataset is not None:
         raise ConfigError(
@@ -310,7 +310,7 @@ def _statuses_to_remeasure(settings: Settings) -> frozenset[Status]:
 def _chosen(
     only: Sequence[str] | None, sweeps: dict[str, SweepConfig], kernels: Collection[str]
 ) -> dict[str, SweepConfig]:
-    """Return the sweeps that the key `only` names; all sweeps if it is not set."""
+    """Return the sweeps that the key `only` names, or all sweeps if it is not set."""
     if only is None:
         return sweeps
     for name in only:
@@ -406,7 +406,7 @@ def check_memory(config: RunConfig, memory: int, allocation: int) -> None:
 
 
 def read_compared(settings: Settings) -> dict[str, Any] | None:
-    """Return the runs that the target ``compare`` compares; None if the configuration names none.
+    """Return the runs that the target ``compare`` compares, or None without such runs.
 
     Returns
     -------
@@ -511,7 +511,7 @@ def merged(
         Folder of the file that contains `part`. Relative paths in `kernel_folders` and
         `chapter_folders` start there.
     parent
-        Key under which both mappings are; empty for whole configurations.
+        Key under which both mappings are, empty for whole configurations.
     """
     both = dict(base)
     for key, value in part.items():

@@ -34,7 +34,7 @@ LAYERS = (
 
 @cache
 def code_of(package: str, *others: Path) -> str:
-    """Return a digest of the code that a rule depends on; its parameter ``code`` has this value.
+    """Return a digest of the code that a rule depends on. Its parameter ``code`` has this value.
 
     The digest covers the bytes of the files, so a changed comment changes it.
 
@@ -70,7 +70,7 @@ def extra_code(name: str, *files: str) -> list[Path]:
     name
         Name of the extra.
     *files
-        Paths in its folder; by default all files, including those that are not Python.
+        Paths in its folder, by default all files, including those that are not Python.
     """
     folder = extra_folders()[name]
     if files:

@@ -108,7 +108,7 @@ class Flow:
         return self.config.dataset is None and self.config.compared is None
 
     def path(self, *parts: str) -> str:
-        """Return the path of a file in the run's folder; the last of `parts` is the file's name."""
+        """Return the path of a file in the run's folder. The last of `parts` is the file's name."""
         return str(self.results.joinpath(*parts))
 
     @property
@@ -183,7 +183,7 @@ class Flow:
 
     @property
     def backend(self) -> Backend | None:
-        """Properties of the run's backend; None as long as ``auto`` is not resolved."""
+        """Properties of the run's backend, or None as long as ``auto`` is not resolved."""
         return BACKENDS.get(self.choice.backend)
 
     @property
@@ -246,7 +246,7 @@ class Flow:
 
     @property
     def all_cores(self) -> int:
-        """Number of cores of this host; 1 if the operating system does not report it."""
+        """Number of cores of this host, or 1 if the operating system does not report it."""
         return os.cpu_count() or 1
 
     def shard_place(self, wildcards: Any) -> tuple[int, int]:
@@ -324,7 +324,7 @@ class Flow:
 
     @property
     def counted_files(self) -> list[str]:
-        """Path of the file with hardware counters, as a list; empty without counters.
+        """Path of the file with hardware counters, as a list, empty without counters.
 
         The run measures them, or they are part of a recorded data set.
         """
@@ -382,7 +382,7 @@ class Flow:
 
     @property
     def history_files(self) -> list[str]:
-        """Paths of the tables of the history; empty if the configuration names no earlier runs."""
+        """Paths of the tables of the history, empty if the configuration names no earlier runs."""
         return self.history_tables if self.config.earlier is not None else []
 
     @property
@@ -444,7 +444,7 @@ class Flow:
 
     @property
     def device_cells(self) -> list[str]:
-        """Path of the model's prediction for each cell, as a list; empty without a model."""
+        """Path of the model's prediction for each cell, as a list, empty without a model."""
         return [str(Path(file).with_suffix(".parquet")) for file in self.device_models]
 
     # Figures

@@ -37,7 +37,7 @@ class Job:
     rule
         Name of the job's rule.
     script
-        Path of the rule's script; empty for a rule without a script.
+        Path of the rule's script, empty for a rule without a script.
     gpus
         Number of GPUs that the job claims.
     outputs
@@ -147,7 +147,7 @@ class Inside:
         return Quietness.RULES in quiet
 
     def filter_terminal(self, matters: Callable[[logging.LogRecord], bool]) -> None:
-        """Print only log records for which `matters` returns True; the log file gets all of them.
+        """Print only log records for which `matters` returns True. The log file gets all of them.
 
         The public way is a plugin that replaces the logger. It would have to format all records
         itself.

@@ -113,7 +113,7 @@ def _shards(sweep: SweepConfig, config: RunConfig) -> int:
 
 
 def budget_of(config: RunConfig, shard: Shard) -> float | None:
-    """Return the time that a measuring job may take, in seconds; None if the run has no budget.
+    """Return the time that a measuring job may take, in seconds, or None if the run has no budget.
 
     Each sweep gets a share of the budget in proportion to its cells. The first repeat, the only one
     that measures all cells, gets as much as all later repeats together.
@@ -147,7 +147,7 @@ def run_plan(config: RunConfig, backend: str, opencl_runtime: str) -> RunPlan:
     config
         The checked configuration.
     backend, opencl_runtime
-        Names of the backend and of the OpenCL runtime; ``auto`` if not resolved.
+        Names of the backend and of the OpenCL runtime. ``auto`` if not resolved.
     """
     how = HowMeasured(
         backend=backend,
@@ -352,7 +352,7 @@ _BRACES = str.maketrans("{}", "()")
 
 
 def figure_note(wildcards: Any, output: Any) -> dict[str, str]:
-    """Return a figure's caption, escaped for reStructuredText; empty until the figure is drawn.
+    """Return a figure's caption, escaped for reStructuredText, empty until the figure is drawn.
 
     It is a parameter of the rule, and Snakemake evaluates it again for its report. Because the
     function takes `output`, Snakemake does not compare the value with that of the last run. So a

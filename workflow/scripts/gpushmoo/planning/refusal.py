@@ -53,7 +53,7 @@ def named(key: str) -> str:
 
 
 def within(section: str, rest: str) -> str:
-    """Return the text `rest` after the name of its `section`; without that name in a call.
+    """Return the text `rest` after the name of its `section`, without that name in a call.
 
     Arguments of a call are not in sections.
     """
@@ -91,7 +91,7 @@ def refuse_unknown(key: str, given: Iterable[Any], allowed: Collection[str]) -> 
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a question with the known name that is most similar to `name`; empty without one."""
+    """Return a question with the known name that is most similar to `name`, empty without one."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f" Did you mean '{near[0]}'?" if near else ""
 

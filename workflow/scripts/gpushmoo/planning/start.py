@@ -154,7 +154,7 @@ def limit_gpus(flow: Flow, inside: Inside) -> None:
 
 
 def quiet_snakemake_output(flow: Flow, inside: Inside, asked: Collection[str]) -> None:
-    """Hide most of Snakemake's lines on jobs from the terminal; the log file keeps them.
+    """Hide most of Snakemake's lines on jobs from the terminal. The log file keeps them.
 
     Measuring jobs print what a user needs. On a cluster nothing is hidden, because a job that the
     scheduler ended prints nothing itself. If nothing is to be done, the closing lines of the last
@@ -308,7 +308,7 @@ def start_servers(
     Returns
     -------
     list
-        The processes; empty if the path of the socket is too long for the system. Then each job
+        The processes, empty if the path of the socket is too long for the system. Then each job
         starts its processes itself.
     """
     # No other user may have something measured here.

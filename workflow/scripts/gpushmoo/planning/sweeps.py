@@ -120,7 +120,7 @@ class SweepConfig:
 
     @property
     def n_invalid(self) -> int:
-        """Number of invalid combinations; 0 if they depend on the device."""
+        """Number of invalid combinations, or 0 if they depend on the device."""
         if not self.is_looked_through:
             return 0
         return sum(self.combinations(dtype).invalid for dtype in self.dtypes)
@@ -135,7 +135,7 @@ class SweepConfig:
 
     @cached_property
     def n_builds(self) -> int:
-        """Number of versions to compile, of all types; an upper bound if the device decides."""
+        """Number of versions to compile, of all types. An upper bound if the device decides."""
         w = self.folder.workload
         if not (w.device_code and w.compile_axes and self.is_looked_through):
             return self.most_builds
@@ -187,7 +187,7 @@ class SweepConfig:
         self._found.update(looked_through._found)
 
     def known_combinations(self, dtype: str) -> Combinations | None:
-        """Return the valid combinations of an element type; None if they are not known yet.
+        """Return the valid combinations of an element type, or None if they are not known yet.
 
         They are known if the kernel has a rule `valid` and nothing depends on the device.
         """
@@ -325,7 +325,7 @@ def named_sweep(name: str, spec: Sweep, paths: Mapping[str, Path]) -> SweepConfi
 
 
 def read_sweep(key: str, spec: Mapping[str, Any], folder: KernelFolder) -> SweepConfig:
-    """Return a checked sweep of a kernel; keys that are missing get the kernel's defaults.
+    """Return a checked sweep of a kernel. Keys that are missing get the kernel's defaults.
 
     Parameters
     ----------
@@ -371,7 +371,7 @@ def read_sweep(key: str, spec: Mapping[str, Any], folder: KernelFolder) -> Sweep
 
 
 def _read_size(key: str, size: Any, w: Workload, dtypes: Iterable[str]) -> Size:
-    """Return a size from its value in a configuration; raise ConfigError if it is not possible."""
+    """Return a size from its value in a configuration, or raise ConfigError."""
     if not isinstance(size, Mapping):
         return _read_problem(f"{key}sizes", size, w)
     if isinstance(w, HostFedWorkload):
@@ -437,7 +437,7 @@ def check_axis(key: str, spec: Any, least: int = 1, most: int | None = None) -> 
     spec
         Axis specification of `expand_axis`.
     least, most
-        Smallest and largest allowed value; without `most` there is no upper limit.
+        Smallest and largest allowed value. Without `most` there is no upper limit.
     """
     parts = spec if isinstance(spec, list) else [spec]
     for part in parts:
@@ -637,7 +637,7 @@ def size_sentence(sweeps: Mapping[str, SweepConfig], backend: str) -> str:
     sweeps
         Sweeps by name.
     backend
-        Name of the backend; with ``auto``, no time is stated.
+        Name of the backend. With ``auto``, no time is stated.
     """
     cells = sum(sweep.n_cells for sweep in sweeps.values())
     builds = sum(sweep.n_builds for sweep in sweeps.values())

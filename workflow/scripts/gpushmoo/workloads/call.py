@@ -433,7 +433,7 @@ class CallWorkload(Workload):
         return 0
 
     def bytes_moved(self, cell: Cell) -> tuple[int, int]:
-        """Return the bytes that the caller declares for a launch as bytes read; 0 are written.
+        """Return the bytes that the caller declares for a launch, all of them as bytes read.
 
         A call does not separate reads from writes. Without a declaration, both are 0.
         """

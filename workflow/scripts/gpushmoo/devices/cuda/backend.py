@@ -128,7 +128,7 @@ class CudaProgram:
         self._module.get_global(name).copy_from_host(held.ctypes.data, held.nbytes)
 
     def resident_blocks(self, launch: Launch) -> int:
-        """Return the driver's occupancy; for clusters, the mean over all multiprocessors."""
+        """Return the driver's occupancy. For clusters, the mean over all multiprocessors."""
         function = self.function(launch.entry)
         driver = self._cupy.cuda.driver
         pointer = function.kernel.ptr
@@ -206,7 +206,7 @@ class CudaDevice(CudaBuffers):
     """
 
     def __init__(self, index: int, cache: Path) -> None:
-        """Open the device; raise NoDeviceError if that fails."""
+        """Open the device, or raise NoDeviceError if that fails."""
         self.cupy = load_cupy()
         try:
             with self.translated():
@@ -253,13 +253,13 @@ class CudaDevice(CudaBuffers):
     def build(
         self, folder: Path, dtype: DType, defines: Mapping[str, str], options: Sequence[str] = ()
     ) -> CudaProgram:
-        """Compile ``kernel.cu`` to machine code for this device; raise BuildError if that fails."""
+        """Compile ``kernel.cu`` to machine code for this device, or raise BuildError."""
         unit = unit_of(folder, dtype, defines, options)
         made = cached_cubin(unit, self.target, self._cache)
         return CudaProgram(self.cupy, made, " ".join(unit.options), self._cache)
 
     def load(self, build: VersionBuild) -> CudaProgram:
-        """Load machine code for this architecture; raise BuildError if it is missing."""
+        """Load machine code for this architecture, or raise BuildError if it is missing."""
         if build.code is None:
             raise BuildError("The build file holds no machine code for the variant.", build.log)
         made = CompiledCode(build.code, build.log, build.facts)
@@ -273,7 +273,7 @@ class CudaDevice(CudaBuffers):
         buffers: Mapping[str, Any],
         renew: Callable[[], None] | None = None,
     ) -> CudaLaunch:
-        """Prepare a launch; raise LaunchConfigError or BuildError if it is not possible."""
+        """Prepare a launch, or raise LaunchConfigError or BuildError if it is not possible."""
         return CudaLaunch(self.timer, self._prepare(program, launch, buffers), renew)
 
     def time(self, enqueue: Enqueue) -> CudaLaunch:
@@ -310,7 +310,7 @@ class CudaDevice(CudaBuffers):
             return extended(driver_bindings(), pointer, launch, args, stream, check)
 
     def checked(self, program: CudaProgram, launch: Launch) -> Any:
-        """Return the kernel function of `launch`; raise LaunchConfigError if it exceeds a limit."""
+        """Return the kernel function of `launch`, or raise LaunchConfigError beyond a limit."""
         check_limits(launch, self.info)
         function = program.function(launch.entry)
         if launch.threads > function.max_threads_per_block:
@@ -339,7 +339,7 @@ __all__ = ["clocks", "compile_version", "count_devices", "list_devices", "open_d
 
 
 def open_device(index: int, runtime: str, cache: Path) -> Device:
-    """Open CUDA device `index` with CuPy; raise NoDeviceError if that fails."""
+    """Open CUDA device `index` with CuPy, or raise NoDeviceError if that fails."""
     return CudaDevice(index, cache)
 
 

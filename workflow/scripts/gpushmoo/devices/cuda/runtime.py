@@ -87,7 +87,7 @@ def _driver_sentence(runtime: Any) -> str:
 
 
 def list_devices(wanted: int | None) -> tuple[tuple[int, str], ...]:
-    """Return index and UUID of all visible devices or of device `wanted`; create no context.
+    """Return index and UUID of all visible devices or of device `wanted`. Create no context.
 
     Raises
     ------
@@ -236,7 +236,7 @@ class NvmlSensor:
         self._handle = nvml.nvmlDeviceGetHandleByPciBusId(bus_id.encode())
 
     def read(self) -> Reading | None:
-        """Return the present state of the GPU; None if the driver does not respond."""
+        """Return the present state of the GPU, or None if the driver does not respond."""
         n, handle = self._nvml, self._handle
         try:
             mask = n.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
@@ -251,7 +251,7 @@ class NvmlSensor:
             return None
 
     def energy_mj(self) -> int | None:
-        """Return the energy used since the driver was loaded, in mJ; None without a meter."""
+        """Return the energy used since the driver was loaded, in mJ, or None without a meter."""
         try:
             return int(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle))
         except self._nvml.NVMLError:
@@ -291,7 +291,7 @@ class NvmlClocks:
         self._uuid = uuid
 
     def lock(self, asked: int | str) -> LockedClocks:
-        """Lock the core and memory clocks with NVML; raise ClocksNotLockedError if that fails."""
+        """Lock the core and memory clocks with NVML, or raise ClocksNotLockedError."""
         nvml, handle = _opened(self._uuid)
         core = nvml.NVML_CLOCK_LIMIT_ID_TDP if asked == BASE else asked
         try:
@@ -307,7 +307,7 @@ class NvmlClocks:
         return LockedClocks(asked, memory)
 
     def free(self) -> None:
-        """Free both clocks; raise ClocksNotLockedError if that fails."""
+        """Free both clocks, or raise ClocksNotLockedError if that fails."""
         nvml, handle = _opened(self._uuid)
         failed = []
         for reset in (nvml.nvmlDeviceResetGpuLockedClocks, nvml.nvmlDeviceResetMemoryLockedClocks):

@@ -91,7 +91,7 @@ class CudaStream:
             source.data.copy_to_host_async(target.ctypes.data, target.nbytes, self.stream)
 
     def launch(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> None:
-        """Queue a launch; raise LaunchConfigError or BuildError if it is not possible."""
+        """Queue a launch, or raise LaunchConfigError or BuildError if it is not possible."""
         enqueue = self._prepare(program, launch, buffers)
         with self._translated(), self.stream:
             enqueue()

@@ -312,7 +312,7 @@ class EventTimer:
             return [q if isinstance(q, TypedError) else self._seconds(q) for q in found]
 
     def _seconds(self, queued: Queued) -> float:
-        """Return the mean time of a launch in seconds; repeat the sample if it was late."""
+        """Return the mean time of a launch in seconds. Repeat the sample if it was late."""
         return self.time(queued.plan) if queued.late else queued.seconds()
 
     def spin(self, microseconds: int) -> None:
@@ -371,7 +371,7 @@ class CudaLaunch:
         self._graphs: dict[int, Callable[[], None]] = {}
 
     def run(self) -> None:
-        """Launch once and wait; raise LaunchFailedError or DeviceLostError if it fails."""
+        """Launch once and wait, or raise LaunchFailedError or DeviceLostError if it fails."""
         with self._timer.translated(), self._timer.stream:
             self.enqueue()
             self._timer.stream.synchronize()
@@ -454,7 +454,7 @@ class CudaLaunch:
         return self._graphs[launches]
 
     def _captured(self, stream: Any, launches: int) -> Any:
-        """Capture a graph of this number of launches; if that fails, the stream stays usable."""
+        """Capture a graph of this number of launches. If that fails, the stream stays usable."""
         stream.begin_capture()
         try:
             for _ in range(launches):

@@ -91,7 +91,7 @@ STANDARD: Mapping[str, str] = {
 
 
 def bundled(nvrtc: Any, cache: Path) -> tuple[Path, ...]:
-    """Return folders with the headers that NVRTC contains; empty for an NVRTC without headers.
+    """Return folders with the headers that NVRTC contains, empty for an NVRTC without headers.
 
     Parameters
     ----------
@@ -297,7 +297,7 @@ def compile_cubin(unit: Unit, arch: str, cache: Path | None = None) -> CompiledC
     arch
         Architecture, for example ``sm_90``.
     cache
-        Folder for headers; by default a temporary one.
+        Folder for headers, by default a temporary one.
 
     Returns
     -------
@@ -323,7 +323,7 @@ _NO_HEADER = re.compile(r"^(.*?)\((\d+)\): catastrophic error: .* open source fi
 
 
 def _without_header(log: str) -> BuildError | None:
-    """Return the error of a header that does not exist; None for any other message."""
+    """Return the error of a header that does not exist, or None for any other message."""
     absent = _NO_HEADER.search(shortened(log))
     if absent is None:
         return None
@@ -418,7 +418,7 @@ def _check_arch(nvrtc: Any, arch: str) -> None:
 
 
 def _answer(reply: tuple[Any, ...]) -> Any:
-    """Return the value in a reply of the bindings; raise DeviceError if its status is a failure."""
+    """Return the value in a reply of the bindings, or raise DeviceError for a failure."""
     status, *values = reply
     if status:
         raise DeviceError(f"NVRTC fails unexpectedly ({status.name}); reinstall its package.")
@@ -475,7 +475,7 @@ def disassembled(code: bytes, cache: Path) -> dict[str, EntryCode]:
 
 
 def stored_cubin(code: bytes, cache: Path) -> Path:
-    """Return the path of a file in `cache` with this machine code; write it if it is missing."""
+    """Return the path of a file in `cache` with this machine code. Write it if it is missing."""
     path = cache / "cubin" / f"{hashlib.sha256(code).hexdigest()[:32]}.cubin"
     if not path.is_file() or path.read_bytes() != code:
         write_atomic(path, code)
@@ -540,7 +540,7 @@ def parameter_sizes(cubin: bytes) -> dict[str, tuple[int, ...]]:
 
 
 def symbol_sizes(cubin: bytes) -> dict[str, int]:
-    """Return the bytes of each variable of a cubin, by symbol; empty for other files."""
+    """Return the bytes of each variable of a cubin, by symbol, empty for other files."""
     if cubin[:5] != b"\x7fELF\x02":
         return {}
     bodies = dict(_sections(cubin))

@@ -63,7 +63,7 @@ class EntryCode:
     accesses
         Memory accesses.
     path
-        Path of a thread through the code; None in older records.
+        Path of a thread through the code, or None in older records.
     shared_bytes
         Static shared memory of a block in bytes, including the reserved part.
     """
@@ -219,13 +219,13 @@ def _entry_code(
 
 
 def _memory_access(instruction: Instruction) -> tuple[str, int] | None:
-    """Return kind and width in bytes of an access beyond the multiprocessor; None without one."""
+    """Return kind and width in bytes of an access beyond the multiprocessor, or None."""
     way = _access(instruction)
     return None if way is None or way[0] in {"local", "shared"} else way[1:]
 
 
 def _access(instruction: Instruction) -> tuple[str, str, int] | None:
-    """Return space, kind and width in bytes of a memory access; None without one."""
+    """Return space, kind and width in bytes of a memory access, or None without one."""
     space = _SPACES.get(instruction.name)
     if space is None or instruction.never_runs():
         return None
@@ -262,7 +262,7 @@ def complaints(code: EntryCode, expected: Sequence[Access]) -> list[str]:
 
 
 def _fault(code: EntryCode, want: Access) -> str | None:
-    """Return how the code fails to contain the access `want`; None if it contains it."""
+    """Return how the code fails to contain the access `want`, or None if it contains it."""
     here = [a for a in code.accesses if a.kind == want.kind and _may_be(a.space, want.space)]
     fitting = [a for a in here if want.width in (None, a.width) or not a.width]
     looped = sum(a.in_loop for a in fitting)
@@ -281,7 +281,7 @@ def _fault(code: EntryCode, want: Access) -> str | None:
 
 
 def _may_be(space: str, wanted: str | None) -> bool:
-    """Return whether an access in `space` may be the expected one; a generic one may be global."""
+    """Return whether an access in `space` may be the expected one. A generic one may be global."""
     if wanted is None:
         return space != "shared"
     return space == wanted or (space, wanted) == ("generic", "global")
@@ -307,7 +307,7 @@ log = logging.getLogger(__name__)
 def failed_check(
     folder: KernelFolder, dtype: str, variant: str, entries: Iterable[EntryCode]
 ) -> str | None:
-    """Return a sentence on why this machine code must not be timed; None if it may be.
+    """Return a sentence on why this machine code must not be timed, or None if it may be.
 
     All reasons are logged.
 

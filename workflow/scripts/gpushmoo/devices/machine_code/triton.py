@@ -38,7 +38,7 @@ def compiler() -> str:
 def compiled(
     folder: KernelFolder, dtype: str, version: Version, arch: str, cache: Path
 ) -> tuple[CompiledCode, tuple[str, ...]]:
-    """Return the machine code of a version from the cache, or compile it; also return its settings.
+    """Return the machine code of a version from the cache, or compile it. Also return its settings.
 
     Parameters
     ----------

@@ -119,7 +119,7 @@ class OpenCLLaunch:
         self._device, self._enqueue, self._renew = device, enqueue, renew
 
     def run(self) -> None:
-        """Launch once and wait; raise LaunchFailedError or DeviceLostError if it fails."""
+        """Launch once and wait, or raise LaunchFailedError or DeviceLostError if it fails."""
         self._together(1)
 
     def sample(self, launches: int, met: Condition = USUAL) -> float:
@@ -147,7 +147,7 @@ class OpenCLLaunch:
         return TimedInterval.LAUNCH
 
     def _together(self, launches: int) -> float:
-        """Queue launches on an idle device without a wait between them; return their mean time."""
+        """Queue launches on an idle device without waits between them. Return their mean time."""
         with self._device.translated():
             events = [self._enqueue() for _ in range(launches)]
             events[-1].wait()
@@ -191,7 +191,7 @@ class OpenCLDevice(OpenCLBuffers):
     """
 
     def __init__(self, runtime: str, index: int, cache: Path) -> None:
-        """Open the device; raise NoDeviceError if that fails."""
+        """Open the device, or raise NoDeviceError if that fails."""
         cl = import_pyopencl(runtime, cache)
         self._cl = cl
         device = find_device(cl, runtime, index)
@@ -231,7 +231,7 @@ class OpenCLDevice(OpenCLBuffers):
     def build(
         self, folder: Path, dtype: DType, defines: Mapping[str, str], options: Sequence[str] = ()
     ) -> OpenCLProgram:
-        """Compile ``kernel.cl``; raise BuildError if that fails."""
+        """Compile ``kernel.cl``, or raise BuildError if that fails."""
         options = (*build_options(dtype, defines), *options)
         source = kernel_source(folder, ".cl")
         cache = self.request.cache
@@ -241,7 +241,7 @@ class OpenCLDevice(OpenCLBuffers):
         return OpenCLProgram(self._cl, program, " ".join(options), log)
 
     def load(self, build: VersionBuild) -> OpenCLProgram:
-        """Load a binary; raise BuildError if the runtime does not accept it."""
+        """Load a binary, or raise BuildError if the runtime does not accept it."""
         if build.code is None:
             raise BuildError("The runtime that built the kernel gave no binary of it.", build.log)
         program = load_binary(self._cl, self._context, build.code)
@@ -261,12 +261,12 @@ class OpenCLDevice(OpenCLBuffers):
         buffers: Mapping[str, Any],
         renew: Callable[[], None] | None = None,
     ) -> OpenCLLaunch:
-        """Prepare a launch; raise LaunchConfigError or BuildError if it is not possible."""
+        """Prepare a launch, or raise LaunchConfigError or BuildError if it is not possible."""
         enqueue = self._prepare(program, launch, buffers)
         return OpenCLLaunch(self, lambda: enqueue(self._queue), renew)
 
     def time(self, enqueue: Callable[[], Any]) -> OpenCLLaunch:
-        """Prepare a command to be run and timed; `enqueue` queues it and returns its event."""
+        """Prepare a command to be run and timed. `enqueue` queues it and returns its event."""
         return OpenCLLaunch(self, enqueue)
 
     def copy(self, source: Any, target: Any) -> Any:
@@ -336,7 +336,7 @@ class OpenCLDevice(OpenCLBuffers):
 
 
 def open_device(index: int, runtime: str, cache: Path) -> Device:
-    """Open device `index` of an OpenCL runtime; raise NoDeviceError if that fails."""
+    """Open device `index` of an OpenCL runtime, or raise NoDeviceError if that fails."""
     return OpenCLDevice(runtime, index, cache)
 
 
@@ -358,7 +358,7 @@ def targets(request: BuildRequest) -> tuple[str, ...]:
 def compile_version(
     request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, target: str
 ) -> VersionBuild:
-    """Build a version; `code` is None if the runtime does not accept its own binary again."""
+    """Build a version. `code` is None if the runtime does not accept its own binary again."""
     cl, context = _context(request)
     workload = folder.workload
     for expression in filter(lambda name: "<" in name, workload.name_expressions(version)):

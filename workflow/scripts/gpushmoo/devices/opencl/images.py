@@ -64,14 +64,14 @@ class OpenCLImage(Image):
         return self._cl.Buffer(self._queue.context, self._cl.mem_flags.READ_WRITE, self.nbytes)
 
     def copy_from(self, buffer: Any) -> Any:
-        """Queue a copy of the whole buffer into the image; return its event."""
+        """Queue a copy of the whole buffer into the image, and return its event."""
         whole, offset = _whole(buffer)
         return self._cl.enqueue_copy(
             self._queue, self.handle, whole, offset=offset, origin=(0, 0), region=self._region
         )
 
     def copy_to(self, buffer: Any) -> Any:
-        """Queue a copy of the whole image into the buffer; return its event."""
+        """Queue a copy of the whole image into the buffer, and return its event."""
         whole, offset = _whole(buffer)
         return self._cl.enqueue_copy(
             self._queue, whole, self.handle, offset=offset, origin=(0, 0), region=self._region

@@ -1,4 +1,4 @@
-"""Set up OpenCL's runtimes before pyopencl is imported; find devices and build programs."""
+"""Set up OpenCL's runtimes before pyopencl is imported. Find devices and build programs."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def find_device(cl: Any, runtime: str, index: int) -> Any:
 
 
 def _last_level_cache() -> int:
-    """Return the bytes of the CPU's last cache level, or 0; OpenCL runtimes report other levels."""
+    """Return the bytes of the CPU's last cache level, or 0. OpenCL runtimes report other levels."""
     sizes = Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
     return max(
         (int(p.read_text(encoding="utf-8").strip().rstrip("K")) * 1024 for p in sizes), default=0
@@ -263,7 +263,7 @@ _PLAIN = re.compile("[A-Za-z0-9_./+-]+")
 
 @contextmanager
 def include_option(folder: Path, cache: Path) -> Iterator[tuple[str, ...]]:
-    """Yield the compiler's option for the headers next to a kernel; empty if it includes none.
+    """Yield the compiler's option for the headers next to a kernel, empty if it includes none.
 
     Runtimes read options in different ways. PoCL splits a path at blanks, and treats quotes as a
     part of the name. Therefore the option names a link with a plain name if the path of the folder

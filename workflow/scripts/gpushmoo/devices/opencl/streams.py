@@ -61,7 +61,7 @@ class OpenCLStream:
             self.release()
 
     def release(self) -> None:
-        """Free all buffers; OpenCL keeps each until the commands that use it have ended."""
+        """Free all buffers. OpenCL keeps each until the commands that use it have ended."""
         buffers = self._buffers
         self._buffers = []
         for buffer in buffers:
@@ -94,7 +94,7 @@ class OpenCLStream:
         self._events.append(event)
 
     def launch(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> None:
-        """Queue a launch; raise LaunchConfigError or BuildError if it is not possible."""
+        """Queue a launch, or raise LaunchConfigError or BuildError if it is not possible."""
         enqueue = self._prepare(program, launch, buffers)
         with self._translated():
             enqueue(self._queue)

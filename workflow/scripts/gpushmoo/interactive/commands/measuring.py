@@ -279,7 +279,7 @@ def _unsteady(result: Sweep, of: Mapping[str, Any]) -> str:
 
 
 def _table(group: DataFrame, alone: bool, unsteady: str) -> str:
-    """Return the table of a group; its intervals are of this run `alone`, or of another run."""
+    """Return the table of a group. Its intervals are of this run `alone`, or of another run."""
     from ...core.metric import metric_of
     from ...core.schema import is_axis
     from ..text_tables import aligned

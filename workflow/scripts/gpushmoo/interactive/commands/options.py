@@ -155,7 +155,7 @@ def add_run(parser: Parser, nargs: str | None = None) -> None:
 
 
 def add_runs(parser: Parser, nargs: str) -> None:
-    """Add the positional argument RUN for several runs; `nargs` is that of argparse."""
+    """Add the positional argument RUN for several runs. `nargs` is that of argparse."""
     parser.add_argument(
         "runs", metavar="RUN", nargs=nargs, help="folders of runs, an earlier one first"
     )
@@ -451,7 +451,7 @@ def _at_least(least: int, text: str) -> int:
 
 
 def cores(text: str) -> str:
-    """Check a number of cores or ``all``; return it as text, as Snakemake requires it."""
+    """Check a number of cores or ``all``, and return it as text, as Snakemake requires it."""
     return text if text == "all" else str(count(text))
 
 
@@ -477,7 +477,7 @@ def positive(text: str) -> float:
 
 
 def share(text: str) -> float:
-    """Parse a share such as ``2%`` or ``0.02``; return it as a number from 0 to 1."""
+    """Parse a share such as ``2%`` or ``0.02``, and return it as a number from 0 to 1."""
     value = _finite(text.removesuffix("%"))
     value = value / 100 if value is not None and text.endswith("%") else value
     if value is None or not 0 <= value < 1:

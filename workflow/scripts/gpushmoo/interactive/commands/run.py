@@ -116,7 +116,7 @@ def _run(
 
 
 def _waited_for(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a program that receives the signals sent to this process; return its exit status."""
+    """Run a program that receives the signals sent to this process, and return its exit status."""
     # The terminal's own come by this process, too, so that it gets each once.
     with subprocess.Popen(command, env=environment, process_group=0) as child:
 

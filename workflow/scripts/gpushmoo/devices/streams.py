@@ -30,7 +30,7 @@ class Mark:
     elapsed_s: Callable[[Any, Any], float]
 
     def seconds_since(self, other: Mark) -> float:
-        """Return the seconds from `other` to this mark, after waiting for both streams."""
+        """Return the seconds from `other` to this mark. Wait for the streams of both before."""
         return self.elapsed_s(other.event, self.event)
 
 

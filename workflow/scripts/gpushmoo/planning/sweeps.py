@@ -206,8 +206,8 @@ class SweepConfig:
         Returns
         -------
         int or None
-            None if each combination gets a row. That is so unless most rows would be of invalid
-            combinations.
+            None if each combination gets a row. Invalid combinations get no row if there are
+            too many.
         """
         # Few need not be looked through.
         found = self.known_combinations(dtype) if self.n_combinations > jobs * MAX_ROWS else None

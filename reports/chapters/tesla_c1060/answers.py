@@ -302,8 +302,8 @@ def _thresholds(cells: pd.DataFrame) -> list[str]:
     shown = region(cells).all_shown
     return [
         "The word “slightly” decides most: in the machines that show all facts double is "
-        f"{changes(shown['coalesced_gain'])} over float. So many are left with half and twice a "
-        f"threshold: {'; '.join(counts)}. "
+        f"{changes(shown['coalesced_gain'])} over float. Machines that are left with half and with "
+        f"twice a threshold: {'; '.join(counts)}. "
         f"All of these have the same value of: {'; '.join(one) or 'nothing'}."
     ]
 

@@ -146,8 +146,8 @@ def _listing() -> dict[str, Any]:
         f"column without a division: one_over_tiles_x is 1 over the tiles in a row, made a "
         f"millionth larger so that a product cut to an integer never falls short. What differs: "
         f"the document takes four statements, with a float variable for the product, to the same "
-        f"row and column; its next three, a thread's x, y and index, stand in the copy itself "
-        f"here. They have 32 bits, there and here (64 only in arrays of over 2³¹ elements)."
+        f"row and column; its next three, a thread's x, y and index, are part of our copy. "
+        f"They have 32 bits, there and here (64 only in arrays of over 2³¹ elements)."
     )
     return {
         "number": number,

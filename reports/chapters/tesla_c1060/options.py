@@ -78,7 +78,7 @@ class Options(Section):
     """Simulated devices by name of their file in the chapter's devices/; null leaves one out, or
     all."""
     rerun_simulation: bool = False
-    """Whether what no measurement enters is computed, and not taken from reports/recorded/."""
+    """Whether results without a measurement are computed even if reports/recorded/ has them."""
     tables: Tables | None = None
     """The document's tables 1 and 4 to 6 as predictions; null leaves them out."""
     search: Search | None = None

@@ -13,8 +13,6 @@ SEMICOLONS_IN_1000 = 3.0
 
 # Kinds that do not meet the bound yet may not get worse. Lower a number after you rewrite texts.
 ERRORS_TODAY = {
-    # Most are in reports/chapters/tesla_c1060, whose text is part of the digest of its records.
-    "messages": 14,
     "tests": 209,
 }
 

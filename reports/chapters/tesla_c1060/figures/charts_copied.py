@@ -324,10 +324,10 @@ def write_transfers(machine: Machine, svg: Path) -> None:
     caption = (
         f"The bus carries reads for {reading:g} cycles, then writes for {writing:g}, and so on; in "
         f"between it {_rests(rest)}. The write of hw0 on SM0 is complete at "
-        f"cycle {done:g} and its next index computation begins at {again:g}. A bar stands for all "
+        f"cycle {done:g} and its next index computation begins at {again:g}. A bar shows all "
         f"{machine.n_sm} SMs, from the first that begins to the last that ends; {len(rows)} of "
-        f"{count} half-warps are drawn. Where reads and writes alternate transfer by transfer, "
-        "the bus has both colours."
+        f"{count} half-warps are drawn. The bus has both colours while reads and writes alternate "
+        "transfer by transfer."
     )
     gantt.save(svg, f"Figure 34: index, read and write on {machine.n_sm} SMs, float", caption)
 

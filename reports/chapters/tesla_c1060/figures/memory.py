@@ -190,21 +190,21 @@ def _partition_caption(machine: Machine, tiling: Tiling, dtype: str) -> str:
     )
     text = (
         f"Cells carry their partition's number. A row of a tile is {tile_bytes} bytes, a row of "
-        f"the array {row_bytes}; {shift}. Each tile lies in {_range(map(len, touched))} of "
+        f"the array {row_bytes}; {shift}. Each tile occupies {_range(map(len, touched))} of "
         f"{machine.partitions} partitions. The first rows of the {tiling.tiles_x} tiles side by "
-        f"side lie in {len(first)} partitions, all their rows in {len(set().union(*touched))}."
+        f"side occupy {len(first)} partitions, all their rows {len(set().union(*touched))}."
     )
     pair = {s.partition for t in (0, 1) for s in maps.tile_row_stretches(machine, tiling, t)}
     if dtype == MAP_FLOAT[0]:
         text += (
             f" The document gives two float tiles one partition and expects over 16 active blocks "
-            f"to reach all. A row of two tiles does lie in {len(pair)}, but the rows of "
-            f"even one tile lie in {len(touched[0])}."
+            f"to reach all. A row of two tiles does occupy {len(pair)}, but the rows "
+            f"of even one tile occupy {len(touched[0])}."
         )
     if dtype == MAP_FLOAT3[0]:
         text += (
             f" The document says 378 for the {tile_bytes} bytes, and that two tiles "
-            f"occupy two partitions: a row of each does, rows side by side lie in {len(pair)}."
+            f"occupy two partitions: a row of each does, rows side by side occupy {len(pair)}."
         )
     return text
 
@@ -289,7 +289,7 @@ def _load_caption(machine: Machine, tiling: Tiling, loads: Mapping[int, tuple[Sm
     return (
         f"Cells are tiles with their numbers; the lowest number of a block is the block's own, and "
         f"a second block of an SM is grey. Outlined: the critical path, {paths}. For 16 blocks it "
-        f"is {sixteen} tiles. Where the document counts thread blocks in an SM at 30 blocks it "
+        f"is {sixteen} tiles. At 30 blocks the document counts thread blocks in an SM, but "
         f"means tiles: an SM has at most {most} block{'s' if most > 1 else ''} then."
     )
 

@@ -92,7 +92,7 @@ def _blocks_caption(cells: pd.DataFrame) -> str:
     )
     return (
         f"GB/s on 16, 30 and 32 blocks: {' '.join(parts)} Tiles on the busiest SM: {tiles}. "
-        "Where the bus is busy all the time, the critical path shows no more. Half-warps in round "
+        "While the bus is busy all the time, the critical path has no effect. Half-warps in round "
         "robin and a fixed latency at every level. Nothing here was measured."
     )
 

@@ -602,7 +602,19 @@ def regression(groups: Path, out: Path) -> None:
 
 
 def changed_groups(groups: pd.DataFrame) -> pd.DataFrame:
-    """Return groups to name: first those with an alarm, then other changed ones, largest first."""
+    """Return the groups whose best cell, or mean time of all cells, changed significantly.
+
+    Parameters
+    ----------
+    groups
+        Rows of `ChangedGroup`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        These rows of `groups`: those with an alarm, then the others, both by decreasing change of
+        the best cell.
+    """
     changed = groups[["verdict", "group_mean_verdict"]].isin(
         [ChangeVerdict.SLOWER, ChangeVerdict.FASTER]
     )

@@ -315,10 +315,10 @@ def _requests(
 
 
 def _look_through(requests: Sequence[Request], tell: Tell) -> None:
-    """Look through the combinations of A and of B, once if both have the same of one rule.
+    """Find the valid combinations of A and of B, only once if both share values and the rule.
 
-    `tell` is called with how many combinations were looked through. Raises ConfigError if none is
-    valid.
+    `tell` is called with the number of combinations that have been checked. Raises ConfigError if
+    none is valid.
     """
     a, b = (request.sweep for request in requests)
     look_through_all(a, tell)

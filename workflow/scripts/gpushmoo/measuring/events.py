@@ -28,9 +28,9 @@ from ..workloads.contract import Launch, Workload
 
 
 def status_of(err: TypedError) -> Status:
-    """Return the status of a cell that ended by `err`.
+    """Return the status of a cell that `err` ended.
 
-    A lack of resources does not count as a fault.
+    A launch that exceeds a limit of the device has a status other than a launch that fails.
     """
     match err:
         case LaunchConfigError() | OutOfDeviceMemoryError():

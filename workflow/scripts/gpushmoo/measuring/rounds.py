@@ -53,11 +53,20 @@ def search_groups(
     runs: Sequence[CellRun],
     sample: Callable[[Sequence[tuple[CellRun, int]]], None],
 ) -> None:
-    """Search each group of these open cells.
+    """Search each group for its fastest cell, and measure only cells that the search proposes.
 
-    `sample` is called with the proposed cells and their numbers of samples until none is proposed.
     All groups are searched at the same time, so that their cells are sampled in the same rounds.
-    Cells that were never proposed end as ``not_searched``; measured ones stay open.
+    Cells that were never proposed end as ``not_searched``. Measured ones stay open.
+
+    Parameters
+    ----------
+    steps
+        The open device and the settings of sampling.
+    runs
+        Cells of one measurement condition that have no status yet.
+    sample
+        Called with the proposed cells and the number of samples that each is to have, until no cell
+        is proposed.
     """
     sampling = steps.sampling
     rule = sampling.rule

@@ -258,5 +258,11 @@ class Tex2dSum(Workload):
         """
         return texels_of(cell, block)
 
+    def steps(self, cell: Cell) -> int:
+        """Return the steps of the tree that adds up the sums of a block, if it does."""
+        if Variant.of(cell.variant).sums != "reduced":
+            return 0
+        return (cell["block_x"] * cell["block_y"] - 1).bit_length()
+
 
 WORKLOAD = Tex2dSum()

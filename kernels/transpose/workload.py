@@ -12,6 +12,7 @@ from gpushmoo.workloads.contract import (
     BufferRef,
     CopyWorkload,
     HeatMap,
+    Ints,
     Launch,
     Touched,
     ceil_div,
@@ -78,6 +79,18 @@ class Transpose(CopyWorkload):
         first = np.array([block[0] * tile, block[1] * tile])
         stored = (inside + first)[:, ::-1] if cell.variant == "naive" else inside + first[::-1]
         return Touched("load", inside + first), Touched("store", stored)
+
+    def outer_turns(self, cell: Cell) -> int:
+        """Return the rows of a thread; the inner loop goes along each."""
+        return cell["ROWS"]
+
+    def shared(self, cell: Cell) -> tuple[Ints, ...]:
+        """Return the store along a row of the tile, and the load down a column."""
+        if cell.variant == "naive":
+            return ()
+        tile, pitch = cell["TILE"], cell["TILE"] + cell["PAD"]
+        x, y = tile_elements((cell["block_x"], tile // cell["ROWS"]), (0, 0)).T
+        return y * pitch + x, x * pitch + y
 
 
 WORKLOAD = Transpose()

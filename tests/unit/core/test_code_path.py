@@ -1,5 +1,7 @@
 """What a thread runs of a kernel: handwritten machine code by hand, then what NVRTC makes."""
 
+from dataclasses import replace
+
 import pytest
 from conftest import ROOT
 from gpushmoo.core.code_path import CodePath, PathPart
@@ -57,7 +59,11 @@ BY_TURNS = [load(0), store(0), load(1), store(1)]
             ["LDG.E R41, [R38.64]", "LDG.E R2, [R40.64]"], part(3, 2, 0, 2), id="high half"
         ),
         # Neither shared nor local memory is beyond the multiprocessor.
-        pytest.param(["LDS R2, [R4]", "STL [R1], R2"], part(3, 0, 0, 0), id="shared and local"),
+        pytest.param(
+            ["LDS R2, [R4]", "STL [R1], R2"],
+            replace(part(3, 0, 0, 0), shared_waits=1),
+            id="shared and local",
+        ),
     ],
 )
 def test_a_way_without_a_loop_runs_once(lines: list[str], expected: PathPart) -> None:
@@ -91,6 +97,48 @@ def test_of_nested_loops_all_accesses_are_made_again_and_again(outer: list[str])
     path = path_of(*code)
     assert path.once.accesses == 0
     assert (path.turn.loads, path.turn.stores, path.turn.waits) == (1 + outer.count(load(1)), 1, 1)
+
+
+AGAIN = "@P0 BRA `(.L_a)"
+BARRIER = "BAR.SYNC.DEFER_BLOCKING 0x0"
+
+
+def test_a_loop_that_loads_and_a_later_one_that_stores_are_one_turn() -> None:
+    first = [".L_a:", load(0), "STS [R4], R0", "@P0 BRA `(.L_a)"]
+    second = [".L_b:", "LDS R1, [R5]", store(1), "@P0 BRA `(.L_b)"]
+    path = path_of(*first, BARRIER, *second, "EXIT")
+    assert path.once == replace(part(2, 0, 0, 0), barriers=1)
+    assert path.turn == replace(part(6, 1, 1, 1), shared_waits=1)
+    # A loop around both is run as often as they are left.
+    around = path_of(".L_o:", "MOV R9, RZ", *first, *second, "@P1 BRA `(.L_o)", "EXIT")
+    assert (around.turn.loads, around.turn.stores) == (1, 1)
+    nested = path_of(".L_o:", "MOV R9, RZ", *first, "@P1 BRA `(.L_o)", *second, "EXIT")
+    assert (nested.turn.instructions, nested.around.instructions) == (6, 2)
+    assert nested.once.instructions == 3
+
+
+def test_a_loop_with_a_barrier_and_no_access_is_a_step() -> None:
+    sums = [
+        "LDS R2, [R4]",
+        "FADD R0, R0, R2",
+        "STS [R4], R0",
+        "ISETP.GT.U32.AND P0, PT, R9, 0x1, PT",
+    ]
+    loop = ["@!P1 BRA `(.L_end)", ".L_a:", BARRIER, *sums, AGAIN, ".L_end:"]
+    path = path_of(load(0), *loop, store(0), "EXIT")
+    assert path.once == part(4, 1, 1, 1)
+    assert path.step == replace(part(6, 0, 0, 0), barriers=1, shared_waits=1)
+
+
+def test_of_opposite_predicates_a_thread_runs_one() -> None:
+    more, fewer = [f"@!P0 {load(k)}" for k in (0, 1)], [f"@P0 {load(0)}"]
+    assert path_of(*more, *fewer, store(0), "EXIT").once == part(4, 2, 1, 1)
+    # A predicate that is written in between is another one.
+    again = "ISETP.LT.AND P0, PT, R9, R8, PT"
+    assert path_of(*more, again, *fewer, store(0), "EXIT").once.loads == 3
+    # The tile of a block contains what most of its threads need.
+    tile = path_of(f"@P0 {load(0)}", "@!P0 LDS R0, [R4]", store(0), "EXIT")
+    assert tile.once == replace(part(3, 0, 1, 0), shared_waits=1, edge_waits=1)
 
 
 def test_the_way_with_the_most_accesses_is_taken() -> None:
@@ -167,6 +215,8 @@ def test_pointers_that_may_overlap_make_threads_wait(variant: str, waits: int) -
         ("global_load", "plain", "load_8", 8, 0, 1),
         ("global_copy", "plain", "copy_8", 8, 8, 1),
         ("global_store", "plain", "store_8", 0, 8, 0),
+        ("transpose", "tile", "transpose_tile", 1, 1, 1),
+        ("transpose", "naive", "transpose_naive", 1, 1, 1),
     ],
 )
 def test_a_turn_of_a_compiled_loop(

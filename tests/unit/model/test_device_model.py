@@ -11,7 +11,7 @@ from described import FACTS, SQUARES, cells, described, describer, measured, poi
 from gpushmoo.core.schema import GROUP
 from gpushmoo.model.fit import MIN_CHOSEN, NEAR_FULL, WELL_KNOWN, DeviceFit, fit_device, training
 from gpushmoo.model.fit_stage import fit_cells
-from gpushmoo.model.form import FIRST, LIMITS, Model, joined
+from gpushmoo.model.form import FIRST, LIMITS, Model, joined, taking_turns
 from gpushmoo.model.launches import Launches
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -107,6 +107,17 @@ ASKED |= {"in_a_sample": 1.0, "cache_bytes": 1e6, "access_bytes": 16.0, "persist
         # An image's texels do not go the way of lines.
         ("service", {"texel_stores": 1, "warps": 8, "store_lines": 9e3}, "8 * texel_store"),
         ("service", {"texel_loads": 1, "load_lines": 9e3, "instructions": 1e4}, "4e4 * issue"),
+        (
+            "service",
+            {"shared_waves": 8e3, "load_lines": 1e3},
+            "8e3 * shared_wave + 1e3 * load_line",
+        ),
+        (
+            "waiting",
+            {"shared_waits": 9e2, "barriers": 3e2},
+            "9e2 * shared_latency + 3e2 * barrier + block + 4 * warp_launch",
+        ),
+        ("waiting", {"edge_waits": 1e3}, "1e3 * l2_latency + block + 4 * warp_launch"),
         ("L2", {"bytes_read": 4e6}, "4e6 / l2_rate"),
         ("L2", {"bytes_read": 4e6, "blocks": 20}, "4e6 / l2_rate"),
         # A flush leaves L2 full of bytes to be written; a warm launch finds its own there.
@@ -131,6 +142,14 @@ def test_a_limit_is_what_its_parameters_cost(
     table = pd.DataFrame([ASKED | asked])
     [found] = Model(values).limits(Launches.of(table))[limit]
     assert found == pytest.approx(eval(cycles, {}, values), rel=1e-3, abs=1e-3)
+
+
+@given(st.floats(1, 1e6), st.floats(1, 1e6), st.integers(1, 64))
+def test_blocks_with_barriers_take_turns(service: float, waiting: float, blocks: int) -> None:
+    one, some, many = (float(taking_turns(service, waiting, n)) for n in (1, blocks, 1e12))
+    assert one == pytest.approx(service + waiting)
+    assert many == pytest.approx(max(service, waiting), rel=1e-4)
+    assert many / LEAST**-1 <= some <= one / LEAST
 
 
 SPREAD = 0.005

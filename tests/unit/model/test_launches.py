@@ -25,6 +25,7 @@ from gpushmoo.model.launches import (
     Describer,
     block_traffic,
     device_facts,
+    wavefronts,
 )
 from gpushmoo.storage.dataset import as_frame
 from gpushmoo.storage.store import read_shard
@@ -178,6 +179,15 @@ def asked(cell: Cell, path: CodePath | None = None, resident: int = 4) -> Mappin
     return told
 
 
+def of_kernel(cell: Cell, path: CodePath) -> Mapping[str, float]:
+    """What a cell of any of the project's kernels asks."""
+    workload = workload_of(cell.kernel)
+    key = cell.kernel, cell.dtype, workload.version(cell).name, workload.launch(cell).entry
+    told = Describer({cell.kernel: workload}, {key: path}, FACTS).launch(cell, 4, 20)
+    assert not isinstance(told, str), told
+    return told
+
+
 def partitions(num: int, width: int = 64 * 40, height: int = 8) -> Cell:
     """Persistent blocks that share out width / 64 tiles of 8 rows."""
     params = (("num_partition", num),)
@@ -218,6 +228,45 @@ def test_what_is_told_of_a_launch() -> None:
     codes = {key: CodePath(part(20, 1, 1, 1), part(0))}
     told = Describer({workload.name: workload}, codes, FACTS).launch(cell, 4, 20)
     assert told == "its workload.py does not declare the elements that a thread accesses"
+
+
+@pytest.mark.parametrize(
+    ("pitch", "itemsize", "served"),
+    [
+        *((0, 4, 1), (1, 4, 1), (2, 4, 2), (32, 4, 32), (33, 4, 1), (48, 4, 16)),
+        *((0, 8, 2), (1, 8, 2), (32, 8, 32), (33, 8, 2)),
+        *((0, 16, 4), (1, 16, 4), (32, 16, 32)),
+    ],
+)
+def test_banks_serve_different_words_one_after_the_other(
+    pitch: int, itemsize: int, served: int
+) -> None:
+    warp = pitch * np.arange(32)
+    assert wavefronts(warp, itemsize) == served
+    assert wavefronts(np.concatenate([warp, warp[:16]]), itemsize) <= 2 * served
+    assert wavefronts(np.tile(warp, 3), itemsize) == 3 * served
+    assert wavefronts(np.arange(32), 12) == 3  # three words each, 12 bytes apart: no conflict
+
+
+def test_a_block_with_a_tile_and_one_with_a_tree() -> None:
+    tile = replace(part(40, 1, 1, 1), shared_waits=1)
+    path = CodePath(replace(part(20), barriers=1), tile, around=part(10))
+    for pad, served in ((0, 2 + 16), (1, 2 + 2)):
+        axes = {"TILE": 32, "ROWS": 8, "PAD": pad, "block_x": 16}
+        told = of_kernel(cell_of("transpose", "tile", **axes), path)
+        # 16 turns, of 2 warps that take half of two rows.
+        assert (told["turns"], told["warps"], told["barriers"]) == (16, 2, 1)
+        assert told["shared_waits"] == 16
+        assert told["instructions"] == 20 + 16 * 40 + 7 * 10
+        assert told["turn_instructions"] == 40 + 7 * 10 / 16
+        assert told["shared_waves"] == 16 * 2 * served
+    step = replace(part(13), barriers=1, shared_waits=1)
+    path = CodePath(part(66, 0, 1), part(11, 1, 0, 1), step)
+    sums = cell_of("tex2d_sum", "block-point-clamp-reduced", block_x=24, block_y=8)
+    told = of_kernel(replace(sums, params=(*sums.params, ("waves", 0))), path)
+    # 192 threads add up in 8 steps.
+    assert (told["barriers"], told["shared_waits"]) == (8, 8)
+    assert told["instructions"] == 66 + 11 + 8 * 13
 
 
 @pytest.mark.parametrize(

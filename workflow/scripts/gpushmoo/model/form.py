@@ -1,14 +1,16 @@
-"""The form of the model: seconds of a launch from the resources it needs and 30 parameters.
+"""The form of the model: seconds of a launch from the resources it needs and 33 parameters.
 
 A launch runs in waves: as many blocks as fit on the device at once, then the rest. For a wave of B
 blocks on U multiprocessors, m = ceil(B / U) blocks run on the fullest one. The wave takes at least
 as long as each of these limits:
 
 * starting:  m times the longer of a block's dispatch and the launches of its warps;
-* service:   m times the longer of its instructions and of the lines that it loads and stores;
+* service:   m times the longer of its instructions and of the lines that it loads and stores, and
+the words of shared memory that one bank serves one after the other;
 * waiting:   the life of one block: its start, a latency for every group of loads that is waited
 for, a little more with more warps (a block lasts as long as its slowest), and a share of its
-service. A busy DRAM makes the latencies longer;
+service. A busy DRAM makes the latencies longer. With barriers, the warps of a block wait and are
+served together, so that blocks take turns;
 * L2:        bytes over its rate, and written bytes over the rate of writes; a sector that is used
 in part costs more than its bytes (counters show that DRAM does not move more);
 * DRAM:      bytes that miss L2 over the rate of the bus, plus the cost of turning the bus between
@@ -73,6 +75,9 @@ PARAMETERS: Mapping[str, Quantity] = {
     "store_line": Quantity("cycles", "a line that a warp stores to", 4.6, "store_port_bytes_per_s"),
     "store_again": Quantity("cycles", "a line that the warp stored to by the access before", 1.5),
     "load_line": Quantity("cycles", "a line that a warp loads from", 0.9, "load_port_bytes_per_s"),
+    "shared_wave": Quantity("cycles", "a word that a bank of shared memory serves", 1.0),
+    "shared_latency": Quantity("cycles", "a load from shared memory", 30.0),
+    "barrier": Quantity("cycles", "a barrier of a block, after its last warp", 30.0),
     "own_service": Quantity("1", "share of a block's own service that its warps wait for", 0.31),
     "l2_rate": Quantity("bytes/cycle", "L2, reads and writes", 3650, "l2_copy_bps"),
     "l2_write_rate": Quantity("bytes/cycle", "L2, writes", 2310, "l2_write_bps"),
@@ -151,6 +156,18 @@ def joined(power: float, one: Floats | float, other: Floats | float) -> Floats:
     one, other = np.maximum(one, 1e-9), np.maximum(other, 1e-9)
     top = np.maximum(one, other)
     return np.asarray(top * (1.0 + (np.minimum(one, other) / top) ** power) ** (1.0 / power))
+
+
+def taking_turns(service: Floats, waiting: Floats, blocks: Floats) -> Floats:
+    """Return the cycles in which each of `blocks` is served once and waits once.
+
+    `service` is that of all blocks, one after the other, and `waiting` that of one. This is the
+    cycle of a closed queue with one server, by Schweitzer's approximation: a block that arrives
+    finds the queue that the others leave on average. One block takes the sum of both, and many take
+    the longer one.
+    """
+    apart = np.sqrt((service - waiting) ** 2 + 4 * service * waiting / np.maximum(blocks, 1.0))
+    return np.asarray((service + waiting + apart) / 2)
 
 
 @dataclass(frozen=True)
@@ -249,13 +266,22 @@ class Model:
         l2, dram = self._l2_cycles(x, blocks), self._dram_cycles(x, of_block.held, blocks)
         hard = joined(HARD, dispatch, l2)
         waiting = alone
-        cycles = joined(HARD, hard, joined(DRAM, dram, joined(SERVICE, service, waiting)))
+        cycles = joined(HARD, hard, joined(DRAM, dram, self._served(x, fullest, service, waiting)))
         for _ in range(ITERATIONS):
             busy = np.minimum(dram / cycles, 1.0)
             waiting = alone + of_block.latency * p["queue"] * busy**QUEUE
-            soft = joined(DRAM, dram, joined(SERVICE, service, waiting))
+            soft = joined(DRAM, dram, self._served(x, fullest, service, waiting))
             cycles = 0.5 * cycles + 0.5 * joined(HARD, hard, soft)
         return cycles, dispatch, service, waiting, l2, dram
+
+    def _served(self, x: Launches, blocks: Floats, service: Floats, waiting: Floats) -> Floats:
+        """Return the cycles of the fullest multiprocessor, which holds `blocks`.
+
+        Barriers make the warps of a block wait and be served together, so that only other blocks,
+        or what is between other barriers, fill the time. Without them each warp goes on by itself.
+        """
+        together = taking_turns(service, waiting, blocks * x.barriers)
+        return np.where(x.barriers > 0, together, joined(SERVICE, service, waiting))
 
     def _service(self, x: Launches) -> Floats:
         """Return the cycles that a multiprocessor's pipelines take for one block."""
@@ -264,16 +290,21 @@ class Model:
         stores = p["store_line"] * x.store_first_lines + p["store_again"] * again
         texels = np.where(x.texel_stores > 0, p["texel_store"] * x.warps, stores)
         lines = texels + np.where(x.texel_loads > 0, 0.0, p["load_line"] * x.load_lines)
-        return joined(HARD, p["issue"] * x.warps * x.instructions, lines)
+        shared = p["shared_wave"] * x.shared_waves
+        return joined(HARD, p["issue"] * x.warps * x.instructions, lines + shared)
 
     def _life(self, x: Launches, held: Floats, service: Floats) -> tuple[Floats, Floats]:
         """Return the cycles of a block that is alone, and those of its latencies."""
         p = self.values
         latency = p["l2_latency"] + p["dram_latency"] * (1 - held)
         slowest = p["slowest"] * np.log(x.warps) * (x.waits > 0)
-        waits = (x.waits + slowest) * latency
+        # Another block has loaded the data of a tile's edge to L2, or is about to.
+        waits = (x.waits + slowest) * latency + x.edge_waits * p["l2_latency"]
         work = p["warp_launch"] * x.warps + p["turn"] * x.turns * x.turn_instructions
-        return p["block"] + work + waits + p["own_service"] * service, waits
+        work = work + p["shared_latency"] * x.shared_waits + p["barrier"] * x.barriers
+        # With barriers, all of its service adds to its waiting: see `taking_turns`.
+        own = np.where(x.barriers > 0, 0.0, p["own_service"] * service)
+        return p["block"] + work + waits + own, waits
 
     def _written_back(self, x: Launches, held: Floats) -> Floats:
         """Return the bytes written to DRAM; a flushed L2 first writes back data of others."""

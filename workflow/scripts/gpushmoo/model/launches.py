@@ -12,7 +12,7 @@ line is 32 × 4. Hardware counters agree with that (docs/model.md).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from hashlib import blake2b
 from pathlib import Path
@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from ..core.code_path import CodePath
+from ..core.code_path import CodePath, PathPart
 from ..core.dtypes import DTYPES
 from ..core.schema import GROUP, Status
 from ..core.space import TIMING_MODES, Cell, Problem
@@ -91,6 +91,11 @@ class Launches:
         Width of an access in bytes.
     apart
         Number of warps between two rows of a block.
+    barriers, shared_waits, edge_waits
+        Barriers of a thread, its waits for shared memory, and its waits for data of other blocks at
+        the edge of its block's tile.
+    shared_waves
+        Words that banks of shared memory serve one after the other, for a block.
     bytes_read, bytes_written
         Bytes that the launch reads and writes.
     """
@@ -120,6 +125,10 @@ class Launches:
     texel_stores: Floats
     access_bytes: Floats
     apart: Floats
+    barriers: Floats
+    shared_waits: Floats
+    edge_waits: Floats
+    shared_waves: Floats
     bytes_read: Floats
     bytes_written: Floats
 
@@ -306,6 +315,40 @@ def _begins(keys: Ints) -> npt.NDArray[np.bool_]:
     return np.concatenate(([True], keys[1:] != keys[:-1]))
 
 
+# Shared memory
+
+# A multiprocessor has 32 banks, and each serves one word of 4 bytes in a cycle (CUDA C++
+# Programming Guide, "Shared Memory").
+BANKS, BANK_BYTES = 32, 4
+
+
+def wavefronts(offsets: Ints, itemsize: int) -> int:
+    """Return how often shared memory serves words for one access by all threads of a block.
+
+    A warp's access takes as long as the bank with the most different words. Elements of 8 bytes are
+    served by half-warps, and those of 16 bytes by quarter-warps.
+
+    Parameters
+    ----------
+    offsets
+        Element of each thread in shared memory, shape (threads,).
+    itemsize
+        Bytes of an element.
+    """
+    width = access_bytes(itemsize)
+    words = max(1, width // BANK_BYTES)
+    together = np.arange(len(offsets)) // (WARP // words)
+    groups = int(together[-1]) + 1
+    served = 0
+    for first in range(0, itemsize, width):
+        word = (offsets[:, None] * itemsize + first) // BANK_BYTES + np.arange(words)
+        different = _distinct(_keys(together[:, None], word, np.zeros_like(word)))
+        banks = different // _GROUP * BANKS + different % _GROUP % BANKS
+        counts = np.bincount(banks, minlength=groups * BANKS).reshape(groups, BANKS)
+        served += int(counts.max(axis=1).sum())
+    return served
+
+
 # From cells to columns
 
 
@@ -315,7 +358,8 @@ def code_paths(
     """Return the path of one thread through the machine code of each kernel entry.
 
     Paths come from the file `recorded`, if given, and from the shards' provenance. Where both have
-    a path, that of the shards counts.
+    a path, that of the file counts: a shard keeps what was read from the machine code when it was
+    measured, and a later version of the project may read it better.
 
     Parameters
     ----------
@@ -329,14 +373,7 @@ def code_paths(
     dict
         `CodePath` by the names of the kernel, element type, version and entry.
     """
-    kept = read_json(recorded)["paths"] if recorded else {}
-    found = {
-        (kernel, dtype, version, entry): CodePath.from_json(path)
-        for kernel, dtypes in kept.items()
-        for dtype, versions in dtypes.items()
-        for version, entries in versions.items()
-        for entry, path in entries.items()
-    }
+    found = {}
     for shard in provenance:
         params = shard["params"]
         kernel = Path(params["folder"]).name
@@ -345,7 +382,14 @@ def code_paths(
                 if entry.get("path"):
                     path = CodePath.from_json(entry["path"])
                     found[kernel, params["dtype"], version, entry["entry"]] = path
-    return found
+    kept = read_json(recorded)["paths"] if recorded else {}
+    return found | {
+        (kernel, dtype, version, entry): CodePath.from_json(path)
+        for kernel, dtypes in kept.items()
+        for dtype, versions in dtypes.items()
+        for version, entries in versions.items()
+        for entry, path in entries.items()
+    }
 
 
 def device_facts(provenance: Iterable[Mapping[str, Any]]) -> DeviceFacts:
@@ -454,6 +498,14 @@ def _columns(
     )
     accesses = _instructions_a_pass(path, traffic, launch.threads)
     turns, waits, instructions, loads = _steps(path, accesses, passes)
+    steps = workload.steps(cell)
+    # The loop around the turn's is among the instructions once.
+    around = (workload.outer_turns(cell) - 1) * path.around.instructions
+    instructions += around + steps * path.step.instructions
+
+    def ran(count: Callable[[PathPart], int]) -> float:
+        return count(path.once) + turns * count(path.turn) + steps * count(path.step)
+
     load, store = traffic.load, traffic.store
     image = traffic.image_loads or traffic.image_stores
     pictured = store if traffic.image_stores else load
@@ -466,7 +518,7 @@ def _columns(
         "turns": turns,
         "waits": waits,
         "instructions": instructions,
-        "turn_instructions": path.turn.instructions,
+        "turn_instructions": path.turn.instructions + around / max(1.0, turns),
         "loads_a_wait": loads / max(1.0, waits),
         "load_lines": load.lines * passes if read else 0.0,
         "store_lines": store.lines * passes if written else 0.0,
@@ -479,6 +531,10 @@ def _columns(
         "texel_stores": float(traffic.image_stores),
         "access_bytes": float(access_bytes(itemsize)),
         "apart": launch.block[0] / WARP,
+        "barriers": ran(lambda part: part.barriers),
+        "shared_waits": ran(lambda part: part.shared_waits),
+        "edge_waits": ran(lambda part: part.edge_waits),
+        "shared_waves": passes * sum(wavefronts(a, itemsize) for a in workload.shared(cell)),
         "bytes_read": read,
         "bytes_written": written,
     }

@@ -542,6 +542,22 @@ class Workload(ABC):
         found += [Touched("store", elements, self.output in images)] if written else []
         return tuple(found)
 
+    def shared(self, cell: Cell) -> tuple[Ints, ...]:
+        """Return the accesses to a block's shared memory in one turn.
+
+        Each is the offsets of the elements that the threads access, shape (threads,), in the order
+        of the threads' indices. The model of the device counts conflicts of banks from them.
+        """
+        return ()
+
+    def outer_turns(self, cell: Cell) -> int:
+        """Return how often a thread runs a loop around the loop with its accesses."""
+        return 1
+
+    def steps(self, cell: Cell) -> int:
+        """Return how often a block runs a loop with a barrier that accesses only shared memory."""
+        return 0
+
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
         """Return the accesses that the machine code of `entry` must contain.
 

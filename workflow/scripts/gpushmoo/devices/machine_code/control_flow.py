@@ -5,14 +5,16 @@ loads are in flight before the first result is needed. Only the machine code sho
 compares all paths without a backward jump. It returns the path with the most memory accesses, and
 of these the shortest: the path of a thread in the middle of the data. The loop on it with the most
 accesses is the `turn`, which runs repeatedly. The rest runs `once`, and a loop around the turn
-counts as if it ran once.
+counts as if it ran once. If one loop only loads and another
+one only stores, the data go from one to the other through shared memory. Both run equally often,
+and the `turn` is both.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import takewhile
 
@@ -238,14 +240,92 @@ def code_path(code: Sequence[Instruction], access: AccessOf) -> CodePath:
     ahead = _successors(code)
     loops = _loops(ahead)
     path = _busiest(code, _forward(ahead, loops), access)
-    counts = {
-        head: sum(access(code[p]) is not None for p in path if p in loops[head]) for head in loops
-    }
-    # If an outer loop contains no more accesses than the inner one, the inner one is the turn.
-    head = max(loops, key=lambda head: (counts[head], -len(loops[head])), default=None)
-    turn = loops[head] if head is not None and counts[head] else frozenset()
-    once = [p for p in path if p not in turn]
-    return CodePath(_part(code, once, access), _part(code, [p for p in path if p in turn], access))
+    path, at_edge = _without_alternatives(code, path, access)
+    kinds = {p: found[0] for p in path if (found := access(code[p])) is not None}
+    turn: frozenset[int] = frozenset()
+    missing = set(kinds.values())
+    while missing:
+        # A loop with the same kind of access as the turn is the rest of an unrolled one.
+        bodies = [b for b in loops.values() if {kinds[p] for p in b & kinds.keys()} & missing]
+        bodies = [b for b in bodies if {kinds[p] for p in b & kinds.keys()} <= missing]
+        if not bodies:
+            break
+        # If an outer loop contains no more accesses than the inner one, the inner one is the turn.
+        body = max(bodies, key=lambda body: (len(body & kinds.keys()), -len(body)))
+        turn |= body
+        missing -= {kinds[p] for p in body & kinds.keys()}
+    step = _step(code, loops.values(), access)
+    once = [p for p in path if p not in turn and p not in step]
+    ran = [p for p in path if p in turn]
+    outer = frozenset().union(*(b for b in loops.values() if b & turn)) - turn
+    around = [p for p in path if p in outer]
+    parts = [_part(code, part, access) for part in (once, ran, sorted(step), around)]
+    # The loads of a tile's edge do not depend on each other and are waited for together.
+    parts[0] = replace(parts[0], edge_waits=int(bool(at_edge - turn)))
+    parts[1] = replace(parts[1], edge_waits=int(bool(at_edge & turn)))
+    return CodePath(*parts)
+
+
+def _without_alternatives(
+    code: Sequence[Instruction], path: Sequence[int], access: AccessOf
+) -> tuple[list[int], frozenset[int]]:
+    """The path without instructions that a thread skips if it runs others of the path.
+
+    If accesses have a predicate and other accesses its opposite, a thread runs only one of the two.
+    The way with fewer accesses is left out. If one way loads from shared memory and the other from
+    beyond, the block's tile contains what threads in its middle need. Then the other way is left
+    out, and its places are the second result: threads at the edge of the tile run them.
+    """
+    skipped: set[int] = set()
+    at_edge: set[int] = set()
+    guarded: dict[str, tuple[list[int], list[int]]] = {}
+
+    def close(predicate: str) -> None:
+        ways = sorted(
+            guarded.pop(predicate, ([], [])),
+            key=lambda way: sum(access(code[p]) is not None for p in way),
+        )
+        fewer, more = ([p for p in way if access(code[p])] for way in ways)
+        if fewer:
+            skipped.update(ways[0])
+        elif more and any(_loads_shared(code[p]) for p in ways[0]):
+            skipped.update(ways[1])
+            at_edge.update(more)
+
+    for place in path:
+        instruction = code[place]
+        predicate = instruction.guard.lstrip("@!")
+        if predicate and instruction.name not in _JUMPS:
+            negated = instruction.guard.startswith("@!")
+            guarded.setdefault(predicate, ([], []))[negated].append(place)
+        for written in touched_registers(instruction)[1] & guarded.keys():
+            close(written)
+    for predicate in list(guarded):
+        close(predicate)
+    return [p for p in path if p not in skipped], frozenset(at_edge)
+
+
+def _step(
+    code: Sequence[Instruction], loops: Iterable[frozenset[int]], access: AccessOf
+) -> frozenset[int]:
+    """The places of the shortest loop with a barrier and no access, or none.
+
+    The path may lead around it: a block of one thread runs it not once.
+    """
+    steps = (
+        body
+        for body in loops
+        if any(_is_barrier(code[p]) for p in body) and not any(access(code[p]) for p in body)
+    )
+    return min(steps, key=len, default=frozenset())
+
+
+def _loads_shared(i: Instruction) -> bool:
+    return i.name in {"LDS", "LDSM"}
+
+
+def _is_barrier(i: Instruction) -> bool:
+    return i.name == "BAR" and "SYNC" in i.flags
 
 
 def _forward(
@@ -303,12 +383,18 @@ def _busiest(
 def _part(code: Sequence[Instruction], places: Sequence[int], access: AccessOf) -> PathPart:
     kinds: dict[str, list[int]] = {"load": [], "store": []}
     pending: set[str] = set()
-    waits = 0
+    shared: set[str] = set()
+    waits = shared_waits = 0
     for instruction in (code[p] for p in places):
         reads, writes = touched_registers(instruction)
         if pending & reads:
             waits += 1
             pending = set()
+        if shared & reads:
+            shared_waits += 1
+            shared = set()
+        if _loads_shared(instruction):
+            shared |= writes
         found = access(instruction)
         if found is not None:
             kinds[found[0]].append(found[1])
@@ -321,4 +407,6 @@ def _part(code: Sequence[Instruction], places: Sequence[int], access: AccessOf) 
         max(loads, default=0),
         max(stores, default=0),
         waits + bool(pending),
+        sum(_is_barrier(code[p]) for p in places),
+        shared_waits + bool(shared),
     )

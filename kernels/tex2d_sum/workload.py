@@ -258,6 +258,10 @@ class Tex2dSum(Workload):
         """
         return texels_of(cell, block)
 
+    def filtered(self, cell: Cell) -> bool:
+        """Return whether the filter is linear."""
+        return Variant.of(cell.variant).filter == "linear"
+
     def steps(self, cell: Cell) -> int:
         """Return the steps of the tree that adds up the sums of a block, if it does."""
         if Variant.of(cell.variant).sums != "reduced":

@@ -118,6 +118,8 @@ ASKED |= {"in_a_sample": 1.0, "cache_bytes": 1e6, "access_bytes": 16.0, "persist
             "9e2 * shared_latency + 3e2 * barrier + block + 4 * warp_launch",
         ),
         ("waiting", {"edge_waits": 1e3}, "1e3 * l2_latency + block + 4 * warp_launch"),
+        ("service", {"texel_loads": 1, "filtered": 1, "warps": 8}, "8 * texel_filter"),
+        ("service", {"texel_loads": 1, "filtered": 1, "warps": 8, "access_bytes": 8}, "0"),
         ("L2", {"bytes_read": 4e6}, "4e6 / l2_rate"),
         ("L2", {"bytes_read": 4e6, "blocks": 20}, "4e6 / l2_rate"),
         # A flush leaves L2 full of bytes to be written; a warm launch finds its own there.

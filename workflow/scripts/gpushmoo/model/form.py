@@ -1,4 +1,4 @@
-"""The form of the model: seconds of a launch from the resources it needs and 33 parameters.
+"""The form of the model: seconds of a launch from the resources it needs and 34 parameters.
 
 A launch runs in waves: as many blocks as fit on the device at once, then the rest. For a wave of B
 blocks on U multiprocessors, m = ceil(B / U) blocks run on the fullest one. The wave takes at least
@@ -108,6 +108,7 @@ PARAMETERS: Mapping[str, Quantity] = {
     "queue": Quantity("1", "latency added by a saturated DRAM, in latencies", 0.95),
     "last_wave": Quantity("1", "how much of a whole wave a wave of one block takes", 0.75),
     "texel_store": Quantity("cycles", "a warp that stores to an image", 17.2),
+    "texel_filter": Quantity("cycles", "a warp that fetches texels of 16 bytes by a filter", 53.0),
 }
 FIRST: Mapping[str, float] = {name: meaning.first for name, meaning in PARAMETERS.items()}
 
@@ -290,6 +291,9 @@ class Model:
         stores = p["store_line"] * x.store_first_lines + p["store_again"] * again
         texels = np.where(x.texel_stores > 0, p["texel_store"] * x.warps, stores)
         lines = texels + np.where(x.texel_loads > 0, 0.0, p["load_line"] * x.load_lines)
+        # Filters of narrower texels are faster than all else that these texels need.
+        filtered = np.where(x.filtered > 0, p["texel_filter"] * x.warps, 0.0)
+        lines = joined(HARD, lines, np.where(x.access_bytes >= WIDEST, filtered, 0.0))
         shared = p["shared_wave"] * x.shared_waves
         return joined(HARD, p["issue"] * x.warps * x.instructions, lines + shared)
 

@@ -87,6 +87,8 @@ class Launches:
         Bytes that a block loads or stores, whichever is more.
     texel_loads, texel_stores
         1 if loads, or stores, access an image, otherwise 0.
+    filtered
+        1 if a fetch takes the mean of texels, otherwise 0.
     access_bytes
         Width of an access in bytes.
     apart
@@ -123,6 +125,7 @@ class Launches:
     block_bytes: Floats
     texel_loads: Floats
     texel_stores: Floats
+    filtered: Floats
     access_bytes: Floats
     apart: Floats
     barriers: Floats
@@ -529,6 +532,7 @@ def _columns(
         "block_bytes": turn * passes,
         "texel_loads": float(traffic.image_loads),
         "texel_stores": float(traffic.image_stores),
+        "filtered": float(workload.filtered(cell)),
         "access_bytes": float(access_bytes(itemsize)),
         "apart": launch.block[0] / WARP,
         "barriers": ran(lambda part: part.barriers),

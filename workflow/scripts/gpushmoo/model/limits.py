@@ -30,7 +30,15 @@ MAX_FACTOR = 4.0
 LEVERS: Mapping[str, tuple[str, ...]] = {
     "start": ("start", "sample"),
     "dispatch": ("dispatch", "warp_launch"),
-    "service": ("issue", "store_line", "store_again", "load_line", "texel_store", "shared_wave"),
+    "service": (
+        "issue",
+        "store_line",
+        "store_again",
+        "load_line",
+        "texel_store",
+        "texel_filter",
+        "shared_wave",
+    ),
     "waiting": ("l2_latency", "dram_latency", "block", "turn", "shared_latency", "barrier"),
     "L2": ("l2_rate", "l2_write_rate"),
     "DRAM": ("dram_rate",),

@@ -542,6 +542,10 @@ class Workload(ABC):
         found += [Touched("store", elements, self.output in images)] if written else []
         return tuple(found)
 
+    def filtered(self, cell: Cell) -> bool:
+        """Return whether a fetch from an image takes the mean of neighboring texels."""
+        return False
+
     def shared(self, cell: Cell) -> tuple[Ints, ...]:
         """Return the accesses to a block's shared memory in one turn.
 

@@ -106,7 +106,7 @@ PARAMETERS: Mapping[str, Quantity] = {
     "dirty": Quantity("1", "share of a flushed L2 that has to be written back", 0.68),
     "slowest": Quantity("1", "the slowest of e times as many warps, in latencies", 0.12),
     "queue": Quantity("1", "latency added by a saturated DRAM, in latencies", 0.95),
-    "last_wave": Quantity("1", "how much of a whole wave a wave of one block takes", 0.75),
+    "stagger": Quantity("1", "how much blocks of one turn stagger in a wave, in lives", 3.0),
     "texel_store": Quantity("cycles", "a warp that stores to an image", 17.2),
     "texel_filter": Quantity("cycles", "a warp that fetches texels of 16 bytes by a filter", 53.0),
 }
@@ -246,7 +246,11 @@ class Model:
         of_block = self._blocks(x)
         whole = self._wave(x, of_block, np.minimum(held, x.blocks))
         last = self._wave(x, of_block, np.maximum(rest, 1))
-        share = p["last_wave"] + (1 - p["last_wave"]) * np.sqrt(rest / held)
+        # Blocks that start together end together, so that the rest takes a whole wave. The more
+        # waves came before, and the fewer turns even out a block's life, the more they stagger.
+        # Then the rest takes its share of a wave.
+        abreast = 1.0 / (1.0 + p["stagger"] * full / np.maximum(x.turns, 1.0))
+        share = abreast + (1 - abreast) * rest / held
         weight = np.where(rest > 0, np.where(full > 0, share, 1.0), 0.0)
         start = p["start"] + p["sample"] / x.in_a_sample
         limits = [full * w + weight * r for w, r in zip(whole[1:], last[1:], strict=True)]

@@ -39,8 +39,8 @@ LINE_BYTES = 128
 # Names of the limits, in the order of reports.
 LIMITS = ("start", "dispatch", "service", "waiting", "L2", "DRAM")
 # Exponents for combining limits, for the queue and for the end of L2.
-HARD, SERVICE, DRAM = 17.0, 5.0, 6.0
-QUEUE, L2_END = 1.3, 8.0
+HARD, SERVICE, DRAM = 12.0, 5.0, 6.0
+QUEUE, L2_END = 1.6, 8.0
 # Iterations until a wave settles.
 ITERATIONS = 6
 # Distance in warps at which halves of an image's sector stop to merge, as a decay constant.

@@ -269,7 +269,7 @@ def code_path(code: Sequence[Instruction], access: AccessOf) -> CodePath:
 def _without_alternatives(
     code: Sequence[Instruction], path: Sequence[int], access: AccessOf
 ) -> tuple[list[int], frozenset[int]]:
-    """The path without instructions that a thread skips if it runs others of the path.
+    """Return the path without instructions that a thread skips if it runs others of the path.
 
     If accesses have a predicate and other accesses its opposite, a thread runs only one of the two.
     The way with fewer accesses is left out. If one way loads from shared memory and the other from
@@ -308,7 +308,7 @@ def _without_alternatives(
 def _step(
     code: Sequence[Instruction], loops: Iterable[frozenset[int]], access: AccessOf
 ) -> frozenset[int]:
-    """The places of the shortest loop with a barrier and no access, or none.
+    """Return the places of the shortest loop with a barrier and no access, or none.
 
     The path may lead around it: a block of one thread runs it not once.
     """

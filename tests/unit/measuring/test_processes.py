@@ -585,8 +585,9 @@ def test_a_client_that_is_killed_ends_its_job(jobs: Jobs) -> None:
     (jobs.folder / "wait").unlink()
     assert jobs.do("good") == {"ok": 2}
     assert not out.exists()
-    first, second, *_ = jobs.pids
-    assert first != second
+    # A process that ends may begin its second cell.
+    first, *_, last = jobs.pids
+    assert first != last
 
 
 def test_a_job_whose_server_is_killed_is_done_without_one(jobs: Jobs) -> None:
@@ -598,8 +599,9 @@ def test_a_job_whose_server_is_killed_is_done_without_one(jobs: Jobs) -> None:
     said = job.communicate(timeout=DEADLINE_S)[1]
     assert job.returncode == 0, said
     assert read_shard(jobs.out)[0].num_rows == 2
-    first, second, *_ = jobs.pids
-    assert first != second
+    # A process that ends may begin its second cell.
+    first, *_, last = jobs.pids
+    assert first != last
 
 
 def test_a_signal_right_behind_a_request_is_no_part_of_it() -> None:

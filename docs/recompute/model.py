@@ -27,11 +27,10 @@ QUANTITIES = {
 def values(claims: Claims) -> dict[str, Any]:
     """Numbers of the page on the model."""
     device = json.loads(KNOWN.read_text(encoding="utf-8"))["devices"][0]
-    judged, unseen, amended, counted = (
-        read_json(f"{FOLDER}/{name}.json")
-        for name in ("judged", "unseen", "unseen-amended", "counted")
+    judged, unseen, counted = (
+        read_json(f"{FOLDER}/{name}.json") for name in ("judged", "unseen", "counted")
     )
-    holds, named = judged["hold_outs"], amended["named"]
+    holds, named = judged["hold_outs"], unseen["named"]
 
     def median(held_out: str, way: str) -> float:
         return float(holds[held_out]["ways"][way]["all"][1])
@@ -58,7 +57,7 @@ def values(claims: Claims) -> dict[str, Any]:
         "unseen": [
             [
                 name,
-                f"`{kernel}`",
+                _named(kernel),
                 whole(found[0]),
                 errors(found),
                 errors(told["recorded_twice"].get(kernel)),
@@ -95,6 +94,12 @@ def values(claims: Claims) -> dict[str, Any]:
     }
 
 
+def _named(subject: str) -> str:
+    """```transpose`, tile`` for ``transpose, tile``."""
+    kernel, comma, variant = subject.partition(",")
+    return f"`{kernel}`{comma}{variant}"
+
+
 def _held_out(holds: dict[str, Any], way: str) -> dict[str, str]:
     """Errors where nothing was kept from the fit, and over all that was: medians, worst 95th."""
     kept = [told["ways"][way]["all"] for name, told in holds.items() if name != NOTHING]
@@ -122,7 +127,8 @@ def _parameters(device: dict[str, Any]) -> list[list[str]]:
 
 
 def _backed(device: dict[str, Any]) -> str:
-    """How many of the limits that the report of the record names are backed by counters."""
+    """How many of the report's limits are backed, of those whose launches have counters."""
     counted = read_counted([REFERENCE / "nvidia-h200" / "counters.json"])[device["device"]]
-    limits = [counted.of_limit(why["cell_key"], why["limit"]) for why in device["whys"]]
-    return f"{sum(limit is not None and limit.backed for limit in limits)} of {len(limits)}"
+    found = (counted.of_limit(why["cell_key"], why["limit"]) for why in device["whys"])
+    limits = [limit for limit in found if limit is not None]
+    return f"{sum(limit.backed for limit in limits)} of {len(limits)}"

@@ -57,7 +57,7 @@ from gpushmoo.model.fit import fit_device, training
 from gpushmoo.model.form import FIRST, Model, first_values
 from gpushmoo.model.launches import Describer, DeviceFacts, Launches, code_paths, device_facts
 from gpushmoo.storage.dataset import partitions, read_medians
-from gpushmoo.storage.store import unpacked
+from gpushmoo.storage.store import read_metadata, unpacked
 from gpushmoo.storage.wholefile import write_json
 from gpushmoo.workloads.contract import Workload
 from gpushmoo.workloads.loader import load_kernel
@@ -95,6 +95,12 @@ COUNTED = {
 # How near to the fastest a named cell shall be.
 NEAR = 0.05
 NEIGHBOURS = 4
+# Variants that use memory in another way than the rest of their kernel are judged apart.
+APART = {
+    "transpose": ("naive", "tile"),
+    "stencil5": ("global", "tiled"),
+    "tex2d_sum": ("reduced",),
+}
 CATEGORIES = ("kernel", "dtype", "variant", "cache_state")
 # Measured columns, those that follow from them, and the name of a cell.
 OUTCOMES = ("_s", "_gbs", "spread", "repeats", "samples", "cell_key")
@@ -317,16 +323,25 @@ def _unseen(cells: pd.DataFrame, chosen: Bools, other: pd.DataFrame) -> dict[str
     again = cells.merge(other, on="cell_key", suffixes=("", "_again"))
     differ = np.log(again["measured_s_again"] / again["measured_s"]).to_numpy()
     groups = other.groupby(["kernel", "height", "cache_state"], sort=True).indices
-    ways = {name: errors_by(off, other["kernel"].to_numpy(str)) for name, off in left.items()}
+    ways = {name: errors_by(off, subjects(other)) for name, off in left.items()}
     return {
         "kernels": ways["model"],
         "ways": ways,
-        "recorded_twice": errors_by(differ, again["kernel"].to_numpy(str)),
+        "recorded_twice": errors_by(differ, subjects(again)),
         "groups": [
             {"kernel": k, "height": int(h), "cache_state": s, "errors": errors(left["model"][rows])}
             for (k, h, s), rows in groups.items()
         ],
     }
+
+
+def subjects(cells: pd.DataFrame) -> npt.NDArray[np.str_]:
+    """Name each cell's kernel, with the word of APART that its variant contains."""
+    found = []
+    for kernel, variant in zip(cells["kernel"], cells["variant"], strict=True):
+        word = next((w for w in APART.get(kernel, ()) if w in variant), None)
+        found.append(f"{kernel}, {word}" if word else str(kernel))
+    return np.array(found)
 
 
 def named_losses(cells: pd.DataFrame, predicted: Floats) -> dict[str, Any]:
@@ -361,7 +376,8 @@ def predictions(counters: pd.DataFrame, told: Mapping[str, Any], records: list[P
     """What the model says of each counted launch that it can describe, by the cell's key."""
     codes: dict[Any, Any] = {}
     for record in records:
-        codes |= code_paths((), record / "code_paths.json")
+        shards = (read_metadata(path) for path in sorted(unpacked(record).rglob("*.parquet")))
+        codes |= code_paths(shards, record / "code_paths.json")
     workloads = {name: workload_of(name) for name in sorted(set(counters["kernel"]))}
     describer = Describer(workloads, codes, DeviceFacts(**told["facts"]))
     rows = {}

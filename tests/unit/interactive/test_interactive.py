@@ -349,7 +349,7 @@ def test_the_table_tells_how_many_more_are_tied_and_an_unsteady_copy(
     swept: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(swept, "best", pd.concat([swept.best.head(1)] * 8))
-    for seconds, ending in (([1.0, 1.01], "  of the copy"), ([1.0, 1.5], "  of the copy ± 20 %")):
+    for seconds, ending in (([1.0, 1.01], "  of memcpy"), ([1.0, 1.5], "  of memcpy ± 20 %")):
         for shard in swept.provenance:
             monkeypatch.setitem(shard["controls"][0], "seconds", seconds * 9)
         lines = measuring.report(swept).splitlines()

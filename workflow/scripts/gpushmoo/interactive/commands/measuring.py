@@ -292,7 +292,7 @@ def _table(group: DataFrame, alone: bool, unsteady: str) -> str:
     heading = "95 %, this run" if alone else "95 % interval"
     shown[heading] = [f"{low:.4g} to {high:.4g}" for low, high in zip(lows, highs, strict=True)]
     if group["vs_memcpy"].notna().any():
-        shown[f"of the copy{unsteady}"] = [
+        shown[f"of memcpy{unsteady}"] = [
             f"{100 * share:.0f} %" if share == share else "" for share in top["vs_memcpy"]
         ]
     more = len(group) - len(shown)

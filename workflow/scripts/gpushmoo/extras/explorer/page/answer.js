@@ -37,7 +37,7 @@ export function answer(set, seen, choice, named) {
       "p",
       {},
       `Fastest${filtered(choice)}. 95 % interval ${numbers.significant(at("#speed_low"))} to ${numbers.significant(at("#speed_high"))} ${part.merit.unit}, ` +
-        `${numbers.seconds(at("median_s"))} a launch${Number.isFinite(copy) ? `, ${numbers.significant(copy, 3)} of the copy` : ""}. ${single}.`,
+        `${numbers.seconds(at("median_s"))} a launch${Number.isFinite(copy) ? `, ${numbers.significant(copy, 3)} × memcpy` : ""}. ${single}.`,
     ),
   );
 }

@@ -32,7 +32,7 @@ export function columnsOf(seen) {
     { name: "status", label: "status", value: (row) => part.status(row), text: (row) => part.status(row) },
     figure("threads_per_block", "threads in block", numbers.whole),
     figure("registers", "registers", numbers.whole),
-    figure("vs_memcpy", "of the copy", (v) => (Number.isFinite(v) ? `${numbers.significant(v, 3)} ×` : numbers.MISSING)),
+    figure("vs_memcpy", "× memcpy", (v) => (Number.isFinite(v) ? `${numbers.significant(v, 3)} ×` : numbers.MISSING)),
     figure("#predicted_gbs", "model GB/s", (v) => numbers.significant(v)),
   ];
   const always = new Set([...part.axes, "#speed", "median_s", "tied", "status"]);

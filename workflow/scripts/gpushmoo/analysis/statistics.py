@@ -93,7 +93,10 @@ class Classes:
         return Classes(names, self.logs[kept])
 
     def each(self) -> list[Class]:
-        """Return the name and the decade of seconds of each cell: (name, -5) from 10 to 100 µs."""
+        """Return the class of each cell: its name in `names`, and the decade of its time.
+
+        For example, (name, -5) is the class of launches of 10 to 100 µs.
+        """
         decades = np.floor(self.logs).astype(int).tolist()
         return list(zip(self.names, decades, strict=True))
 

@@ -191,7 +191,7 @@ def refuse_failures(builds: Sequence[Path]) -> None:
 def compile_here(
     request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, target: str
 ) -> VersionBuild:
-    """Compile a version in this process, and return it or its failure.
+    """Compile a kernel with one set of defines in this process, and return it or its failure.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def compile_here(
     dtype
         Name of the element type.
     version
-        The version.
+        The defines: those of a variant, and values of launch parameters that are compiled in.
     target
         The devices to compile for, see `KernelBuild`.
 

@@ -35,7 +35,10 @@ class Mark:
 
 
 class Stream(Protocol):
-    """A queue of copies and launches. At the end of its context it waits and frees its memory."""
+    """A queue of copies and launches.
+
+    At the end of its `with` block it waits for all commands and frees its buffers.
+    """
 
     def __enter__(self) -> Stream:
         """Return the stream, which is open already."""

@@ -54,7 +54,11 @@ Point = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, eq=False)
 class ExportGroup:
-    """The cells of one group, all launches that were requested for one problem, and its `axes`."""
+    """One group of cells with the values that they share.
+
+    `key` has these values, for example the kernel and the size. `cells` has a row for each launch
+    that was requested. `axes` has the names of the launch parameters.
+    """
 
     key: Mapping[str, Any]
     cells: pd.DataFrame

@@ -565,7 +565,7 @@ def _as_argument(key: str, array: Array, own: Any) -> Array:
 
 
 def same_bytes(one: Array, other: Array) -> bool:
-    """Return whether two arrays of the same number of bytes, in rows, have the same content."""
+    """Return whether two C-contiguous arrays of the same number of bytes have the same content."""
     first, second = (array.reshape(-1).view(np.uint8) for array in (one, other))
     return all(np.array_equal(first[part], second[part]) for part in parts(first.size))
 

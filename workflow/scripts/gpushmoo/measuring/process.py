@@ -306,7 +306,10 @@ class Workers:
                 process.kill()
 
     def restart(self) -> None:
-        """Allow new processes after `stop`, once no thread uses the old ones."""
+        """Allow new processes after `stop`.
+
+        The caller ensures that no thread uses the stopped processes any more.
+        """
         self._kept = {}
         self._spare = None
         self._made = []

@@ -85,9 +85,11 @@ def launches_of_group(
     met : Condition
         The cache state and the timing mode.
     has_overhead : bool
-        Whether a sample is one interval, which holds more than its launches.
+        Whether a sample is timed by one pair of events around all of its launches, so that the time
+        also contains the overhead of the sample.
     factor : float
-        Multiplies the seconds of a sample, to show that its length changes no time.
+        Multiplies the length of a sample. Experiments use it to show that the time of a launch does
+        not depend on this length.
     """
     least = 1
     most = MAX_LAUNCHES

@@ -473,10 +473,15 @@ def _refuse_without_extra(settings: Settings) -> None:
 
 
 def read_earlier(settings: Settings, own: Path) -> list[str] | None:
-    """Return the folders of earlier runs; None without a history. Raises ConfigError.
+    """Return the folders of earlier runs, or None if the key `history` is not set.
 
     A folder of runs means the finished ones in it, except the run's `own` folder. Relative folders
     begin at the working directory.
+
+    Raises
+    ------
+    ConfigError
+        If a name is not the folder of a run, of runs or of shards.
     """
     if settings.history is None:
         return None

@@ -539,7 +539,10 @@ def _launches_words(cells: pd.DataFrame) -> str:
 
 
 def device_numbers(provenance: Sequence[Json]) -> dict[str, int]:
-    """Return the number of each device by UUID, in the card's order; empty for only one."""
+    """Return the numbers by which a report distinguishes its devices, from 1, by UUID.
+
+    Devices of one name have consecutive numbers. The result is empty if there is only one device.
+    """
     names = {p["device"]["uuid"]: p["device"]["name"] for p in provenance}
     cards = list(dict.fromkeys(names.values()))
     uuids = sorted(names, key=lambda uuid: cards.index(names[uuid]))

@@ -445,7 +445,7 @@ def store_output_file(
 
 
 def store_metadata_file(metadata_filename: str) -> None:
-    """Write the device and versions of the last measurement as T4."""
+    """Write the device and versions of the last measurement in the tuning format T4 (JSON)."""
     _write(metadata_filename, t4_metadata(_PROVENANCE))
 
 

@@ -74,9 +74,15 @@ Class = tuple[Hashable, int]
 
 @dataclass(frozen=True)
 class Classes:
-    """Names of cells with similar noise, and log10 of the cells' seconds, shape (cells,).
+    """Classes of cells whose noise is similar, so that they share an estimate of it.
 
-    Without `log10_s`, all cells with the same name are in one class.
+    Attributes
+    ----------
+    names : sequence of length cells
+        Name of each cell's class. Cells with the same name are compared.
+    log10_s : array of shape (cells,), optional
+        log10 of the seconds of a launch. If it is given, each decade of time is a class. Estimates
+        pass smoothly from one decade to the next.
     """
 
     names: Sequence[Hashable]

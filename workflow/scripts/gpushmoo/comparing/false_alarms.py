@@ -83,7 +83,7 @@ def false_alarms(noise_runs: Sequence[Place], *, threshold: float = DELTA) -> Fa
     Returns
     -------
     FalseAlarms
-        With `pairs`, `apart` and `markdown()`.
+        Verdicts on all pairs, which pairs share no run, and a text of both (`markdown()`).
 
     Raises
     ------

@@ -254,9 +254,11 @@ def expand_axis(spec: Any, residency: Residency) -> list[int]:
     ----------
     spec
         An integer, a list of specifications, ``{from, to, step}`` (both ends included if a step
-        reaches them), or ``{to_resident, points}``.
+        reaches them), or ``{to_resident, points}``. The last form means `points` evenly spaced
+        numbers of blocks up to ``to_resident`` times the blocks that fit on the device at once.
+        It adds each multiple of the number of multiprocessors, and one more than that.
     residency
-        Resident blocks of the device, for ``to_resident``.
+        Number of blocks that fit on the device at once. Only ``to_resident`` needs it.
     """
     return sorted(set(itertools.chain.from_iterable(_parts(spec, residency))))
 

@@ -105,7 +105,10 @@ def state_words(state: str, cache: str) -> str:
 
 
 def subject(cells: pd.DataFrame, named: Collection[str]) -> str:
-    """Begin a title for cells of one kernel and problem, with the conditions in `named`."""
+    """Return the beginning of a title: kernel, size, and the conditions whose columns are `named`.
+
+    For example, ``copy, 64 × 64 elements, warm`` with `named` = ``{"cache_state"}``.
+    """
     cell = cells.iloc[0]
     met = {
         "cache_state": state_words(cell["cache_state"], cache_word(cells)),

@@ -714,7 +714,10 @@ class FedSpace(Space):
         return Feed(self._pool, program, pipeline, arrays, host_part, total)
 
     def bind(self, program: Program, cell: Cell) -> Feed:
-        """Return the cell's pipeline on these arrays."""
+        """Bind the cell to the host arrays of this problem.
+
+        The result streams them to the device in pieces and runs the kernel on each piece.
+        """
         workload = self._workload
         host_part = partial(workload.host_part, cell)
         total = partial(workload.total, cell)

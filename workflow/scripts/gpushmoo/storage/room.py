@@ -77,7 +77,11 @@ def _elsewhere(out: Path, err: OSError) -> Path | None:
 
 @contextmanager
 def output_folder(out: Path, error: type[Exception]) -> Iterator[Path]:
-    """Yield a temporary folder to fill, as `filled_folder` does, with the errors of `output`."""
+    """Yield a temporary folder, which becomes `out` at the end of the block.
+
+    If `out` cannot be written, the function raises an `error` with one sentence: the folder, the
+    reason and the remedy.
+    """
     with output(out, error), filled_folder(out) as fresh:
         yield fresh
 

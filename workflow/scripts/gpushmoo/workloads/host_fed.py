@@ -59,7 +59,10 @@ class FedInTurn:
 
 
 class InTurn(Protocol):
-    """A `FedInTurn` that is ready on a device."""
+    """A kernel that streams its host data to a device in pieces, bound to the device and the data.
+
+    `FedInTurn` describes the pieces.
+    """
 
     def run(self, meanwhile: Callable[[], T]) -> T:
         """Queue all pieces, call `meanwhile`, wait, and fetch the partial results.

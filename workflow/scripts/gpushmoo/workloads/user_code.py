@@ -138,7 +138,7 @@ def moved_fault(value: Any) -> str | None:
 
 
 def work_fault(value: Any) -> str | None:
-    """Return the fault of an amount of work, or None."""
+    """Return why a kernel's amount of work, for example its FLOP, is not valid; None if it is."""
     is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     if value is None or (is_number and 0 < value < math.inf):
         return None
@@ -146,7 +146,7 @@ def work_fault(value: Any) -> str | None:
 
 
 def array_fault(value: Any) -> str | None:
-    """Return the fault of an array of numbers, or None."""
+    """Return why a value is not a valid array of numbers; None if it is."""
     if not isinstance(value, np.ndarray):
         return f"{_words(value)}, not a NumPy array"
     if value.dtype.hasobject:

@@ -857,7 +857,7 @@ class BackendModule(Protocol):
         dtype
             Name of the element type.
         version
-            The version.
+            Defines of a variant, and of the axes that are compiled in.
         target
             The devices to compile for, see `KernelBuild`.
 

@@ -25,7 +25,7 @@ from .limits import whys
 
 Json = dict[str, Any]
 
-# Fewer cells do not determine 34 parameters.
+# Fewer cells do not determine all parameters.
 MIN_CELLS = 40
 
 

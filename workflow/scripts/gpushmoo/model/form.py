@@ -1,4 +1,4 @@
-"""The form of the model: seconds of a launch from the resources it needs and 34 parameters.
+"""The form of the model: seconds of a launch from its resources and the parameters of a device.
 
 A launch runs in waves: as many blocks as fit on the device at once, then the rest. For a wave of B
 blocks on U multiprocessors, m = ceil(B / U) blocks run on the fullest one. The wave takes at least

@@ -274,7 +274,7 @@ def version_unit(folder: KernelFolder, dtype: str, version: Version) -> Unit:
     dtype
         Name of the element type.
     version
-        The version.
+        Defines of a variant, and of the axes that are compiled in.
 
     Raises
     ------
@@ -494,7 +494,7 @@ def version_code(
     dtype
         Name of the element type.
     version
-        The version.
+        Defines of a variant, and of the axes that are compiled in.
     arch
         Architecture, for example ``sm_90``.
     cache
@@ -605,7 +605,7 @@ def built(
     dtype
         Name of the element type.
     version
-        The version.
+        Defines of a variant, and of the axes that are compiled in.
     arch
         Architecture, for example ``sm_90``.
     """

@@ -47,7 +47,7 @@ def compiled(
     dtype
         Name of the element type.
     version
-        The version.
+        Defines of a variant, and of the axes that are compiled in.
     arch
         Architecture, for example ``sm_90``.
     cache

@@ -158,6 +158,22 @@ def test_blocks_with_barriers_take_turns(service: float, waiting: float, blocks:
     assert many / LEAST**-1 <= some <= one / LEAST
 
 
+def test_a_block_with_barriers_is_served_and_waits_one_after_the_other() -> None:
+    """One block on a multiprocessor; another one beside it fills some of the time."""
+    asked = ASKED | {"waits": 100.0, "load_lines": 100 * FIRST["l2_latency"] / FIRST["load_line"]}
+
+    def cycles(resident: float, barriers: float) -> float:
+        more = {"resident": resident, "blocks": 10 * resident, "barriers": barriers}
+        found = asked | more | {"load_lines": asked["load_lines"] / resident, "turns": 100.0}
+        model, x = Model(FIRST), Launches.of(pd.DataFrame([found]))
+        start = model.limits(x)["start"][0]
+        return float(model.seconds(x)[0] * 1e9 - start)
+
+    apart, together = cycles(1.0, 0.0), cycles(1.0, 1.0)
+    assert together > 1.3 * apart
+    assert cycles(2.0, 1.0) < 0.95 * together
+
+
 SPREAD = 0.005
 
 

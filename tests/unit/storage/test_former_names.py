@@ -29,6 +29,23 @@ STATUSES = [now.value for now in RENAMED_STATUSES.values()]
 OLD_COLUMNS = RENAMED_COLUMNS.keys() - {"slower_than_best"}
 
 
+def test_each_former_name_has_its_present_one() -> None:
+    """The names that files of versions 4 and 5 have, and nothing else has."""
+    assert {old: now.value for old, now in RENAMED_STATUSES.items()} == {
+        "false_time": "timing_mismatch",
+        "unproposed": "not_searched",
+        "lost_device": "device_lost",
+        "resources": "out_of_resources",
+    }
+    assert RENAMED_COLUMNS == {
+        "own_low_s": "group_low_s",
+        "own_high_s": "group_high_s",
+        "within_half_width": "sample_half_width",
+        "between_spread": "repeat_rsd",
+        "slower_than_best": "slowdown",
+    }
+
+
 @pytest.fixture
 def shard(tmp_path: Path) -> Path:
     """A shard some of whose cells ended with each status that has a former name."""

@@ -92,8 +92,6 @@ def main(fd: int) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     connection: Connection[Any, Any] = Connection(fd)
     device: Device | None = None
-    # Else each job's collection looks through all that was imported.
-    gc.freeze()
     try:
         while True:
             caller = Caller(connection)
@@ -251,6 +249,9 @@ def _serve(assignment: Assignment, caller: Caller, kept: Device | None) -> Devic
         device = kept
     else:
         device = open_for_job(assignment.job, assignment.cache, caller.lock_one)
+    # Else each collection for a problem's memory also looks through all modules, while the device
+    # waits. The last job's garbage is collected already.
+    gc.freeze()
     log.info("device %s (%s), %s", device.info.name, device.info.uuid, device.info.runtime)
     if shard is not None:
         _measure_shard(shard, device, build, caller)

@@ -78,7 +78,7 @@ def test_a_race_measures_all_and_samples_the_slow_ones_little() -> None:
     assert set(statuses(result)) == {Status.OK}
     samples = {r.cell["threads"]: len(r.samples_s) for r in result.runs.values()}
     assert samples[FASTEST] >= RULE.min_samples
-    assert sorted(samples.values())[len(samples) // 2] == 2
+    assert sorted(samples.values())[len(samples) // 2] == 1
 
 
 @pytest.mark.parametrize("samples", [6, 9])

@@ -132,6 +132,7 @@ CompileTimeoutS = Annotated[
         "build_failed."
     ),
 ]
+# An untimed launch precedes each sample of short launches in any case.
 Warmup = Annotated[
     int,
     Ge(0),
@@ -194,7 +195,7 @@ class Measure:
     cell_timeout_s: CellTimeoutS = 10.0
     max_faults: MaxFaults = 64
     compile_timeout_s: CompileTimeoutS = 60.0
-    warmup: Warmup = 1
+    warmup: Warmup = 0
     search: Annotated[Search, Meaning("Which cells are measured, and how well.")] = field(
         default_factory=Search
     )

@@ -1,8 +1,8 @@
 """Plan the samples of a group's cells; a race samples cells that may be the fastest further.
 
-Every cell of a race gets a few samples. A cell whose interval does not reach that of the fastest
-gets no more, as in Hoeffding races (Maron and Moore 1994), but with intervals from the samples'
-spread.
+Every cell of a race gets one sample. A cell whose interval does not reach that of the fastest gets
+no more, as in Hoeffding races (Maron and Moore 1994), but with intervals from the samples' spread.
+The spread is that of the cells that get more samples.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ MIN_SPREAD = 1e-4
 NEAR = 0.03
 # Cells of each decade of time that a race measures fully if other processes repeat its cells.
 RACE_REFERENCE_CELLS = 128
+# After one sample of every cell, this number of the fastest get a second one, so that the spread of
+# the samples is known.
+SPREAD_CELLS = 16
 # Rule for a full cell: fewest and most samples, and half of a narrow interval's relative width.
 FullRule = tuple[int, int, float]
 
@@ -77,7 +80,7 @@ class SearchMode(StrEnum):
 class SearchSettings:
     """Settings of the search for the fastest cell of a group.
 
-    All except `mode`, `fewest` and `reference_cells` affect only guided searches.
+    All except `mode` and `reference_cells` affect only guided searches.
 
     Attributes
     ----------
@@ -92,7 +95,7 @@ class SearchSettings:
         Number of cells at the start, and number of cells that are added at a time. Both are smaller
         in a small group.
     fewest
-        Number of samples of a cell before it is compared with others.
+        Number of samples of a cell of a guided search before it is compared with others.
     max_share
         The search stops if this share of the cells has samples.
     reference_cells
@@ -281,10 +284,15 @@ class RacePlanner(Planner):
     _witnesses: Collection[int] | None = None
 
     def propose(self) -> list[SampleRequest]:
-        """Propose the fewest samples of every cell, then more for those that may be the fastest."""
-        new = [SampleRequest(place, self._settings.fewest) for place in self.unmeasured.tolist()]
+        """Propose one sample of every cell, then more for those that may be the fastest."""
+        new = [SampleRequest(place, 1) for place in self.unmeasured.tolist()]
         if new:
             return new
+        order = np.argsort(self.log_s[self.measured], kind="stable")
+        fastest = self.measured[order[:SPREAD_CELLS]]
+        again = fastest[(self.taken[fastest] == 1) & ~self._full[fastest]]
+        if len(again):
+            return [SampleRequest(place, 1) for place in again.tolist()]
         if self._witnesses is None:
             self._witnesses = self._chosen()
         return self._further(self._witnesses)

@@ -27,7 +27,7 @@ from typing import Any
 import cuda.bench as nvbench
 import cupy
 import numpy as np
-from gpushmoo.core.dtypes import DTYPES
+from bound_cells import bound_cells
 from gpushmoo.core.median import median_interval
 from gpushmoo.core.paths import ROOT
 from gpushmoo.core.space import USUAL, Cell, Condition, Problem
@@ -35,7 +35,6 @@ from gpushmoo.devices.base import Sample
 from gpushmoo.devices.cuda.backend import CudaDevice
 from gpushmoo.devices.cuda.timing import CudaLaunch
 from gpushmoo.measuring.sample_length import launches_of_group
-from gpushmoo.workloads.loader import load_kernel
 
 LIMIT = 0.01
 ROUNDS = 3
@@ -88,21 +87,8 @@ def cells() -> Iterator[Cell]:
 
 def prepare(device: CudaDevice) -> list[Subject]:
     """Compile, upload and bind every cell; problems share their buffers."""
-    buffers: dict[tuple[Problem, str], dict[str, Any]] = {}
     found = []
-    for cell in cells():
-        folder = load_kernel(ROOT / "kernels" / cell.kernel)
-        workload = folder.workload
-        key = (cell.problem, cell.dtype)
-        if key not in buffers:
-            inputs = workload.inputs(cell.problem, cell.dtype, np.random.default_rng(1))
-            uploaded = {n: device.upload(a) for n, a in inputs.items()}
-            output = device.allocate(workload.reference(inputs).nbytes)
-            buffers[key] = uploaded | {workload.output: output}
-        defines = workload.defines(cell.dtype, cell.variant)
-        program = device.build(folder.path, DTYPES[cell.dtype], defines)
-        bound = device.bind(program, workload.launch(cell), buffers[key])
-        bound.run()
+    for cell, bound in bound_cells(device, cells()):
         launch_s = float(np.median([bound.sample(1, USUAL) for _ in range(5)]))
         found.append(Subject(cell, bound, launch_s, host_seconds(device, bound)))
     return found

@@ -2,8 +2,8 @@
 
     export PYTHONPATH=workflow/scripts:kernels:reports/chapters
     python experiments/benchmarks/repeated_runs.py all --out runs --backend cuda --limit-s 280
-    python experiments/benchmarks/repeated_runs.py plan --plan runs.json --backend cuda
-    python experiments/benchmarks/repeated_runs.py measure --plan runs.json --out runs
+    python experiments/benchmarks/repeated_runs.py plan --plan runs.pickle --backend cuda
+    python experiments/benchmarks/repeated_runs.py measure --plan runs.pickle --out runs
     python experiments/benchmarks/repeated_runs.py table --out runs
 
 ``plan`` needs the environment and no device, ``measure`` a device and no Snakemake; ``all`` does
@@ -61,10 +61,12 @@ def main() -> None:
         return
     if given.out is None and given.step != "plan":
         parser.error("--out is missing")
-    plan = given.plan or given.out / "plan.json"
+    plan = given.plan or given.out / "plan.pickle"
     if given.step in ("all", "plan"):
+        from record_pairs import write_plan
+
         plan.parent.mkdir(parents=True, exist_ok=True)
-        plan.write_text(json.dumps(planned_runs(given.config, given.backend, given.runs)))
+        write_plan(plan, planned_runs(given.config, given.backend, given.runs))
     if given.step in ("all", "measure"):
         from record_pairs import measure
 

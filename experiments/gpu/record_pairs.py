@@ -1,8 +1,8 @@
 """Measures one thing again and again, planted slow-downs in between, each run by its own process.
 
     export PYTHONPATH=workflow/scripts:kernels:reports/chapters
-    python experiments/gpu/record_pairs.py plan --plan pairs.json
-    python experiments/gpu/record_pairs.py measure --plan pairs.json --out pairs --limit-s 280
+    python experiments/gpu/record_pairs.py plan --plan pairs.pickle
+    python experiments/gpu/record_pairs.py measure --plan pairs.pickle --out pairs --limit-s 280
 
 The first command needs the environment but no GPU, the second only CuPy, NumPy, PyArrow and NVRTC:
 no Snakemake, whose start would take longer than a run. The runs r00, r01 and so on measure all of
@@ -16,6 +16,7 @@ With ``plan --backend opencl`` it is for this machine's own OpenCL device.
 import argparse
 import io
 import json
+import pickle
 import random
 import shutil
 import subprocess
@@ -52,12 +53,23 @@ def main() -> None:
     if options.step == "plan":
         told = plans(options.config, options.backend)
         runs = order(options.runs, options.planted, options.seed)
-        options.plan.write_text(json.dumps({"plans": told, "runs": runs}))
+        write_plan(options.plan, {"plans": told, "runs": runs})
     elif options.step == "measure":
         measure(options.plan, options.out, options.limit_s)
     else:
-        told = {plan["run"]: plan for plan in json.loads(options.plan.read_text())["plans"]}
+        told = {plan["run"]: plan for plan in read_plan(options.plan)["plans"]}
         one(told[options.of], options.run, options.out, time.time() + options.limit_s)
+
+
+def write_plan(file: Path, plan: dict[str, Any]) -> None:
+    """Write the plans and the order of the runs, for `read_plan` of the same version."""
+    file.write_bytes(pickle.dumps(plan))
+
+
+def read_plan(file: Path) -> dict[str, Any]:
+    """Return what `write_plan` has written."""
+    plan: dict[str, Any] = pickle.loads(file.read_bytes())
+    return plan
 
 
 def write_planted() -> dict[int, Path]:
@@ -93,7 +105,7 @@ def plans(config: Path, backend: str) -> list[dict[str, Any]]:
 
 
 def planned(given: dict[str, Any], own: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Builds and shards of the configuration `given`, over which `own` is merged, as plain values.
+    """Builds and shards of the configuration `given`, over which `own` is merged.
 
     Paths of `given` are relative to `folder`.
     """
@@ -142,7 +154,7 @@ def order(runs: int, planted: int, seed: int) -> list[tuple[str, str]]:
 def measure(plan: Path, out: Path, limit_s: float) -> None:
     """All runs in their order; none is begun that would end after `limit_s`."""
     begin = time.monotonic()
-    planned = json.loads(plan.read_text())
+    planned = read_plan(plan)
     write_planted()
     cache_of(out).mkdir(parents=True, exist_ok=True)
     with ProcessPoolExecutor(BUILDS_AT_ONCE, mp_context=get_context("spawn")) as pool:

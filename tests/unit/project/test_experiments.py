@@ -76,10 +76,15 @@ def test_the_table_of_repeated_runs_counts_pairs(tmp_path: Path) -> None:
     assert "66.67%" in table
 
 
-def test_repeated_runs_are_alike_but_for_the_length_of_their_samples() -> None:
+def test_repeated_runs_are_alike_but_for_the_length_of_their_samples(tmp_path: Path) -> None:
     bench = runpy.run_path(str(ROOT / "experiments/benchmarks/repeated_runs.py"))
     config = ROOT / "experiments/benchmarks/repeated_runs.yaml"
-    told = bench["planned_runs"](config, "cuda", 4)
+    planned = bench["planned_runs"](config, "cuda", 4)
+    # What measures reads the plan from a file.
+    pairs = runpy.run_path(str(ROOT / "experiments/gpu/record_pairs.py"))
+    pairs["write_plan"](tmp_path / "plan", planned)
+    told = pairs["read_plan"](tmp_path / "plan")
+    assert told == planned
     plans = {plan["run"]: plan for plan in told["plans"]}
     pair = ["usual", "planted"]
     assert [run for _, run in told["runs"]] == [*pair * 2, "half", "twice", *pair * 2]

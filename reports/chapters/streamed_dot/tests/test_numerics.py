@@ -137,8 +137,8 @@ def edited(folder: Path, old: str, new: str) -> Mode:
 
 
 ONES = np.ones(1001, np.float32)
-# End of the tree in a block, before its sum is stored.
-TREE_ENDS = "+ width];\n    }\n"
+# What a thread does last before the sums of a block are added.
+LAST_SUM = "total += x[i] * y[i];"
 
 
 def test_a_mode_that_goes_wrong_is_a_row_with_the_reason(device: Device, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_mode_that_goes_wrong_is_a_row_with_the_reason(device: Device, tmp_pat
     modes = [
         edited(tmp_path / "forgets", "i < n;", "i < n - 1;"),
         # The store stays in the machine code, which is checked on CUDA before a launch.
-        edited(tmp_path / "writes nothing", TREE_ENDS, TREE_ENDS + "if (n > 0) return;\n"),
+        edited(tmp_path / "writes nothing", LAST_SUM, LAST_SUM + " if (n > 0) return;"),
         edited(tmp_path / "broken", "= sums[0];", "= no_such[0];"),
         replace(MODES["streams"], label="large", params=tuple(sorted(params.items()))),
         MODES["streams"],

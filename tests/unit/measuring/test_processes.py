@@ -121,34 +121,6 @@ def test_a_process_that_is_struck_or_hangs_is_found(start: Callable[..., WorkerP
         start(hangs=True).hear(2 * POLL_INTERVAL_S)
 
 
-# A measuring process on a machine that seems to have a GPU. It prints what it imports in advance.
-GUESSING = """
-import sys
-from gpushmoo.measuring import worker
-
-worker.likely_backend = lambda: "cuda"
-worker._prepare = lambda request: print(request.backend)
-worker.main(int(sys.argv[1]), sys.argv[2:] == [worker.GUESS])
-"""
-
-
-@pytest.mark.parametrize(("arguments", "printed"), [((starting.GUESS,), "cuda\n"), ((), "")])
-def test_a_process_that_guesses_imports_the_likely_backend_before_it_is_asked(
-    arguments: tuple[str, ...], printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "guessing.py").write_text(GUESSING)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    log = tmp_path / "log"
-    started = starting.start("guessing", log, *arguments)
-    # It ends when its caller does. A process that has a request does not guess.
-    deadline = time.monotonic() + DEADLINE_S
-    while printed and not log.read_text() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    started.connection.close()
-    assert started.process.wait(DEADLINE_S) == 0
-    assert log.read_text() == printed
-
-
 # Stays until it is asked twice, and not longer than what has started it.
 LASTING = """
 import sys

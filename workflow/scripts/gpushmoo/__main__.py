@@ -7,11 +7,10 @@ def main() -> int:
     """Do what the command line says."""
     try:
         if sys.argv[1:2] in (["ab"], ["sweep"], ["tune"]):
-            from .measuring.starting import GUESS, PROGRAM, start_early
+            from .measuring.starting import PROGRAM, start_early
 
-            # Before the imports, which take longer than those of a measuring process.
-            is_named = any(word.startswith("--backend") for word in sys.argv)
-            start_early(PROGRAM, *(() if is_named else (GUESS,)))
+            # Before the imports, which take as long as those of a measuring process.
+            start_early(PROGRAM)
         from .interactive.shell import main as shell
     except KeyboardInterrupt:
         # The imports take seconds on a busy machine. Sentence and status are the shell's own.

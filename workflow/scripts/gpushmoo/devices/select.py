@@ -212,17 +212,6 @@ def _meant(choice: DeviceChoice) -> Iterator[DeviceChoice]:
             yield replace(choice, backend=name, runtime=runtime)
 
 
-def likely_backend() -> str | None:
-    """Return the backend that ``auto`` tries first if it is of GPUs that seem present, else None.
-
-    No driver is initialized.
-    """
-    choice = next(_meant(DeviceChoice(AUTO, 0, AUTO, Path())))
-    backend = BACKENDS[choice.backend]
-    is_there = backend.claims_gpu and functions_of(backend).count_devices() > 0
-    return choice.backend if is_there else None
-
-
 def main(argv: list[str]) -> int:
     """Print the properties of a device, or one sentence on stderr, and return the exit status.
 

@@ -113,11 +113,6 @@ class Sampling:
         return self.search.mode != SearchMode.ALL and self.job.repeat == 1
 
     @property
-    def is_guided(self) -> bool:
-        """Whether a model proposes the cells to measure."""
-        return self.searches and self.search.mode == SearchMode.GUIDED
-
-    @property
     def verifies_before(self) -> bool:
         """Whether a cell is verified before its first sample, which is so in the first repeat."""
         return self.job.repeat == 1

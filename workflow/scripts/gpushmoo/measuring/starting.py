@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 # The program of a measuring process. By its name, because to import it takes a tenth of a start.
 PROGRAM = "gpushmoo.measuring.worker"
 NOWHERE = Path(os.devnull)
-# Argument of the program: import the modules of the likely backend before a job names one.
-GUESS = "guess"
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class StartedProgram:
     environment: dict[str, str]
 
 
-def start(module: str, log_file: Path | None, *arguments: str) -> StartedProgram:
+def start(module: str, log_file: Path | None) -> StartedProgram:
     """Start a Python module as a process that is connected by a socket.
 
     The system ends the process together with the thread that started it (`joblog.end_with_parent`).
@@ -50,12 +47,10 @@ def start(module: str, log_file: Path | None, *arguments: str) -> StartedProgram
         Name of the module.
     log_file
         File to which the process prints, or None for the output of this process.
-    *arguments
-        Arguments of the module after the socket's descriptor.
     """
     if threading.current_thread() is threading.main_thread():
-        return _started(module, log_file, arguments)
-    return _lasting_thread(os.getpid()).submit(_started, module, log_file, arguments).result()
+        return _started(module, log_file)
+    return _lasting_thread(os.getpid()).submit(_started, module, log_file).result()
 
 
 @cache
@@ -66,12 +61,12 @@ def _lasting_thread(process: int) -> Executor:
     return ThreadPoolExecutor(1)
 
 
-def _started(module: str, log_file: Path | None, arguments: Sequence[str]) -> StartedProgram:
+def _started(module: str, log_file: Path | None) -> StartedProgram:
     own, theirs = socket.socketpair()
     environment = child_environment()
     with theirs, open(log_file or NOWHERE, "ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", module, str(theirs.fileno()), *arguments],
+            [sys.executable, "-m", module, str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=None if log_file is None else output,
@@ -84,9 +79,9 @@ def _started(module: str, log_file: Path | None, arguments: Sequence[str]) -> St
 _EARLY: list[StartedProgram] = []
 
 
-def start_early(module: str, *arguments: str) -> None:
-    """Start a process with these arguments that the next call of `early` returns."""
-    _EARLY.append(start(module, NOWHERE, *arguments))
+def start_early(module: str) -> None:
+    """Start a process that the next call of `early` returns."""
+    _EARLY.append(start(module, NOWHERE))
 
 
 def early(module: str) -> StartedProgram:

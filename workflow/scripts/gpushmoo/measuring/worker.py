@@ -47,8 +47,7 @@ from ..devices.base import Device, DeviceInfo, functions_of
 from ..devices.build_file import KernelBuild, read_build
 from ..devices.building import compile_ahead
 from ..devices.isolated import PATIENCE
-from ..devices.select import likely_backend, open_device, open_for_job
-from ..search.guided import optimizer
+from ..devices.select import open_device, open_for_job
 from ..storage.joblog import end_with_parent
 from ..workloads.combinations import Combinations
 from ..workloads.host_fed import HostFedWorkload
@@ -74,7 +73,6 @@ from .paired import PairedRun, matched
 from .programs import Builds, axis_values, plan_cells, programs_for, space_here
 from .rounds import ShardRun
 from .sampling import Sampling
-from .starting import GUESS
 from .trial import Trial, first_seed
 from .verify import CellSteps
 
@@ -86,24 +84,14 @@ _LOOK_S = 0.1
 _TELL_EVERY_S = 0.5
 
 
-def main(fd: int, guesses: bool = False) -> None:
-    """Do jobs until the caller ends.
-
-    Parameters
-    ----------
-    fd
-        Descriptor of a socket on which the jobs arrive.
-    guesses
-        Whether to import the modules of the likely backend before the first job names one.
-    """
+def main(fd: int) -> None:
+    """Do the jobs that arrive on the socket `fd` until its other end closes."""
     end_with_parent()
     # An interrupt ends it at once, not as an error in a program.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     connection: Connection[Any, Any] = Connection(fd)
     device: Device | None = None
-    if guesses and not connection.poll() and (backend := likely_backend()) is not None:
-        _prepare(Prepare(backend))
     try:
         while True:
             caller = Caller(connection)
@@ -265,8 +253,6 @@ def _serve(assignment: Assignment, caller: Caller, kept: Device | None) -> Devic
     # waits. The last job's garbage is collected already.
     gc.freeze()
     log.info("device %s (%s), %s", device.info.name, device.info.uuid, device.info.runtime)
-    if Sampling.of(assignment.job).is_guided and device.info.kind != "cpu":
-        threading.Thread(target=optimizer, daemon=True).start()
     if shard is not None:
         _measure_shard(shard, device, build, caller)
     elif assignment.against is not None:
@@ -483,4 +469,4 @@ class _Kernel:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2:] == [GUESS])
+    main(int(sys.argv[1]))

@@ -6,9 +6,8 @@ The model is a Gaussian process over features of launches.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -183,7 +182,9 @@ class Process:
         y, _, unit = _standard(values)
         x = self._features[places]
         known = (errors / unit) ** 2 + JITTER
-        minimize = optimizer()
+        # Other measuring processes do not need SciPy, which takes long to import.
+        from scipy.optimize import minimize
+
         options = {"maxiter": MAX_ITERATIONS, "ftol": 1e-4}
         arguments = {"jac": True, "method": "L-BFGS-B", "options": options}
         self._theta = minimize(self._loss, self._theta, (x, y, known), **arguments).x
@@ -397,18 +398,6 @@ def normal(z: Floats) -> Floats:
     """Return the normal distribution's probability below `z`, to six digits, without SciPy."""
     under: Floats = np.interp(z, _GRID, _NORMAL)
     return under
-
-
-def optimizer() -> Callable[..., Any]:
-    """Return SciPy's function that minimizes. A guided search needs it after its first cells.
-
-    SciPy takes long to import, so other measuring processes leave it out, and those of a guided
-    search on a GPU call this function in a thread while the GPU measures the first cells.
-    """
-    import scipy.optimize
-
-    minimize: Callable[..., Any] = scipy.optimize.minimize
-    return minimize
 
 
 def planner_for(

@@ -199,7 +199,8 @@ def test_a_device_that_somebody_measured_needs_no_other_runs() -> None:
     # What is known of these times says nothing of others.
     earlier = [{"protocol_version": now - 1}]
     assert known_spreads(replace(first, provenance=earlier)) is None
-    assert known.words == "7 repeated runs without a change on 1 NVIDIA H200 (2026-11-28)"
+    words = "7 repeated runs without a change on 1 NVIDIA H200 (2026-11-28), for warm launches of "
+    assert known.words.startswith(words)
     plain = json.loads(known_file("NVIDIA H200").read_text())["kinds"]["cell"]["classes"]
     spread = known.spreads["cell"].classes["warm", -4]
     told = plain["warm, 1e-4 s"]
@@ -207,6 +208,25 @@ def test_a_device_that_somebody_measured_needs_no_other_runs() -> None:
     found = compare_runs([first], [second])
     assert found.slower["variant"].tolist() == ["v3"]
     assert known.words in found.markdown()
+
+
+@pytest.mark.parametrize(
+    ("state", "factor", "alike"),
+    [("warm", 1.0, False), ("flushed", 1.0, True), ("warm", 1e6, True)],
+)
+def test_known_spreads_are_not_used_for_launches_of_another_kind(
+    state: str, factor: float, alike: bool
+) -> None:
+    ends = []
+    for device in ("NVIDIA H200", "another one"):
+        runs = Machine(2, own=0.0005).runs(2, protocol_version=gpushmoo.PROTOCOL_VERSION)
+        for run in runs:
+            times = run.cells.filter(regex="^(samples|repeat_medians|median)_s$").columns
+            run.cells[times] = run.cells[times].map(lambda t: np.asarray(t) * factor)
+            run.cells["device_name"], run.cells["cache_state"] = device, state
+        ends.append(compare_runs(runs[:1], runs[1:]).cells[["change_low", "change_high"]])
+    # On the other device, only the repeats show a spread.
+    assert np.allclose(*ends) is alike
 
 
 def failed(run: RunCells, keys: list[str], status: str = "wrong_result") -> RunCells:

@@ -142,6 +142,10 @@ class Spreads:
         own, own_df, shared, shared_df = out.T
         return Priors(own, own_df, shared, shared_df)
 
+    def covers(self, cells: Classes) -> npt.NDArray[np.bool_]:
+        """Return whether each cell is of a class that was observed; shape (cells,)."""
+        return np.array([each in self.classes for each in cells.each()], bool)
+
 
 def _row(spread: ClassSpread) -> Floats:
     return np.array([spread.own.variance, spread.own.df, spread.shared, spread.shared_df])

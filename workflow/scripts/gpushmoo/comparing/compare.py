@@ -424,9 +424,12 @@ def compare_runs(
             "noise_runs: one run does not show the run-to-run spread; list two or more."
         )
     refuse_unlike([first, second, *([same] if same else [])])
-    rests, usual, by_repeats = _basis(first, second, same, usual)
+    basis = _basis(first, second, same, usual)
     runs = [*first, *second]
-    found = {name: changes_of(level, usual, by_repeats) for name, level in levels_of(runs).items()}
+    found = {
+        name: changes_of(level, basis.usual, basis.by_repeats, basis.only_observed)
+        for name, level in levels_of(runs).items()
+    }
     if found[CELL].first.empty:
         names = " and ".join(run.name for run in runs)
         raise CompareError(f"{names} have no verified cell in common.")
@@ -443,19 +446,27 @@ def compare_runs(
         [run.name for run in second],
         max(shard["written_at"][:10] for run in runs for shard in run.provenance),
         delta,
-        rests,
+        basis.text,
         differences(first, second, set(cells["kernel"])),
     )
 
 
-def _basis(
-    first: Side, second: Side, same: Side, usual: Mapping[str, Spreads] | None
-) -> tuple[str, Mapping[str, Spreads] | None, bool]:
-    """Return the source of the intervals in words, the spreads, and whether to use the repeats."""
+@dataclass(frozen=True)
+class _Basis:
+    """What intervals are based on, in words; the other values are arguments of `changes_of`."""
+
+    text: str
+    usual: Mapping[str, Spreads] | None = None
+    by_repeats: bool = False
+    only_observed: bool = False
+
+
+def _basis(first: Side, second: Side, same: Side, usual: Mapping[str, Spreads] | None) -> _Basis:
+    """Choose the source of the spread between runs."""
     if usual is not None:
-        return "Intervals are based on repeated runs without a change.", usual, False
+        return _Basis("Intervals are based on repeated runs without a change.", usual)
     pairs = f"{len(first)} pairs of runs" if len(first) > 1 else ""
-    text = ""
+    text, devices, known = "", 0, None
     if same:
         text = f"{len(same)} repeated runs without a change"
         devices = len(device_uuids(same))
@@ -466,23 +477,24 @@ def _basis(
         text, devices, usual = known.words, known.devices, known.spreads
     if usual is not None:
         text = f"Intervals are based on {text}{f', and on {pairs}' if pairs else ''}."
+        if known is not None:
+            text += " Those of other launches are based on the repeats within both runs."
         if device_uuids(first) != device_uuids(second) and devices == 1:
             text += " A and B are of different devices but these of one: intervals are too narrow."
-        return text, usual, False
+        return _Basis(text, usual, only_observed=known is not None)
     if pairs:
-        return f"Intervals are based on {pairs} alone.", None, False
+        return _Basis(f"Intervals are based on {pairs} alone.")
     if min(run.repeats for run in (*first, *second)) > 1:
         text = (
             "The run-to-run spread of this device is unknown. Intervals are based on the repeats "
             "within both runs, whose spread may be smaller. List repeated runs without a change "
             "(--noise-runs)."
         )
-        return text, None, True
-    text = (
+        return _Basis(text, by_repeats=True)
+    return _Basis(
         "The run-to-run spread is unknown, because each run has one repeat: all is undecided. "
         "List repeated runs without a change (--noise-runs), or measure several pairs."
     )
-    return text, None, False
 
 
 def _shares(of: ChangeEstimate, name: str) -> dict[str, Any]:

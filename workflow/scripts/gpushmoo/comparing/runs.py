@@ -39,6 +39,7 @@ from ..analysis.statistics import (
     replicated,
     shifts,
 )
+from ..core.display import seconds
 from ..core.errors import BadParquetError, CompareError, OpenedError
 from ..core.median import coverage_of
 from ..core.schema import DERIVED, GROUP, Status, is_axis
@@ -403,7 +404,10 @@ class LevelChanges(Changes):
 
 
 def changes_of(
-    level: RunLevel, usual: Mapping[str, Spreads] | None, by_repeats: bool
+    level: RunLevel,
+    usual: Mapping[str, Spreads] | None,
+    by_repeats: bool,
+    only_observed: bool = False,
 ) -> LevelChanges:
     """Return the changes from the first half of a level's runs to the second, in pairs.
 
@@ -419,6 +423,8 @@ def changes_of(
     by_repeats
         Whether to estimate the spread from the repeats within a pair's two runs. Otherwise the
         error of a run is at least that of the mean of its repeats.
+    only_observed
+        Whether rows whose class `usual` has not observed are estimated from the repeats instead.
     """
     n = len(level.tables) // 2
     pairs = list(zip(level.tables[:n], level.tables[n:], strict=True))
@@ -427,19 +433,29 @@ def changes_of(
     if level.name == CELL:
         raw = np.column_stack([sample_shift(a, b) for a, b in pairs])
     within = (first[WITHIN] + second[WITHIN]).to_numpy(np.float64) / 2.0
+
+    def estimated(kind: str, values: Floats, beside: bool) -> ChangeEstimate:
+        spreads = (usual or {}).get(kind)
+        repeats = [] if level.name == COPY else _repeats(pairs[0], beside)
+        observed = np.ones(len(values), bool)
+        if only_observed and spreads is not None:
+            observed = spreads.covers(level.classes)
+        out = _unknown(len(values))
+        for kept, based_on, alone in (
+            (observed, spreads, by_repeats),
+            (~observed, None, True),
+        ):
+            of_kept = [block[kept] for block in repeats]
+            found = _estimate(
+                values[kept], level.classes.of(kept), within[kept], based_on, of_kept, alone
+            )
+            for name in ("change", "error", "df"):
+                getattr(out, name)[kept] = getattr(found, name)
+        return out
+
     estimates = [
-        _estimate(
-            values,
-            level.classes,
-            within,
-            (usual or {}).get(kind),
-            [] if level.name == COPY else _repeats(pairs[0], beside),
-            by_repeats,
-        )
-        for kind, values, beside in (
-            (level.name, raw, False),
-            (level.name + OVER_COPY, raw + copy, True),
-        )
+        estimated(level.name, raw, False),
+        estimated(level.name + OVER_COPY, raw + copy, True),
     ]
     unlike = np.mean([_explained(a, b) for a, b in pairs], axis=0)
     return LevelChanges(estimates[0], estimates[1], unlike, first, second)
@@ -466,7 +482,7 @@ def _estimate(
     For `repeats` see `changes_of`.
     """
     known = np.asarray(np.isfinite(np.column_stack([changes, *repeats])).all(axis=1))
-    out = ChangeEstimate(*(np.full(len(known), value) for value in (np.nan, np.inf, 1.0)))
+    out = _unknown(len(known))
     if not known.any():
         return out
     of_known = classes.of(known)
@@ -487,6 +503,11 @@ def _estimate(
     for name in ("change", "error", "df"):
         getattr(out, name)[known] = getattr(found, name)
     return out
+
+
+def _unknown(rows: int) -> ChangeEstimate:
+    """Return the estimate of this number of rows about which nothing is known."""
+    return ChangeEstimate(*(np.full(rows, value) for value in (np.nan, np.inf, 1.0)))
 
 
 def _own_variances(found: Replicated) -> Floats:
@@ -576,10 +597,6 @@ def known_spreads(run: RunCells) -> KnownSpreads | None:
     told = json.loads(file.read_text(encoding="utf-8"))
     if {shard["protocol_version"] for shard in run.provenance} != {told["protocol_version"]}:
         return None
-    words = (
-        f"{told['runs']} repeated runs without a change on {told['devices']} "
-        f"{told['device_name']} ({told['measured']})"
-    )
     spreads = {
         kind: Spreads(
             {_class(name): _class_spread(value) for name, value in plain["classes"].items()},
@@ -587,6 +604,13 @@ def known_spreads(run: RunCells) -> KnownSpreads | None:
         )
         for kind, plain in told["kinds"].items()
     }
+    states = sorted({str(name) for name, _ in spreads[CELL].classes})
+    decades = [decade for _, decade in spreads[CELL].classes]
+    words = (
+        f"{told['runs']} repeated runs without a change on {told['devices']} "
+        f"{told['device_name']} ({told['measured']}), for {' and '.join(states)} launches of "
+        f"{seconds(10.0 ** min(decades))} to {seconds(10.0 ** (max(decades) + 1))}"
+    )
     return KnownSpreads(spreads, words, told["devices"])
 
 

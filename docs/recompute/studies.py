@@ -1,7 +1,7 @@
 """Runs compared with each other, energy, timing modes, and the gallery."""
 
 from collections.abc import Iterator
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import pandas as pd
@@ -50,6 +50,7 @@ def comparing(claims: Claims) -> dict[str, Any]:
         "half_width": percent(half_width["h200"]),
         "again": _again(claims),
         "kinds": _kinds(),
+        "same_hour": _same_hour(claims),
         "stable": [row for name in STABLE for row in _stable(name)],
         "stable_one": _stable_one(),
         **_energy(claims),
@@ -65,7 +66,19 @@ def _again(claims: Claims) -> dict[str, Any]:
     claims.hold("No pair of runs alike raises an alarm.", nothing == 0)
     claims.hold("No interval is disjoint.", found["disjoint"] + found["hot_disjoint"] == 0.0)
     every = power["groups"]
+    later = read_json("comparing/h200-repeated-runs-2.json")
+    table, by_known = later["table"], later["power"]["by_known_spreads"]
+    claims.hold(
+        "Later runs raise no alarm by the spreads of these.",
+        by_known["false_alarms"] + table["disjoint"] + table["hot_disjoint"] == 0,
+    )
     return {
+        "later": {
+            "runs": later["runs"],
+            "ordered": by_known["ordered_pairs"],
+            "held": percent(table["held"]),
+            "slower": percent(by_known["slower"] / later["power"]["groups"]),
+        },
         "cells": f"{found['cells']:,}",
         "hot_cells": found["hot_cells"],
         "groups": told["groups"],
@@ -188,17 +201,82 @@ def _energy(claims: Claims) -> dict[str, Any]:
 
 
 def _kinds() -> list[list[str]]:
-    """Our times of the same launches over nvbench's, by every run on two devices."""
-    names = ("nvbench-kinds", "nvbench-kinds-2", "nvbench-kinds-3")
-    runs = [read_json(f"nvidia-h200/benchmarks/{n}.json")["cells"] for n in names]
+    """Our times of the same launches over nvbench's."""
     rows = []
     for figure in ("cold", "batch"):
-        cells = [c for run in runs for c in run if c["nvbench"] == figure and c["is_like"]]
+        cells = _of_nvbench(figure)
         off = [abs(c["ratio"] - 1) for c in cells]
         within = f"{sum(x <= DELTA for x in off)} of {len(off)}"
         ours = f"{cells[0]['timing_mode']}, {cells[0]['cache_state']}"
         rows.append([figure, ours, within, percent(median(off)), percent(max(off), 3)])
     return rows
+
+
+def _of_nvbench(figure: str) -> list[dict[str, Any]]:
+    """Launches whose figure of nvbench is one of the device's time, not of the host's."""
+    cells = read_json("nvidia-h200/benchmarks/nvbench.json")["cells"]
+    return [c for c in cells if c["nvbench"] == figure and c["is_like"]]
+
+
+# Nsight Compute's durations from here on are of launches whose begin and end hardly count.
+LONG_S = 30e-6
+
+
+def _same_hour(claims: Claims) -> list[list[str]]:
+    """Our times beside those of other tools: the same launches on one kind of device in an hour.
+
+    A row has the tool's figure, ours, and of all launches the ratio of the times and the difference
+    in microseconds, each as the median with the range. A tool that prints rates has no difference.
+    """
+    pairs: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for figure, ours in (("batch", "row in a stream"), ("cold", "isolated, flushed")):
+        pairs[f"nvbench, {figure}", ours] = [
+            (c["ours_mean_s"], median(c["nvbench_mean_s"])) for c in _of_nvbench(figure)
+        ]
+    for state, ours in (("warm batched", "row"), ("flushed isolated", "isolated, flushed")):
+        found = [
+            (c[state]["ours_s"], median(c[state]["ncu_s"]))
+            for c in read_json("nvidia-h200/benchmarks/ncu.json")["cells"]
+        ]
+        pairs["Nsight Compute, launches below 30 µs", ours] = [p for p in found if p[1] < LONG_S]
+        pairs["Nsight Compute, longer launches", ours] = [p for p in found if p[1] >= LONG_S]
+    tuned = read_json("nvidia-h200/benchmarks/tuned.json")["cells"]
+    for words, of_seven in (("mean", mean), ("fastest", min)):
+        pairs[f"Kernel Tuner, {words} of seven launches", "row"] = [
+            (median(c["ours_s"]), of_seven(c["kernel_tuner_s"])) for c in tuned
+        ]
+    near = [a / b for a, b in pairs["nvbench, batch", "row in a stream"]]
+    claims.hold("A row in a stream takes as long as nvbench's.", _near(near, DELTA), near)
+    longer = [a > b for a, b in pairs["Nsight Compute, longer launches", "row"]]
+    claims.hold("One long launch takes more in a row than alone.", sum(longer) == 1, longer)
+    near = [a / b for a, b in pairs["Nsight Compute, longer launches", "row"]]
+    claims.hold("Long launches take as long as Nsight Compute says.", _near(near, 0.02), near)
+    rows = [
+        [
+            theirs,
+            ours,
+            str(len(found)),
+            _ranged([a / b for a, b in found], 3),
+            _ranged([1e6 * (a - b) for a, b in found], 1),
+        ]
+        for (theirs, ours), found in pairs.items()
+    ]
+    babel = read_json("nvidia-h200/benchmarks/babelstream.json")["rounds_gbs"].values()
+    rates = [median(r["theirs"] / r["ours"] for r in rounds) for rounds in babel]
+    return [
+        *rows,
+        ["BabelStream, its launches", "row, best launches", str(len(rates)), _ranged(rates, 3), ""],
+    ]
+
+
+def _near(ratios: list[float], most: float) -> bool:
+    return max(abs(ratio - 1) for ratio in ratios) <= most
+
+
+def _ranged(values: list[float], digits: int) -> str:
+    """Return ``0.99 (0.98 to 1.01)``."""
+    middle, least, greatest = (f(values) for f in (median, min, max))
+    return f"{middle:.{digits}f} ({least:.{digits}f} to {greatest:.{digits}f})"
 
 
 TYPES = ("float", "double")

@@ -543,9 +543,9 @@ class ShardResult(Generic[Run]):
         return self.waited_s / whole_s if whole_s else 0.0
 
 
-def result_of(run: Run) -> ShardResult[Run]:
-    """Return a message with the result of one cell or pair."""
-    return ShardResult({run.cell.key: run})
+def result_of(*runs: Run) -> ShardResult[Run]:
+    """Return a message with the results of cells or pairs."""
+    return ShardResult({run.cell.key: run for run in runs})
 
 
 # What a process reports while it measures.

@@ -112,9 +112,8 @@ def search_groups(
                 planner.enough(ask.place)
     for group, planner in planners.items():
         steps.emit(ShardResult(searches=[GroupSearch(group, planner.verdict())]))
-        for run in groups[group]:
-            if run.status is None and not run.samples_s:
-                steps.end(run, Status.NOT_SEARCHED, LEFT_OUT)
+        left_out = [run for run in groups[group] if not run.samples_s]
+        steps.end_open(left_out, Status.NOT_SEARCHED, LEFT_OUT)
 
 
 def _candidate(steps: CellSteps, run: CellRun) -> Candidate:
@@ -203,7 +202,7 @@ class ShardRun:
         self._rng = np.random.default_rng([steps.sampling.job.seed, steps.sampling.job.repeat])
 
     def measure(self, cells: Sequence[Cell]) -> list[CellRun]:
-        """Measure cells, and report each as it ends.
+        """Measure cells, and report those that end.
 
         Parameters
         ----------
@@ -226,8 +225,8 @@ class ShardRun:
         for run in runs:
             if run.status is None:
                 steps.check_statically(run)
-            if run.status is not None:
-                steps.emit(result_of(run))
+        if ended := [run for run in runs if run.status is not None]:
+            steps.emit(result_of(*ended))
         open_runs = [r for r in runs if r.status is None]
         steps.begin(open_runs)
         groups: dict[tuple[Problem, str], list[CellRun]] = {}

@@ -186,9 +186,14 @@ class CellSteps:
         status, message
             Status and message of those that end.
         """
-        for run in runs:
-            if run.status is None:
-                self.end(run, status, message)
+        ended = [run for run in runs if run.status is None]
+        for run in ended:
+            run.end(status, message)
+        if ended:
+            # One message, since thousands of cells may end at once.
+            self.emit(result_of(*ended))
+        for run in ended:
+            self._set_work(run, self._each)
 
     def end_by(self, run: CellRun, err: TypedError) -> None:
         """End a cell with the status and the text of an error."""

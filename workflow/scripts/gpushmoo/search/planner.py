@@ -36,9 +36,6 @@ MIN_SPREAD = 1e-4
 NEAR = 0.03
 # Cells of each decade of time that a race measures fully if other processes repeat its cells.
 RACE_REFERENCE_CELLS = 128
-# After one sample of every cell, this number of the fastest get a second one, so that the spread of
-# the samples is known.
-SPREAD_CELLS = 16
 # Rule for a full cell: fewest and most samples, and half of a narrow interval's relative width.
 FullRule = tuple[int, int, float]
 
@@ -288,11 +285,6 @@ class RacePlanner(Planner):
         new = [SampleRequest(place, 1) for place in self.unmeasured.tolist()]
         if new:
             return new
-        order = np.argsort(self.log_s[self.measured], kind="stable")
-        fastest = self.measured[order[:SPREAD_CELLS]]
-        again = fastest[(self.taken[fastest] == 1) & ~self._full[fastest]]
-        if len(again):
-            return [SampleRequest(place, 1) for place in again.tolist()]
         if self._witnesses is None:
             self._witnesses = self._chosen()
         return self._further(self._witnesses)

@@ -188,8 +188,7 @@ class Project:
     @property
     def environment(self) -> dict[str, str]:
         """The environment of a call: without what would change it, with device locks of its own."""
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "SNAKEMAKE"))}
-        return {**kept, "GPUSHMOO_LOCK_DIR": str(self.root / ".locks")}
+        return {**warm.inherited(), "GPUSHMOO_LOCK_DIR": str(self.root / ".locks")}
 
     def snakemake(self, *args: str, **how: Any) -> Outcome:
         """Run `snakemake`, as `command` says, in the project and wait for it."""

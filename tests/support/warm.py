@@ -44,6 +44,16 @@ SERVERS = ("gpushmoo.stages", "gpushmoo.measuring.job")
 END_S = 60
 # What may differ from the environment in which the server was started, and have an effect.
 FREE = {"GPUSHMOO_LOCK_DIR"}
+# OpenCL's variables as they were before a test opened a device, which sets them in this process.
+# With these no call would have the environment in which the server was started.
+OF_A_DEVICE = ("DPCPP_", "OCL_", "POCL_", "PYOPENCL_", "XDG_CACHE_HOME")
+BEFORE = {k: v for k, v in os.environ.items() if k.startswith(OF_A_DEVICE)}
+
+
+def inherited() -> dict[str, str]:
+    """The environment of a call: without what would change it."""
+    left_out = ("PYTEST", "SNAKEMAKE", *OF_A_DEVICE)
+    return {k: v for k, v in os.environ.items() if not k.startswith(left_out)} | BEFORE
 
 
 def call(
@@ -78,7 +88,7 @@ def programs(folder: Path) -> None:
 def _server() -> tuple[str, dict[str, str]]:
     """The address of a server, which ends with this process, and the environment it has."""
     address = f"{tempfile.mkdtemp()}/calls"
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "SNAKEMAKE"))}
+    environment = inherited()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(address)
         listener.listen()

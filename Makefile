@@ -1,4 +1,4 @@
-# make report: set up and run the default configuration. make test: set up, run linters and tests.
+# make report: set up and run the default configuration. make test: set up, run linters and fast tests.
 # make check: run every suite there is.
 # make fuzz: look for new faults by random draws.
 SNAKEMAKE := .venv/bin/snakemake
@@ -45,10 +45,15 @@ test: style
 	$(MAKE) --no-print-directory test-code; \
 	failed=$$?; wait $$types || { failed=1; cat $$said; }; rm -f $$said; exit $$failed
 
-# All tests but those of documents, cluster and browser.
+# All tests but the slow ones and those of documents, cluster and browser.
 .PHONY: test-code
 test-code: .venv/dev.stamp
-	$(PYTEST) -n 3 tests/workflow tests/unit
+	$(PYTEST) -n 3 -m "not fuzz and not slow" tests/workflow tests/unit
+
+# The tests that are marked as slow.
+.PHONY: test-slow
+test-slow: .venv/dev.stamp
+	$(PYTEST) -n 3 -m "slow and not fuzz" tests/workflow tests/unit
 
 # Every suite there is, one line for each: linters, all tests, a short chaos. As root it installs what
 # the suites of cluster and browser need.

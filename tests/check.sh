@@ -7,7 +7,7 @@ set -u
 cd "$(dirname "$0")/.."
 ci=
 [ "${1:-}" != --ci ] || { ci=1; shift; }
-[ $# -gt 0 ] || set -- style types code documents browser cluster chaos
+[ $# -gt 0 ] || set -- style types code slow documents browser cluster chaos
 log="$(mktemp)"
 trap 'rm -f "$log" "$log.status"' EXIT
 lines= failed=0

@@ -10,6 +10,7 @@ import signal
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from gated import CELLS_PER_SHARD, DATASET, Gate
 from gpushmoo.devices.build_file import read_build
 from gpushmoo.storage.dataset import read_cells
@@ -25,6 +26,7 @@ OTHER = "Another GPU"
 TINY_DATASET, TINY_CELLS = "results/tiny/dataset", 4 * 12 + 4 * 9
 
 
+@pytest.mark.slow
 def test_a_run_refuses_a_second_one_and_outlives_its_measuring_process(bare: Project) -> None:
     gate = Gate(bare, ["float"])
     with bare.start(DATASET, config=gate.config) as run:
@@ -45,6 +47,7 @@ def test_a_run_refuses_a_second_one_and_outlives_its_measuring_process(bare: Pro
     assert bare.plan(DATASET, config=gate.config) == {}
 
 
+@pytest.mark.slow
 def test_a_read_only_folder_is_refused_a_full_disk_told(bare: Project, mount: Mount) -> None:
     gate = Gate(bare, ["float"])
     mount(bare.root / "results", "ro")
@@ -124,6 +127,7 @@ def test_a_shard_of_another_device_model_is_named_and_not_mixed_in(project: Proj
     assert path.read_bytes() != own
 
 
+@pytest.mark.slow
 def test_after_kill_9_only_the_unfinished_shard_is_measured(bare: Project) -> None:
     gate = Gate(bare)
     gate.open("float")

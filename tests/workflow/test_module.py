@@ -68,6 +68,7 @@ def importer(root: Path, prefix: str = "", names: str = "") -> Project:
     return Project(root)
 
 
+@pytest.mark.slow
 def test_another_workflow_runs_ours_under_a_prefix_and_other_names(tmp_path: Path) -> None:
     project = importer(tmp_path, "sub/here", "as shmoo_*")
     outcome = project.snakemake(config=())

@@ -6,6 +6,7 @@ from pathlib import Path
 import gpushmoo
 import numpy as np
 import pandas as pd
+import pytest
 from conftest import USER_OPENCL, WORKLOAD_TEMPLATE
 from gpushmoo.comparing.run_history import LAUNCHES, history_of, read_runs
 from gpushmoo.extras.history.figure import draw_timelines
@@ -47,6 +48,7 @@ def write_kernel(folder: Path, name: str, work: str) -> None:
     (kernel / "workload.py").write_text(text)
 
 
+@pytest.mark.slow
 def test_nothing_that_a_run_makes_breaks_or_tells_of_bytes(bare: Project, tmp_path: Path) -> None:
     for name, work in (("untold", ""), ("worked", WORK)):
         write_kernel(tmp_path / "own", name, work)

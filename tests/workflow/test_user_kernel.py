@@ -281,6 +281,7 @@ def test_a_run_without_chapters_has_only_its_own_rules(user_run: UserRun) -> Non
     assert set(user_run.project.plan(config=config)) == GENERIC
 
 
+@pytest.mark.slow
 def test_broken_kernels_are_rows_and_end_the_run_after_its_report(user_run: UserRun) -> None:
     project = user_run.project
     write_broken(project.root / "own")

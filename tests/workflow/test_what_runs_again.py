@@ -147,6 +147,7 @@ def test_any_damage_is_seen_at_the_next_start(finished: FinishedProject, tmp_pat
     assert kinds == {".parquet", ".zst", ".json", ".svg", ".pdf", ".txt", ".html"}
 
 
+@pytest.mark.slow
 def test_damaged_products_are_named_and_made_anew_and_nothing_is_measured(project: Project) -> None:
     """Figures and report repeat byte by byte; those of the record in test_simulations."""
     before = products(project.results)

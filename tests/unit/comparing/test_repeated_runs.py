@@ -9,6 +9,8 @@ from gpushmoo.comparing.compare import compare_runs
 from gpushmoo.comparing.runs import RunCells, read_run
 from rowed import GROUP_S, write_run
 
+pytestmark = pytest.mark.slow
+
 RUNS, PLANTED = 4, 0.03
 
 

@@ -292,6 +292,7 @@ def test_a_failed_variant_costs_itself(faulty: Path, backend: str, tmp_path: Pat
     assert "faulty, float, variant crash: the compiler's process was ended" in terminal
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variant", "backend"), [("full", "cuda"), ("memory", "opencl"), ("killed", "opencl")]
 )

@@ -59,6 +59,7 @@ def including(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_headers_of_cuda_and_of_the_folder_decide(including: Path, tmp_path: Path) -> None:
     first = cached_cubin(unit_of(including, DTYPES["half"], {}), "sm_90", tmp_path)
     assert first.code.startswith(b"\x7fELF")

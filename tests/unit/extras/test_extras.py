@@ -74,6 +74,7 @@ def commands_of(name: str) -> set[str]:
 DRY_RUN = ("-m", "snakemake", "--cores", "1", "--dry-run", "--quiet", "rules")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", extra_folders())
 def test_without_an_extra_the_command_line_and_a_dry_run_work(name: str, tmp_path: Path) -> None:
     copy = copy_without(tmp_path, [name])
@@ -84,6 +85,7 @@ def test_without_an_extra_the_command_line_and_a_dry_run_work(name: str, tmp_pat
     assert "measure" in said(planned)
 
 
+@pytest.mark.slow
 def test_without_all_extras_the_cores_tests_pass(tmp_path: Path) -> None:
     copy = copy_without(tmp_path, extra_folders())
     files = [f"tests/unit/{name}.py" for name in CORE]

@@ -29,6 +29,7 @@ def call(request: pytest.FixtureRequest) -> dict[str, Any]:
     return called
 
 
+@pytest.mark.slow
 def test_its_first_and_last_version_compile_and_its_launches_fit(
     call: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -172,6 +172,7 @@ def test_micro_benchmarks_replace_first_values() -> None:
     assert values["queue"] == FIRST["queue"]
 
 
+@pytest.mark.slow
 def test_bands_are_of_a_kernel_or_of_others() -> None:
     cells = measured(described(), FIRST, noise=0.03, seed=7)
     chosen = np.arange(len(cells)) % 3 == 0

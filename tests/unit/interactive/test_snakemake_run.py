@@ -66,6 +66,7 @@ def test_so_it_is_during_the_imports_of_the_shell(
     assert capsys.readouterr().err == f"gpushmoo: {snakemake_run.STOPPED_SENTENCE}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["--nosuch"], ["mine.yaml", "--nosuch", "3"]])
 def test_an_option_that_snakemake_does_not_have_is_one_sentence(
     words: list[str], tmp_path: Path

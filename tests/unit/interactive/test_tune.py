@@ -396,6 +396,7 @@ __kernel void copy(__global float *y, __global const float *x, const int n)
 """
 
 
+@pytest.mark.slow
 def test_a_compiler_that_does_not_end_costs_its_version(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

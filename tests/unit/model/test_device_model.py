@@ -207,6 +207,7 @@ def test_a_fit_finds_the_parameters_of_the_device_that_made_the_times(seed: int)
     assert len(exact) >= 20
 
 
+@pytest.mark.slow
 def test_a_fit_predicts_the_cells_that_it_did_not_see(monkeypatch: pytest.MonkeyPatch) -> None:
     cells = measured(described(), device(3), SPREAD, 3)
     monkeypatch.setattr(type(describer()), "table", lambda _, cells: (cells, {}))

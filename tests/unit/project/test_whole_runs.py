@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace as Wildcards
 from typing import Any
 
+import pytest
 import yaml
 from conftest import ROOT, examples
 from dot_products.resident import ResidentSum
@@ -129,6 +130,7 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(3), suppress_health_check=list(HealthCheck))
 @given(config=configurations())
 def test_any_configuration_runs_or_is_refused(opencl_cache: Path, config: dict[str, Any]) -> None:

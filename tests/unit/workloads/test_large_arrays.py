@@ -192,6 +192,7 @@ def test_no_array_is_searched_for_includes(tmp_path: Path) -> None:
     assert load_kernel(folder).digest(".cl") == with_text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whom", ["caller", "measuring process"])
 def test_after_a_kill_no_memory_is_left(whom: str, tmp_path: Path) -> None:
     note = tmp_path / "note"

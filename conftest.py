@@ -32,7 +32,6 @@ ROOT = Path(__file__).resolve().parent
 # What PoCL and nvdisasm made of the same bytes in earlier runs of the suite. Sources in temporary
 # folders are others each time: all is removed once it is so much.
 KEPT = ROOT / ".venv" / "test-cache"
-CORES = os.sched_getaffinity(0)
 MAX_KEPT_BYTES = 2**28
 
 # `make test`: the same draws in every run, and one that fails is told as it is: the search for a
@@ -146,14 +145,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order files by FIRST, and leave the rest as it is."""
     place = {name: i for i, name in enumerate(FIRST)}
     items.sort(key=lambda item: place.get(item.path.stem, len(FIRST)))
-
-
-def pytest_runtest_setup() -> None:
-    """Let a test and the processes that it starts use all cores.
-
-    A device's runtime pins the thread that uses it to one core, and all workers to the same one.
-    """
-    os.sched_setaffinity(0, CORES)
 
 
 @pytest.fixture(scope="module", autouse=True)

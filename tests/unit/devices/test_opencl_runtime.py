@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import python
 from gpushmoo.devices.opencl import runtime as opencl_runtime
 from gpushmoo.devices.opencl.runtime import SETTINGS, prepare_environment, runtime_settings
 
@@ -78,3 +79,20 @@ def test_system_runtimes_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     os.environ["OCL_ICD_VENDORS"] = "/etc/OpenCL/vendors"
     prepare_environment("system", tmp_path)
     assert os.environ["OCL_ICD_VENDORS"] == "/etc/OpenCL/vendors"
+
+
+OPEN = """
+import os, sys
+from pathlib import Path
+from gpushmoo.devices.select import DeviceChoice, open_device
+
+cores = os.sched_getaffinity(0)
+device = open_device(DeviceChoice("opencl", 0, sys.argv[1], Path(sys.argv[2])))
+print(os.sched_getaffinity(0) == cores)
+"""
+
+
+def test_a_thread_that_opens_a_device_keeps_its_cores(tmp_path: Path) -> None:
+    """Else kernels that compute on the host would have one core."""
+    done = python(OPEN, "auto", tmp_path)
+    assert done.stdout.splitlines()[-1:] == ["True"], done.stderr

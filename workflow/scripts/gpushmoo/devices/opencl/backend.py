@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -192,6 +193,7 @@ class OpenCLDevice(OpenCLBuffers):
 
     def __init__(self, runtime: str, index: int, cache: Path) -> None:
         """Open the device, or raise NoDeviceError if that fails."""
+        cores = os.sched_getaffinity(0)
         cl = import_pyopencl(runtime, cache)
         self._cl = cl
         device = find_device(cl, runtime, index)
@@ -212,6 +214,9 @@ class OpenCLDevice(OpenCLBuffers):
                 f"({reason.splitlines()[0]}); install another runtime, such as Intel's for CPUs: "
                 f"{install('intel')}."
             ) from err
+        # Intel's runtime pins this thread to one core. All threads and processes that it starts
+        # afterwards would inherit that, for example those of a kernel that computes on the host.
+        os.sched_setaffinity(0, cores)
         self.info = describe(cl, device, index)
         self.streams = OpenCLStreams(cl, self._context, self._queue, self.translated, self._prepare)
         if self.info.max_image is not None:

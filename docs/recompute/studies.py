@@ -1,5 +1,6 @@
 """Runs compared with each other, energy, timing modes, and the gallery."""
 
+import json
 from collections.abc import Iterator
 from statistics import mean, median
 from typing import Any
@@ -8,7 +9,8 @@ import pandas as pd
 from gpushmoo.comparing.compare import DELTA
 from gpushmoo.comparing.compare import percent as as_change
 from gpushmoo.comparing.false_alarms import Rate
-from gpushmoo.core.display import percent, significant
+from gpushmoo.comparing.runs import known_file
+from gpushmoo.core.display import percent, seconds, significant
 from gpushmoo.core.metric import BANDWIDTH, interval
 from gpushmoo.storage.store import read_metadata
 
@@ -79,6 +81,7 @@ def _again(claims: Claims) -> dict[str, Any]:
             "held": percent(table["held"]),
             "slower": percent(by_known["slower"] / later["power"]["groups"]),
         },
+        "known": _known_times(),
         "cells": f"{found['cells']:,}",
         "hot_cells": found["hot_cells"],
         "groups": told["groups"],
@@ -97,6 +100,13 @@ def _again(claims: Claims) -> dict[str, Any]:
             )
         ],
     }
+
+
+def _known_times() -> str:
+    """Return the times of a launch for which the library has spreads of an H200."""
+    plain = json.loads(known_file("NVIDIA H200").read_text(encoding="utf-8"))
+    decades = [int(name.split("1e")[1].split()[0]) for name in plain["kinds"]["cell"]["classes"]]
+    return f"{seconds(10.0 ** min(decades))} to {seconds(10.0 ** (max(decades) + 1))}"
 
 
 # Records of experiments/benchmarks/stable_choice.py.

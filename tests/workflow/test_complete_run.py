@@ -83,9 +83,9 @@ def test_every_cell_of_the_grid_is_one_verified_row(finished: FinishedProject) -
     # A word has four bytes: the whole output was compared.
     assert (ok["verified_words"] == ok["bytes_written"] // 4).all()
     assert (ok["verified_words"] > 0).all()
-    # Of cells that surely lose, a race of one repeat takes two.
+    # Of cells that surely lose, a race of one repeat takes one.
     taken = ok["samples_s"].map(len)
-    assert taken.between(2, TINY["measure"]["max_samples"]).all()
+    assert taken.between(1, TINY["measure"]["max_samples"]).all()
     assert (taken >= TINY["measure"]["min_samples"]).any()
     assert (ok["samples_s"].map(min) > 0).all()
     assert (ok["bandwidth_low_gbs"] <= ok["bandwidth_gbs"]).all()

@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from bench import BACKENDS, Bench, choice_of
-from conftest import USER_CUDA, USER_OPENCL, environment
+from conftest import USER_CUDA, USER_OPENCL, environment, python
 from gpushmoo.core.errors import (
     DeviceError,
     JobSignalledError,
@@ -119,6 +119,32 @@ def test_a_process_that_is_struck_or_hangs_is_found(start: Callable[..., WorkerP
         start("SIGTERM").hear(DEADLINE_S)
     with pytest.raises(WorkerTimeoutError):
         start(hangs=True).hear(2 * POLL_INTERVAL_S)
+
+
+# A measuring process that prints how many objects are hidden from the collector as it measures.
+HIDING = """
+import gc, sys
+from pathlib import Path
+from types import SimpleNamespace
+from gpushmoo.measuring import worker
+from fakes import FakeDevice
+from gpushmoo.measuring.events import Assignment
+from jobs import job_of
+
+worker._measure_shard = lambda *_: print(gc.get_freeze_count(), len(gc.get_objects()))
+job = job_of(folder="kernels/copy2d_coalesced", variants=["element"])
+device = SimpleNamespace(info=FakeDevice().info, close=lambda: None)
+caller = SimpleNamespace(lock_one=lambda devices: 0)
+worker._serve(Assignment(job, Path(sys.argv[1]), 0.0), caller, device)
+"""
+
+
+def test_all_modules_are_hidden_from_the_collector_while_a_device_is_used(tmp_path: Path) -> None:
+    """A collection precedes the memory of each problem, and the device waits for it."""
+    done = python(HIDING, tmp_path)
+    assert done.returncode == 0, done.stderr
+    hidden, others = map(int, done.stdout.split())
+    assert others < hidden / 10
 
 
 # Stays until it is asked twice, and not longer than what has started it.

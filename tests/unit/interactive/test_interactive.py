@@ -39,6 +39,7 @@ from gpushmoo.measuring.process import WorkerProcess
 from gpushmoo.measuring.starting import StartedProgram
 from gpushmoo.planning.config import load_config, merged
 from gpushmoo.storage.dataset import read_cells
+from gpushmoo.storage.store import read_shard
 from gpushmoo.workloads.views import Curve
 from matplotlib.figure import Figure
 
@@ -265,6 +266,32 @@ def test_a_saved_sweep_is_a_record(
     assert run.peak.empty
     with pytest.raises(ConfigError, match="exists already"):
         swept.save(kept)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "asked", "host_fed"),
+    [
+        ("dot_host", {"variants": "blas-one", "sizes": 64}, True),
+        (
+            "block_eq_partition",
+            {"variants": "exact", "sizes": 64, "axes": {"num_partition": 1}},
+            None,
+        ),
+    ],
+)
+def test_a_shard_says_whether_the_host_streams_its_data(
+    kernel: str,
+    asked: dict[str, Any],
+    host_fed: bool | None,
+    device: dict[str, Any],
+    tmp_path: Path,
+) -> None:
+    found = sweep(
+        ROOT / "kernels" / kernel, dtypes="float", progress=False, **asked, **SHORT, **device
+    )
+    found.save(tmp_path / "saved")
+    (file,) = (tmp_path / "saved").rglob("cells/**/*.parquet")
+    assert read_shard(file)[1].get("host_fed") == host_fed
 
 
 @pytest.mark.parametrize(

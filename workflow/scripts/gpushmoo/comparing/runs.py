@@ -78,6 +78,9 @@ KEY = ["cell_key", "device_name"]
 # Additional columns with logarithms: of seconds, of the copy's GB/s, of the seconds of a place's
 # cells.
 LOG_S, LOG_COPY, LOG_CELL = (f"{DERIVED}{name}" for name in ("log_s", "log_copy", "log_cell"))
+# Cells of one such name are similarly noisy if they take similar times: a cache state, or HOST_FED
+# if the host streams the data of the launches.
+NOISE, HOST_FED = f"{DERIVED}noise", "host-fed"
 # Variance of a log median, estimated from its samples.
 WITHIN = f"{DERIVED}within"
 # Share of a sample's overhead in the time of a launch: 1 / launches per sample; 0 if subtracted.
@@ -105,7 +108,7 @@ class RunCells:
 
     @cached_property
     def ok(self) -> pd.DataFrame:
-        """The verified cells, with LOG_S, LOG_COPY (NaN if no copy was timed), and WITHIN.
+        """The verified cells, with LOG_S, LOG_COPY (NaN if no copy was timed), NOISE and WITHIN.
 
         LOG_COPY is the logarithm of the copy's bandwidth. So the sum of LOG_S and LOG_COPY is the
         logarithm of the cell's time relative to the copy's.
@@ -113,7 +116,14 @@ class RunCells:
         ok = self.cells[self.cells["status"] == Status.OK]
         copy = ok["memcpy_gbs"].to_numpy(np.float64, na_value=np.nan)
         logs = {LOG_S: np.log(ok["median_s"].to_numpy(np.float64)), LOG_COPY: np.log(copy)}
-        return ok.assign(**logs, **{WITHIN: _within_variances(ok), HELD: _held(ok)})
+        noise = ok["cache_state"].astype(str).mask(ok["kernel"].isin(self._host_fed), HOST_FED)
+        return ok.assign(**logs, **{NOISE: noise, WITHIN: _within_variances(ok), HELD: _held(ok)})
+
+    @property
+    def _host_fed(self) -> set[str]:
+        """Names of kernels whose data the host streams."""
+        fed = (shard for shard in self.provenance if shard.get("host_fed"))
+        return {Path(shard["params"]["folder"]).name for shard in fed}
 
     @cached_property
     def repeats(self) -> int:
@@ -193,7 +203,7 @@ def group_means(run: RunCells, of: pd.Index) -> pd.DataFrame:
             LOG_COPY: by_group[LOG_COPY].median(),
             WITHIN: by_group[WITHIN].sum() / by_group.size() ** 2,
             HELD: by_group[HELD].mean(),
-            "cache_state": typical.index.get_level_values("cache_state"),
+            NOISE: by_group[NOISE].first(),
             "repeat_medians_s": by_group["repeat_medians_s"].agg(
                 lambda repeats: np.exp(np.log(_common_repeats(repeats)).mean(axis=0))
             ),
@@ -221,12 +231,13 @@ def copies(run: RunCells) -> pd.DataFrame:
     if ok.empty:
         log_cell = _timed_copies(run)
         log_s = log_cell
+        noise = log_s.index.get_level_values("cache_state")
     else:
         by_place = ok.groupby(PLACE, observed=True)
         log_s, log_cell = -by_place[LOG_COPY].median(), by_place[LOG_S].median()
-    states = log_s.index.get_level_values("cache_state")
+        noise = by_place[NOISE].first()
     columns = {LOG_S: log_s, LOG_CELL: log_cell, LOG_COPY: np.nan, WITHIN: 0.0, HELD: 0.0}
-    return pd.DataFrame(columns | {"cache_state": states}, index=log_s.index)
+    return pd.DataFrame(columns | {NOISE: noise}, index=log_s.index)
 
 
 def _timed_copies(run: RunCells) -> pd.Series:
@@ -333,10 +344,10 @@ class RunLevel:
 
     @cached_property
     def classes(self) -> Classes:
-        """Classes of the rows by noise: one cache state, and similar times."""
+        """Classes of the rows: one NOISE, and similar times."""
         first = self.tables[0]
         times = first.get(LOG_CELL, first[LOG_S]).to_numpy(np.float64)
-        return Classes(first["cache_state"].tolist(), times / np.log(10.0))
+        return Classes(first[NOISE].tolist(), times / np.log(10.0))
 
     @cached_property
     def raw(self) -> Floats:
@@ -609,7 +620,8 @@ def known_spreads(run: RunCells) -> KnownSpreads | None:
     words = (
         f"{told['runs']} repeated runs without a change on {told['devices']} "
         f"{told['device_name']} ({told['measured']}), for {' and '.join(states)} launches of "
-        f"{seconds(10.0 ** min(decades))} to {seconds(10.0 ** (max(decades) + 1))}"
+        f"{seconds(10.0 ** min(decades))} to {seconds(10.0 ** (max(decades) + 1))} "
+        "with data on the device"
     )
     return KnownSpreads(spreads, words, told["devices"])
 

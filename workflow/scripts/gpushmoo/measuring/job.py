@@ -358,6 +358,7 @@ def _metadata(
         **({} if clocks is None else {"clocks": clocks.provenance()}),
         "build_failures": opened.failures,
         "codes": opened.codes,
+        **({"host_fed": True} if isinstance(folder.workload, HostFedWorkload) else {}),
         **reused.provenance(),
         **({"compiled_here": opened.compiled_here} if opened.compiled_here else {}),
         "controls": [

@@ -149,7 +149,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _few_objects_to_collect() -> None:
-    """Hide all that there is before a file's tests from the collector, as a measuring process does.
+    """Hide all objects from the collector before a file's tests, as a measuring process does.
 
     Each measurement collects garbage. Among the objects of all imported modules and earlier tests
     this would be nearly all of the time that many tests take.

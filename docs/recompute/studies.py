@@ -1,6 +1,5 @@
 """Runs compared with each other, energy, timing modes, and the gallery."""
 
-import json
 from collections.abc import Iterator
 from statistics import mean, median
 from typing import Any
@@ -9,8 +8,8 @@ import pandas as pd
 from gpushmoo.comparing.compare import DELTA
 from gpushmoo.comparing.compare import percent as as_change
 from gpushmoo.comparing.false_alarms import Rate
-from gpushmoo.comparing.runs import known_file
-from gpushmoo.core.display import percent, seconds, significant
+from gpushmoo.comparing.runs import known_of
+from gpushmoo.core.display import percent, significant
 from gpushmoo.core.metric import BANDWIDTH, interval
 from gpushmoo.storage.store import read_metadata
 
@@ -52,7 +51,7 @@ def comparing(claims: Claims) -> dict[str, Any]:
         "half_width": percent(half_width["h200"]),
         "again": _again(claims),
         "kinds": _kinds(),
-        "same_hour": _same_hour(claims),
+        "same_launches": _same_launches(claims),
         "stable": [row for name in STABLE for row in _stable(name)],
         "stable_one": _stable_one(),
         **_energy(claims),
@@ -81,7 +80,7 @@ def _again(claims: Claims) -> dict[str, Any]:
             "held": percent(table["held"]),
             "slower": percent(by_known["slower"] / later["power"]["groups"]),
         },
-        "known": _known_times(),
+        "known": known_of("NVIDIA H200").times,
         "cells": f"{found['cells']:,}",
         "hot_cells": found["hot_cells"],
         "groups": told["groups"],
@@ -100,13 +99,6 @@ def _again(claims: Claims) -> dict[str, Any]:
             )
         ],
     }
-
-
-def _known_times() -> str:
-    """Return the times of a launch for which the library has spreads of an H200."""
-    plain = json.loads(known_file("NVIDIA H200").read_text(encoding="utf-8"))
-    decades = [int(name.split("1e")[1].split()[0]) for name in plain["kinds"]["cell"]["classes"]]
-    return f"{seconds(10.0 ** min(decades))} to {seconds(10.0 ** (max(decades) + 1))}"
 
 
 # Records of experiments/benchmarks/stable_choice.py.
@@ -228,12 +220,12 @@ def _of_nvbench(figure: str) -> list[dict[str, Any]]:
     return [c for c in cells if c["nvbench"] == figure and c["is_like"]]
 
 
-# Nsight Compute's durations from here on are of launches whose begin and end hardly count.
+# From this duration on, the begin and the end of a launch hardly count.
 LONG_S = 30e-6
 
 
-def _same_hour(claims: Claims) -> list[list[str]]:
-    """Our times beside those of other tools: the same launches on one kind of device in an hour.
+def _same_launches(claims: Claims) -> list[list[str]]:
+    """Our times beside those of other tools, of the same launches on one kind of device.
 
     A row has the tool's figure, ours, and of all launches the ratio of the times and the difference
     in microseconds, each as the median with the range. A tool that prints rates has no difference.

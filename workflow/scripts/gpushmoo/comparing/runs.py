@@ -587,11 +587,36 @@ def _part(logs: Floats, counts: Places, repeat: int) -> tuple[Floats, Places]:
 
 @dataclass(frozen=True)
 class KnownSpreads:
-    """Spreads by level, the runs behind them in words, and the number of their devices."""
+    """Spreads by level that the library has of a device model, from repeated runs.
+
+    Attributes
+    ----------
+    spreads
+        The spreads by level.
+    source
+        The runs in words.
+    times
+        Range of the times of a launch for which the spreads are.
+    devices
+        Number of devices that the runs were measured on.
+    protocol_version
+        Measuring protocol of the runs.
+    """
 
     spreads: Mapping[str, Spreads]
-    words: str
+    source: str
+    times: str
     devices: int
+    protocol_version: int
+
+    @property
+    def words(self) -> str:
+        """The runs, and the launches for which the spreads are."""
+        states = sorted({str(name) for name, _ in self.spreads[CELL].classes})
+        return (
+            f"{self.source}, for {' and '.join(states)} launches of {self.times} with data on the "
+            "device"
+        )
 
 
 def known_file(device: str) -> Path:
@@ -600,14 +625,9 @@ def known_file(device: str) -> Path:
     return Path(__file__).parent / "known_spreads" / f"{name}.json"
 
 
-def known_spreads(run: RunCells) -> KnownSpreads | None:
-    """Return the library's spreads for the run's device and protocol, or None."""
-    names = set(run.cells["device_name"])
-    if len(names) != 1 or not (file := known_file(names.pop())).is_file():
-        return None
-    told = json.loads(file.read_text(encoding="utf-8"))
-    if {shard["protocol_version"] for shard in run.provenance} != {told["protocol_version"]}:
-        return None
+def known_of(device: str) -> KnownSpreads:
+    """Return the library's spreads of a device model; raise FileNotFoundError without any."""
+    told = json.loads(known_file(device).read_text(encoding="utf-8"))
     spreads = {
         kind: Spreads(
             {_class(name): _class_spread(value) for name, value in plain["classes"].items()},
@@ -615,15 +635,25 @@ def known_spreads(run: RunCells) -> KnownSpreads | None:
         )
         for kind, plain in told["kinds"].items()
     }
-    states = sorted({str(name) for name, _ in spreads[CELL].classes})
     decades = [decade for _, decade in spreads[CELL].classes]
-    words = (
+    return KnownSpreads(
+        spreads,
         f"{told['runs']} repeated runs without a change on {told['devices']} "
-        f"{told['device_name']} ({told['measured']}), for {' and '.join(states)} launches of "
-        f"{seconds(10.0 ** min(decades))} to {seconds(10.0 ** (max(decades) + 1))} "
-        "with data on the device"
+        f"{told['device_name']} ({told['measured']})",
+        f"{seconds(10.0 ** min(decades))} to {seconds(10.0 ** (max(decades) + 1))}",
+        told["devices"],
+        told["protocol_version"],
     )
-    return KnownSpreads(spreads, words, told["devices"])
+
+
+def known_spreads(run: RunCells) -> KnownSpreads | None:
+    """Return the library's spreads for the run's device and protocol, or None."""
+    names = set(run.cells["device_name"])
+    if len(names) != 1 or not known_file(name := names.pop()).is_file():
+        return None
+    known = known_of(name)
+    protocols = {shard["protocol_version"] for shard in run.provenance}
+    return known if protocols == {known.protocol_version} else None
 
 
 def class_text(of: Class) -> str:

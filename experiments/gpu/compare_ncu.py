@@ -6,8 +6,8 @@
 Ours: `gpushmoo.sweep` measures each launch in a row (``batched``, warm) and by itself after a
 flush of the L2 cache (``isolated``, flushed). Nsight Compute's ``gpu__time_duration`` is of one
 launch, from its begin to its end, with the clocks as they are: after other launches of the kernel,
-and after a flush by the profiler. A row also holds the time from the end of a launch to the begin
-of the next one, which no duration holds. Needs a CUDA device, CuPy and ncu.
+and after a flush by the profiler. A row also includes the time from the end of a launch to the
+begin of the next one. Needs a CUDA device, CuPy and ncu.
 """
 
 import json
@@ -37,16 +37,15 @@ OURS = {"none": ("warm", "batched"), "all": ("flushed", "isolated")}
 def cells() -> Iterator[Cell]:
     """Ten launches of four kernels, from 2 to 500 µs on an H200."""
     block = (("block_x", 64), ("block_y", 4))
-    for dtype, side in (("float", 512), ("float", 1024), ("float", 2048), ("float4", 2048)):
-        yield Cell("copy2d_coalesced", dtype, "element", Problem(side, side), block)
-    for dtype, side in (("float", 8192), ("float4", 8192)):
-        yield Cell("copy2d_coalesced", dtype, "element", Problem(side, side), block)
+    for side in (512, 1024, 2048, 8192):
+        yield Cell("copy2d_coalesced", "float", "element", Problem(side, side), block)
+    for side in (2048, 8192):
+        yield Cell("copy2d_coalesced", "float4", "element", Problem(side, side), block)
     partition = (("num_partition", 528),)
     yield Cell("block_eq_partition", "double", "exact", Problem(4096, 4096), partition)
     tile = (("PAD", 1), ("ROWS", 4), ("TILE", 32), ("block_x", 32))
     yield Cell("transpose", "float", "tile", Problem(2048, 2048), tile)
     yield Cell("transpose", "double", "tile", Problem(4096, 4096), tile)
-    block = (("block_x", 64), ("block_y", 4))
     yield Cell("stencil5", "float", "global", Problem(4096, 4096), block)
 
 

@@ -10,6 +10,7 @@ CuPy and kernel_tuner.
 
 import json
 import sys
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
@@ -17,12 +18,7 @@ from typing import Any
 
 import gpushmoo
 import numpy as np
-
-# Kernel Tuner imports PyTorch if there is one.
-sys.modules["torch"] = None  # type: ignore[assignment]
-import kernel_tuner  # noqa: E402
-
-del sys.modules["torch"]
+from kernel_tuner_sweep import kernel_tuner
 
 THREADS = [64, 128, 256, 512, 1024]
 N, ROWS, WIDTH = 2**24, 2**14, 2**12
@@ -62,8 +58,20 @@ extern "C" __global__ void sum_rows(float *c, const float *a, const float *b, co
 }
 
 
-def subjects() -> dict[str, tuple[list[Any], int, Any, str, str]]:
-    """Arguments, blocks or elements, expected output, our grid and bytes moved, by kernel."""
+@dataclass(frozen=True)
+class Subject:
+    """A kernel's call: `size` is a number of elements or of rows, one block each."""
+
+    arguments: list[Any]
+    size: int
+    expected: Any
+    grid: str
+    bytes_moved: str
+    grid_divisors: tuple[str, ...] = ()
+
+
+def subjects() -> dict[str, Subject]:
+    """Return the calls by kernel."""
     rng = np.random.default_rng(1)
     a, b = rng.random((2, N), np.float32)
     # Whole numbers, so that any order of summation is exact.
@@ -72,23 +80,36 @@ def subjects() -> dict[str, tuple[list[Any], int, Any, str, str]]:
     n = np.int32(N)
     sums = rows.sum(axis=1)
     return {
-        "add": ([np.empty_like(a), a, b, n], N, a + b, "ceil(n / block_size_x)", "12 * n"),
-        "copy_rows": ([np.empty_like(rows), rows, small, n], ROWS, rows, "n", f"8 * n * {WIDTH}"),
-        "sum_rows": ([np.empty_like(sums), rows, small, n], ROWS, sums, "n", f"4 * n * {WIDTH}"),
+        "add": Subject(
+            [np.empty_like(a), a, b, n],
+            N,
+            a + b,
+            "ceil(n / block_size_x)",
+            "12 * n",
+            grid_divisors=("block_size_x",),
+        ),
+        "copy_rows": Subject(
+            [np.empty_like(rows), rows, small, n], ROWS, rows, "n", f"8 * n * {WIDTH}"
+        ),
+        "sum_rows": Subject(
+            [np.empty_like(sums), rows, small, n], ROWS, sums, "n", f"4 * n * {WIDTH}"
+        ),
     }
 
 
 def ours_s(name: str) -> dict[int, float]:
     """Seconds of a launch by the number of threads, by `gpushmoo.tune`."""
-    arguments, size, expected, grid, moved = subjects()[name]
+    one = subjects()[name]
     found = gpushmoo.tune(
         f"#define WIDTH {WIDTH}\n{SOURCES[name]}",
         name,
-        arguments,
-        size,
+        one.arguments,
+        one.size,
         {"block_size_x": THREADS},
-        launch=gpushmoo.LaunchConfig(grid=grid, block="block_size_x", bytes_moved=moved),
-        check=gpushmoo.Check([expected, None, None, None]),
+        launch=gpushmoo.LaunchConfig(
+            grid=one.grid, block="block_size_x", bytes_moved=one.bytes_moved
+        ),
+        check=gpushmoo.Check([one.expected, None, None, None]),
         search={"mode": "all"},
         backend="cuda",
         progress=False,
@@ -100,19 +121,19 @@ def ours_s(name: str) -> dict[int, float]:
 
 def theirs_s(name: str) -> dict[int, list[float]]:
     """Seconds of each timed launch by the number of threads, by `tune_kernel`."""
-    arguments, size, expected, _, _ = subjects()[name]
+    one = subjects()[name]
     results, _ = kernel_tuner.tune_kernel(
         name,
         f"#define WIDTH {WIDTH}\n{SOURCES[name]}",
-        size,
-        arguments,
+        one.size,
+        one.arguments,
         {"block_size_x": THREADS},
-        grid_div_x=["block_size_x"] if name == "add" else [],
-        answer=[expected, None, None, None],
+        grid_div_x=list(one.grid_divisors),
+        answer=[one.expected, None, None, None],
         lang="CUPY",
         quiet=True,
     )
-    return {one["block_size_x"]: [1e-3 * t for t in one["times"]] for one in results}
+    return {found["block_size_x"]: [1e-3 * t for t in found["times"]] for found in results}
 
 
 def main(out: Path) -> None:

@@ -63,9 +63,10 @@ class Stencil5(CopyWorkload):
         )
         return Launch(f"stencil_{cell.variant}", grid, block, args, tiles=grid[0] * grid[1])
 
-    def work(self, cell: Cell) -> float:
+    def work(self, cell: Cell) -> float | None:
         """Return three additions and a multiplication for each element inside the border."""
-        return 4.0 * (cell.problem.height - 2) * (cell.problem.width - 2)
+        inside = max(cell.problem.height - 2, 0) * max(cell.problem.width - 2, 0)
+        return 4.0 * inside or None
 
     def touched(self, cell: Cell, block: tuple[int, int]) -> tuple[Touched, ...]:
         """Return loads of the neighbors, or (tiled) of the element alone, and its store."""

@@ -42,6 +42,14 @@ def test_every_cell_is_right(device: Device, kernel: str, variant: str) -> None:
         assert space.verdict(cell, proof) == Verdict(0, None), cell
 
 
+@pytest.mark.parametrize(("height", "width", "work"), [(1, 7, None), (2, 9, None), (4, 5, 24.0)])
+def test_a_stencil_without_an_inside_has_no_work(
+    height: int, width: int, work: float | None
+) -> None:
+    cell = Cell("stencil5", "float", "global", Problem(height, width), (("block_x", 8),))
+    assert FOLDERS["stencil5"].workload.work(cell) == work
+
+
 def test_a_refused_launch_ends_its_cell_and_a_stream_counts_its_operands() -> None:
     axes = (("block_x", 100), ("block_y", 100))
     cell = Cell("stencil5", "float", "tiled", PROBLEM, axes)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from fakes import FakeDevice, make_cells
+from fakes import INFO, FakeDevice, make_cells
 from gpushmoo.core.errors import LaunchFailedError, TypedError
 from gpushmoo.core.schema import Status
+from gpushmoo.core.space import USUAL, Condition
 from gpushmoo.measuring.events import CopySample
 from gpushmoo.measuring.overhead import CELLS, NOTHING, overhead_of, overhead_of_samples
 from gpushmoo.measuring.rounds import PLACES
 from gpushmoo.measuring.sample_length import launches_of_group
-from rowed import RowDevice, hot_info, measured, table_of
+from rowed import RowCopy, RowDevice, hot_info, measured, table_of
 
 CELL = make_cells(threads=(1, 2, 3, 4), chunks=(1,), variants=("a",))
 
@@ -147,6 +149,46 @@ def test_a_copy_that_no_graph_takes_in_is_timed_alone() -> None:
     copies = [copied for some in result.copies.values() for copied in some]
     assert {(c.launches, c.overhead) for c in copies} == {(1, None)}
     assert isinstance(copies[0], CopySample)
+
+
+@pytest.mark.parametrize("slow", ["batched", "stream"])
+def test_the_copy_is_timed_in_the_way_that_is_faster(slow: str) -> None:
+    """Seen once: in a graph, copies of 512 MiB by the runtime of CUDA take 1.6 times as long."""
+    used = set[str]()
+
+    class Slow(RowCopy):
+        def sample(self, launches: int, met: Condition = USUAL) -> float:
+            used.add(met.timing_mode)
+            return super().sample(launches, met) * (1.6 if met.timing_mode == slow else 1.0)
+
+    class Device(RowDevice):
+        def bind_copy(self, source: Any, target: Any) -> RowCopy:
+            return Slow(self, source, target)
+
+    device = Device(launch_s=250e-6, info=replace(INFO, backend="cuda"))
+    result = measured(device, CELL)
+    best = table_of(result).query("threads == 1").iloc[0]
+    assert used == {"batched", "stream"}
+    assert best["vs_memcpy"] == pytest.approx(1.0, abs=0.005)
+    [copied] = {copies[0].overhead for copies in result.copies.values()}
+    assert copied is not None
+
+
+def test_a_copy_that_fails_in_a_graph_is_timed_in_a_stream() -> None:
+    class Refusing(RowCopy):
+        def sample(self, launches: int, met: Condition = USUAL) -> float:
+            if launches > 1 and met.timing_mode == "batched":
+                raise LaunchFailedError("operation not permitted when stream is capturing")
+            return super().sample(launches, met)
+
+    class Device(RowDevice):
+        def bind_copy(self, source: Any, target: Any) -> RowCopy:
+            return Refusing(self, source, target)
+
+    device = Device(launch_s=1e-5, info=replace(INFO, backend="cuda"))
+    copies = [copied for some in measured(device, CELL).copies.values() for copied in some]
+    assert 1 not in {copied.launches for copied in copies}
+    assert all(copied.seconds == pytest.approx(1e-5, rel=0.003) for copied in copies)
 
 
 @pytest.mark.parametrize(("share", "places"), [(0.2, 1), (0.3, PLACES), (0.9, PLACES), (1.5, 1)])

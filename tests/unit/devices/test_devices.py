@@ -166,6 +166,7 @@ ELSEWHERE = {
     "reduce_sum",
     "stencil5",
     "gather_stride",
+    "store_columns",
     "chase",
     "dispatch",
     "issue",

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterable
 from itertools import pairwise, product
+from pathlib import PurePath
 from statistics import median
 from typing import Any
 
@@ -63,19 +64,16 @@ def recorded(record: Record) -> dict[str, Any]:
     cells, ok, shards = record.cells, record.ok, record.provenance
     device = shards[0]["device"]
     once = steadiness(shards).once
-    now = max(p["protocol_version"] for p in shards)
-    parts: dict[str, list[dict[str, Any]]] = {"now": [], "before": []}
-    for shard in shards:
-        parts["now" if shard["protocol_version"] == now else "before"].append(shard)
-    of_now = ~cells["kernel"].str.startswith("dot_") & (cells["kernel"] != "copy2d_document")
+    (protocol,) = {shard["protocol_version"] for shard in shards}
+    is_later = cells["kernel"].map(_is_later)
+    raced = ok["repeat_medians_s"].map(len) == 1
     return {
         "cells": whole(len(cells)),
-        "now": parts_words(parts["now"])
-        | {
-            "cells": whole(int(of_now.sum())),
-            "once": whole(int((ok["repeat_medians_s"][of_now[ok.index]].map(len) == 1).sum())),
-        },
-        "before": parts_words(parts["before"]) | {"cells": whole(int((~of_now).sum()))},
+        "protocol": protocol,
+        "sweeps": when_and_where(s for s in shards if not _is_later(_kernel_of(s)))
+        | {"cells": whole(int((~is_later).sum())), "once": whole(int(raced.sum()))},
+        "later": when_and_where(s for s in shards if _is_later(_kernel_of(s)))
+        | {"cells": whole(int(is_later.sum()))},
         "ok": whole(len(ok)),
         "too_large": whole(int((cells["status"] == "too_many_threads").sum())),
         "others": whole(int((~cells["status"].isin(["ok", "too_many_threads"])).sum())),
@@ -87,15 +85,24 @@ def recorded(record: Record) -> dict[str, Any]:
     }
 
 
-def parts_words(shards: list[dict[str, Any]]) -> dict[str, Any]:
-    """The devices, the days and the measuring protocol of shards that were measured alike."""
-    days = sorted({f"{pd.Timestamp(shard['written_at']):%Y-%m-%d}" for shard in shards})
-    devices = len({shard["device"]["uuid"] for shard in shards})
-    (protocol,) = {shard["protocol_version"] for shard in shards}
+def _kernel_of(shard: dict[str, Any]) -> str:
+    return PurePath(shard["params"]["folder"]).name
+
+
+def _is_later(kernel: str) -> bool:
+    """Whether a kernel was recorded after the sweeps, on another device."""
+    return kernel.startswith("dot_") or kernel == "copy2d_document"
+
+
+def when_and_where(shards: Iterable[dict[str, Any]]) -> dict[str, str]:
+    """The days and the devices of shards."""
+    times, devices = set(), set()
+    for shard in shards:
+        times.add(f"{pd.Timestamp(shard['written_at']):%Y-%m-%d}")
+        devices.add(shard["device"]["uuid"])
     return {
-        "days": joined(days),
-        "devices": "one NVIDIA H200" if devices == 1 else f"{devices} NVIDIA H200s",
-        "protocol": protocol,
+        "days": joined(sorted(times)),
+        "devices": "one NVIDIA H200" if len(devices) == 1 else f"{len(devices)} NVIDIA H200s",
     }
 
 
@@ -580,8 +587,8 @@ def trust(record: Record, claims: Claims) -> dict[str, Any]:
         "Two runs agree as well as asked.",
         now["disjoint"] <= 0.02 and now["holding"] >= 0.8 and now["winner_tied"] >= 0.97,
     )
-    twice = [p for p in record.provenance if p["params"]["measure"]["repeats"] > 1]
-    found = steadiness(twice).device
+    host_fed = {_kernel_of(shard) for shard in record.provenance if shard.get("host_fed")}
+    found = steadiness(record.provenance, host_fed).device
     claims.hold("The devices were steady while the record was made.", found.steady, found)
     assert found.between is not None
     readings = record.readings()

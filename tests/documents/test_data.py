@@ -41,9 +41,7 @@ def test_the_notebook_runs_to_its_figure() -> None:
         if output.output_type in ("display_data", "execute_result")
     ]
     assert any("image/png" in data for data in shown)
-    # What its last words say: padding pays for every tile but the smallest of floats.
+    # The notebook's answer: padding pays for every tile.
     (beyond,) = [t for data in shown if "beyond doubt" in (t := data.get("text/plain", ""))]
     answers = re.findall(r"(\d+) +(True|False)$", beyond, re.M)
-    assert [side for side, faster in answers if faster == "False"] == ["16"]
-    assert "float   16      False" in beyond
-    assert len(answers) == 6
+    assert [faster for _, faster in answers] == ["True"] * 6

@@ -35,7 +35,7 @@ class StoreColumns(Workload):
     axes: ClassVar = {
         "block_x": [8, 16, 32],
         "block_y": [1, 2, 4, 8, 16, 32],
-        "turns": [1, 4, 16],
+        "passes": [1, 4, 16],
     }
     views = (HeatMap("block_x", "block_y"),)
 
@@ -70,21 +70,21 @@ class StoreColumns(Workload):
         return 3 * self.bytes_written(problem, dtype)
 
     def launch(self, cell: Cell) -> Launch:
-        """Launch a block for block_x rows and block_y · turns columns."""
+        """Launch a block for block_x rows and block_y · passes columns."""
         height, width = cell.problem.height, cell.problem.width
         block = (cell["block_x"], cell["block_y"], 1)
-        grid = (ceil_div(height, block[0]), ceil_div(width, block[1] * cell["turns"]), 1)
+        grid = (ceil_div(height, block[0]), ceil_div(width, block[1] * cell["passes"]), 1)
         sides = (self.index(cell.problem, height), self.index(cell.problem, width))
-        args = (BufferRef("dst"), *sides, np.uint32(cell["turns"]))
+        args = (BufferRef("dst"), *sides, np.uint32(cell["passes"]))
         return Launch("columns", grid, block, args, tiles=grid[0] * grid[1])
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
-        """Return the store of a thread, as wide as the element, in the loop over turns."""
+        """Return the store of a thread, as wide as the element, in the loop over passes."""
         return (Access("store", "global", DTYPES[dtype].itemsize, in_loop=True),)
 
     def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64]:
-        """Return the elements of the first turn, down the columns."""
-        first = np.array([block[1] * cell["block_y"] * cell["turns"], block[0] * cell["block_x"]])
+        """Return the elements of the first pass, down the columns."""
+        first = np.array([block[1] * cell["block_y"] * cell["passes"], block[0] * cell["block_x"]])
         return tile_elements((cell["block_x"], cell["block_y"]), (0, 0))[:, ::-1] + first
 
 

@@ -20,7 +20,7 @@ AXES = {
     "reduce_sum": {"threads": [33], "grid": [3, 700], "unroll": [1, 8]},
     "stencil5": {"block_x": [1, 16, 50], "block_y": [1, 7, 20]},
     "gather_stride": {"stride": [1, 3, 32, 5000], "threads": [33, 128]},
-    "store_columns": {"block_x": [1, 8, 50], "block_y": [1, 7, 20], "turns": [1, 4]},
+    "store_columns": {"block_x": [1, 8, 50], "block_y": [1, 7, 20], "passes": [1, 4]},
     # Shorter and longer than the chain, which is of 151 places.
     "chase": {"chains": [1, 7], "hops": [1, 100, 1000]},
     "dispatch": {"grid": [1, 700], "block_x": [1, 33, 128]},

@@ -4,12 +4,14 @@ import json
 from typing import Any
 
 from gpushmoo.core.display import joined, significant
+from gpushmoo.extras.studies.counters import COUNTERS_SCHEMA
 from gpushmoo.interactive.predict import KNOWN
 from gpushmoo.model.form import PARAMETERS, first_values
 from gpushmoo.model.launches import DeviceFacts
 from gpushmoo.model.limits import read_counted
+from gpushmoo.storage.store import read_table
 
-from .record import REFERENCE, read_json
+from .record import REFERENCE, read_json, read_record
 from .words import Claims, errors, span, whole, whole_percent
 
 FOLDER = "nvidia-h200-model"
@@ -80,6 +82,7 @@ def values(claims: Claims) -> dict[str, Any]:
             for q, off in counted["quantities"].items()
         ],
         "backed": _backed(whys["devices"][0]),
+        **_stores_to_parts(claims),
         "float3": errors(holds["copies of float3"]["ways"]["model"]["all"]),
         "around": errors(holds[NOTHING]["ways"]["model"]["regions"]["around"]),
         "flushed_stores": span(
@@ -91,6 +94,30 @@ def values(claims: Claims) -> dict[str, Any]:
             ),
             " %",
         ),
+    }
+
+
+def _stores_to_parts(claims: Claims) -> dict[str, str]:
+    """How the time of `store_columns` depends on the lines that are stored to at once.
+
+    Of blocks that come back to their lines, as wide as a warp: each thread has another line.
+    """
+    cells = read_record("nvidia-h200-machine").of("store_columns", dtype="float", block_x=32)
+    cells = cells[cells["passes"] == cells["passes"].max()]
+    lines = cells["resident_blocks"] * cells["block_x"]
+    element_s = cells["median_s"] / (cells["height"] * cells["width"])
+    table = element_s.groupby([cells["height"], lines]).median().unstack("height")
+    growth = table.iloc[-1] / table.iloc[0]
+    claims.hold(
+        "Stores to many lines cost more outside of L2 alone.", growth[1024] < 1.0 < growth[8192]
+    )
+    counters = read_table(REFERENCE / FOLDER / "counters.parquet", COUNTERS_SCHEMA).to_pandas()
+    counted = counters[counters["kernel"] == "store_columns"]
+    return {
+        "read_again": whole_percent((counted["dram_read_bytes"] / counted["bytes_written"]).max()),
+        "other_pitch": span(table[8000] / table[8192], digits=3),
+        "open_inside": f"{growth[1024]:.2f}",
+        "open_outside": f"{growth[8192]:.2f}",
     }
 
 

@@ -8,9 +8,10 @@
     sk/bin/python $JUDGE describe cells.parquet --record reports/reference/nvidia-h200
     sk/bin/python $JUDGE held judged.json --cells cells.parquet
     sk/bin/python $JUDGE unseen unseen.json --cells cells.parquet --facts facts.json \
-        --unseen gallery=gallery.parquet documents=documents.parquet
+        --unseen gallery=gallery.parquet seeds=seeds.parquet
     sk/bin/python $JUDGE counted counted.json --counters counters.parquet --model device.json \
-        --record reports/reference/nvidia-h200 reports/reference/nvidia-h200-gallery
+        --record reports/reference/nvidia-h200 reports/reference/nvidia-h200-gallery \
+        reports/reference/nvidia-h200-machine
 
 Needs no device. Needs scikit-learn, which the environment does not have, so make another one.
 
@@ -37,7 +38,7 @@ between predicted · exp(−b) and predicted · exp(b).
 
 import argparse
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -119,8 +120,7 @@ def described_cells(record: Path) -> pd.DataFrame:
         aggregate(sorted(unpacked(record).rglob("*.parquet")), dataset)
         cells, provenance = read_medians(dataset), dataset_provenance(dataset)
         kernels = {str(where["kernel"]) for where in partitions(dataset)}
-    code = record / "code_paths.json"
-    codes = code_paths(provenance, code if code.is_file() else None)
+    codes = codes_of(record, provenance)
     workloads = {name: workload_of(name) for name in kernels}
     described, why = Describer(workloads, codes, device_facts(provenance)).table(cells)
     for kernel, sentence in sorted(why.items()):
@@ -130,6 +130,12 @@ def described_cells(record: Path) -> pd.DataFrame:
     # Nothing that reads the file shall have to know nullable numbers.
     plain = told.astype(dict.fromkeys(more, "float64"))
     return described.merge(plain, on="cell_key")
+
+
+def codes_of(record: Path, shards: Iterable[Mapping[str, Any]]) -> dict[Any, Any]:
+    """Return what machine code says, of the shards, and of a file beside older ones."""
+    beside = record / "code_paths.json"
+    return dict(code_paths(shards, beside if beside.is_file() else None))
 
 
 def regions(cells: pd.DataFrame, cache_bytes: int) -> npt.NDArray[np.str_]:
@@ -377,7 +383,7 @@ def predictions(counters: pd.DataFrame, told: Mapping[str, Any], records: list[P
     codes: dict[Any, Any] = {}
     for record in records:
         shards = (read_metadata(path) for path in sorted(unpacked(record).rglob("*.parquet")))
-        codes |= code_paths(shards, record / "code_paths.json")
+        codes |= codes_of(record, shards)
     workloads = {name: workload_of(name) for name in sorted(set(counters["kernel"]))}
     describer = Describer(workloads, codes, DeviceFacts(**told["facts"]))
     rows = {}

@@ -17,7 +17,7 @@ from typing import Any
 import cupy
 
 MIB = 2**20
-# Around the sizes at which CUDA changes its way. Two of them are no multiple of 4,096.
+# Around the sizes at which CUDA changes its way. Two of them are not multiples of 4,096.
 SIZES = (
     *(n * MIB for n in (1, 4, 8, 16, 64, 128, 256, 384, 448, 512, 640, 768, 1024, 3072)),
     4 * 1448**2,

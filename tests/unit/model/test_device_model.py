@@ -108,6 +108,18 @@ ASKED |= {"in_a_sample": 1.0, "cache_bytes": 1e6, "access_bytes": 16.0, "persist
             {"store_lines": 9e3, "store_first_lines": 2e3, "load_lines": 1e3},
             "2e3 * store_line + 7e3 * store_again + 1e3 * load_line",
         ),
+        # Of 5 resident blocks 256 lines are open, of which L2 holds nothing, or all.
+        (
+            "service",
+            {"resident": 5, "open_lines": 51.2, "open_sectors": 9e3, "flushed": 1},
+            "9e3 * open_sector",
+        ),
+        (
+            "service",
+            {"resident": 5, "open_lines": 3 * 51.2, "open_sectors": 9e3, "flushed": 1},
+            "2 * 9e3 * open_sector",
+        ),
+        ("service", {"resident": 5, "open_lines": 51.2, "open_sectors": 9e3}, "0"),
         # An image's texels do not go the way of lines.
         ("service", {"texel_stores": 1, "warps": 8, "store_lines": 9e3}, "8 * texel_store"),
         ("service", {"texel_loads": 1, "load_lines": 9e3, "instructions": 1e4}, "4e4 * issue"),

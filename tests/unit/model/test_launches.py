@@ -270,6 +270,29 @@ def test_a_block_with_a_tile_and_one_with_a_tree() -> None:
 
 
 @pytest.mark.parametrize(
+    ("rows", "width", "lines", "sectors"),
+    [
+        # 8 rows of 32 threads, which store one pass after the other to the tile's 32 columns.
+        (4, 32, 32, 32 * 32 * 4 / 32),
+        # The inner loop goes along half of the columns.
+        (4, 16, 32, 32 * 32 * 4 / 32),
+        # One pass.
+        (1, 32, 0, 0),
+    ],
+)
+def test_lines_that_a_naive_transpose_stores_to_again_and_again(
+    rows: int, width: int, lines: float, sectors: float
+) -> None:
+    path = CodePath(part(20), part(40, 1, 1, 1))
+    axes = {"TILE": 32, "ROWS": rows, "PAD": 0, "block_x": width}
+    told = of_kernel(cell_of("transpose", "naive", **axes), path)
+    assert (told["open_lines"], told["open_sectors"]) == (lines, sectors)
+    # Along a row, no sector is stored in parts.
+    told = of_kernel(cell_of("transpose", "tile", **axes), path)
+    assert told["open_sectors"] == 0
+
+
+@pytest.mark.parametrize(
     ("path", "turns", "waits", "instructions"),
     [
         # 10 passes, one a turn.

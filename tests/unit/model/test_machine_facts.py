@@ -11,6 +11,7 @@ from cells import cell as row_of
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.space import Cell, CellGroup, Residency
 from gpushmoo.measuring.sample_length import launches_of_group
+from gpushmoo.model.launches import OPEN_LINES
 from gpushmoo.model.machine import half_way, line, machine_facts
 from gpushmoo.planning.sweeps import SweepConfig
 from test_config import cells_of, overlaid
@@ -31,6 +32,7 @@ KNOWN = {
     "l2_copy_bps": 5.2e12,
     "load_port_bytes_per_s": 120e9,
     "store_port_bytes_per_s": 62e9,
+    "open_sector_s": 3.3e-9,
     "turn_1": 0.14,
     "turn_2": 0.11,
     "turn_4": 0.09,
@@ -65,11 +67,12 @@ def rows_of(sweep: SweepConfig) -> Iterable[Mapping[str, Any]]:
             start = KNOWN["launch_s"] + KNOWN["sample_s"] / counted
             seconds = (start + net_seconds(cell, sweep)) * rng.normal(1.0, 2e-4)
             read, written = sweep.folder.workload.bytes_moved(cell)
-            names = ("kernel", "cache_state", "timing_mode")
+            names = ("kernel", "dtype", "cache_state", "timing_mode")
             place = {name: getattr(cell, name) for name in names}
             place |= {"height": cell.problem.height, "width": cell.problem.width}
             asked = {"blocks": launch.blocks, "tiles": launch.tiles, "multiprocessors": UNITS}
             asked |= {"threads_per_block": launch.threads, "launches_per_sample": together}
+            asked |= {"resident_blocks": RESIDENT_THREADS // launch.threads}
             moved = {"bytes_read": read, "bytes_written": written}
             moved |= {"overhead_s": np.nan, "overhead_error_s": np.nan}
             moved |= {"working_set_over_cache": (read + written) / CACHE}
@@ -91,6 +94,10 @@ def net_seconds(cell: Cell, sweep: SweepConfig) -> float:
         out = outside(span, "latency", cell)
         return cell["hops"] * (KNOWN["latency_l2_s"] * (1 - out) + KNOWN["latency_dram_s"] * out)
     out = outside(read + written, "rate", cell)
+    if cell.kernel == "store_columns":
+        lines = RESIDENT_THREADS // launch.threads * cell["block_x"]
+        more = KNOWN["open_sector_s"] * np.log2(1 + lines / OPEN_LINES) * (cell["passes"] > 1)
+        return float(written / 32 / UNITS * (15e-9 + more * out))
     name = {"global_load": "read", "global_store": "write", "global_copy": "copy"}[cell.kernel]
     far = read / KNOWN["bus_read_bps"] + written / KNOWN["bus_write_bps"]
     if name == "copy":
@@ -138,6 +145,7 @@ def test_all_figures_are_found_again_in_verified_cells(cells: pd.DataFrame) -> N
     [
         ("chase", {"latency_l2_s", "latency_dram_s", "cache_end_latency_share"}),
         ("issue", {"issue_s"}),
+        ("store_columns", {"open_sector_s"}),
         ("global_copy", {"bus_copy_bps", "l2_copy_bps", "turn_1", "turn_2", "turn_4", "turn_8"}),
     ],
 )
@@ -172,6 +180,7 @@ def test_without_starts_or_a_cache_no_rate_is_told(cells: pd.DataFrame) -> None:
         ("issue_s", "kernel != 'issue' or steps == 64", "two numbers of steps"),
         ("l2_read_bps", "kernel != 'global_load' or height > 1000", "at 3 sizes"),
         ("load_port_bytes_per_s", "kernel != 'global_load' or blocks > 16", "two lengths"),
+        ("open_sector_s", "kernel != 'store_columns' or passes == 1", "several passes"),
         ("turn_2", "kernel != 'global_copy' or unroll != 2", "unroll 2"),
         ("cache_end_latency_share", "kernel != 'chase' or width > 6e6", "both a quarter"),
         ("cache_end_rate_share", "kernel != 'global_load' or height * width < 9e6", "from 4 on"),

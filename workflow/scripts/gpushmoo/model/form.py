@@ -6,7 +6,8 @@ as long as each of these limits:
 
 * starting:  m times the longer of a block's dispatch and the launches of its warps;
 * service:   m times the longer of its instructions and of the lines that it loads and stores, and
-the words of shared memory that one bank serves one after the other;
+the words of shared memory that one bank serves one after the other. A block that stores parts of
+sectors in one pass after the other takes longer, the more lines are stored to by all blocks;
 * waiting:   the life of one block: its start, a latency for every group of loads that is waited
 for, a little more with more warps (a block lasts as long as its slowest), and a share of its
 service. A busy DRAM makes the latencies longer. With barriers, the warps of a block wait and are
@@ -30,11 +31,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .launches import WIDEST, DeviceFacts, Floats, Launches
+from .launches import OPEN_LINES, SECTOR_BYTES, WIDEST, DeviceFacts, Floats, Launches
 
 Values = Mapping[str, float]
 
-SECTOR_BYTES = 32
 LINE_BYTES = 128
 # Names of the limits, in the order of reports.
 LIMITS = ("start", "dispatch", "service", "waiting", "L2", "DRAM")
@@ -74,6 +74,12 @@ PARAMETERS: Mapping[str, Quantity] = {
     "turn": Quantity("cycles", "an instruction of a loop, to a warp that waits for it", 1.8),
     "store_line": Quantity("cycles", "a line that a warp stores to", 4.6, "store_port_bytes_per_s"),
     "store_again": Quantity("cycles", "a line that the warp stored to by the access before", 1.5),
+    "open_sector": Quantity(
+        "cycles",
+        "a sector stored in parts, for each doubling of the lines that are stored to",
+        6.6,
+        "open_sector_s",
+    ),
     "load_line": Quantity("cycles", "a line that a warp loads from", 0.9, "load_port_bytes_per_s"),
     "shared_wave": Quantity("cycles", "a word that a bank of shared memory serves", 1.0),
     "shared_latency": Quantity("cycles", "a load from shared memory", 30.0),
@@ -114,7 +120,15 @@ FIRST: Mapping[str, float] = {name: meaning.first for name, meaning in PARAMETER
 
 # Facts in seconds. The others are rates, which the clock divides, and shares, which stay.
 _SECONDS = frozenset(
-    {"launch_s", "sample_s", "issue_s", "dispatch_s", "warp_launch_s", "latency_l2_s"}
+    {
+        "launch_s",
+        "sample_s",
+        "issue_s",
+        "dispatch_s",
+        "warp_launch_s",
+        "latency_l2_s",
+        "open_sector_s",
+    }
 )
 _PORTS = {"store_line": "store_port_bytes_per_s", "load_line": "load_port_bytes_per_s"}
 
@@ -258,7 +272,8 @@ class Model:
         return cycles, dict(zip(LIMITS, [start, *limits], strict=True))
 
     def _blocks(self, x: Launches) -> _Blocks:
-        held, service = self.l2_share(x), self._service(x)
+        held = self.l2_share(x)
+        service = self._service(x, held)
         return _Blocks(held, service, *self._life(x, held, service))
 
     def _wave(self, x: Launches, of_block: _Blocks, blocks: Floats) -> tuple[Floats, ...]:
@@ -288,11 +303,14 @@ class Model:
         together = taking_turns(service, waiting, blocks * x.barriers)
         return np.where(x.barriers > 0, together, joined(SERVICE, service, waiting))
 
-    def _service(self, x: Launches) -> Floats:
+    def _service(self, x: Launches, held: Floats) -> Floats:
         """Return the cycles that a multiprocessor's pipelines take for one block."""
         p = self.values
         again = x.store_lines - x.store_first_lines
         stores = p["store_line"] * x.store_first_lines + p["store_again"] * again
+        # Outside of L2, sectors are written back before the block has completed them.
+        lines = np.log2(1.0 + x.resident * x.open_lines / OPEN_LINES)
+        stores = stores + p["open_sector"] * lines * x.open_sectors * (1 - held)
         texels = np.where(x.texel_stores > 0, p["texel_store"] * x.warps, stores)
         lines = texels + np.where(x.texel_loads > 0, 0.0, p["load_line"] * x.load_lines)
         # Filters of narrower texels are faster than all else that these texels need.

@@ -38,6 +38,10 @@ Codes = Mapping[tuple[str, str, str, str], CodePath]
 WARP = 32
 # Widest access of a thread, in bytes.
 WIDEST = 16
+SECTOR_BYTES = 32
+# Lines of a multiprocessor's blocks that are stored to in parts, above which this costs more.
+# Chosen with the kernel `store_columns` on an NVIDIA H200 in view.
+OPEN_LINES = 256.0
 # The offset of a block's corner to the edges of sectors repeats after 8 blocks of elements of 4
 # bytes or more, and after fewer rows of blocks. The two coordinates cover all offsets, but not in
 # step.
@@ -81,6 +85,9 @@ class Launches:
         warp and turn.
     part_bytes
         Bytes in sectors of which a warp uses only a part.
+    open_lines, open_sectors
+        Lines that a block stores to in one pass after the other, and sectors that its warps store
+        in parts. Both are 0 for a block of one pass and for images.
     warp_sectors, block_sectors
         Sectors of images, counted per warp, and once for the whole block.
     block_bytes
@@ -120,6 +127,8 @@ class Launches:
     store_lines: Floats
     store_first_lines: Floats
     part_bytes: Floats
+    open_lines: Floats
+    open_sectors: Floats
     warp_sectors: Floats
     block_sectors: Floats
     block_bytes: Floats
@@ -163,13 +172,15 @@ class Asked:
     """Memory traffic of one turn of a block, of its loads or its stores, as mean of some blocks.
 
     `lines` counts the lines of every instruction of every warp, `first_lines` only those that no
-    other instruction of the warp requests in the same turn. `part_bytes` are bytes in sectors that
-    a warp touches in part. Sectors are counted per warp, and for the whole block. `bytes` are those
-    of all threads of the block, `distinct_bytes` count a byte once that several threads access.
+    other instruction of the warp requests in the same turn, and `block_lines` each line of the
+    block once. `part_bytes` are bytes in sectors that a warp touches in part. Sectors are counted
+    per warp, and for the whole block. `bytes` are those of all threads of the block,
+    `distinct_bytes` count a byte once that several threads access.
     """
 
     lines: float = 0.0
     first_lines: float = 0.0
+    block_lines: float = 0.0
     part_bytes: float = 0.0
     warp_sectors: float = 0.0
     block_sectors: float = 0.0
@@ -294,6 +305,7 @@ def _asked(
     return Asked(
         lines=lines,
         first_lines=mean(_distinct(_keys(warp_of, x // long, row // tall))),
+        block_lines=mean(_distinct(_keys(warp_of // warps * warps, x // long, row // tall))),
         part_bytes=float((kinds[warp_of] * used_bytes)[part].sum() / count),
         warp_sectors=mean(whole),
         block_sectors=mean(_distinct(_keys(warp_of // warps * warps, x, row))),
@@ -514,6 +526,10 @@ def _columns(
     pictured = store if traffic.image_stores else load
     parts = ((load.part_bytes, read), (store.part_bytes, written))
     used = [part for part, moved in parts if moved]
+    # An inner loop stores to further lines, before the outer one comes back to the first of them.
+    outer = workload.outer_turns(cell)
+    comes_back = passes > 1.0 and not persistent and not traffic.image_stores
+    inner = passes / outer if outer > 1 else 1.0
     return {
         "blocks": launch.blocks,
         "warps": -(-launch.threads // WARP),
@@ -527,6 +543,8 @@ def _columns(
         "store_lines": store.lines * passes if written else 0.0,
         "store_first_lines": store.first_lines * passes if written else 0.0,
         "part_bytes": float(np.mean(used or [0.0])) * passes,
+        "open_lines": store.block_lines * inner if comes_back else 0.0,
+        "open_sectors": store.part_bytes / SECTOR_BYTES * passes if comes_back else 0.0,
         "warp_sectors": (pictured.warp_sectors if image else 0.0) * passes,
         "block_sectors": (pictured.block_sectors if image else 0.0) * passes,
         "block_bytes": turn * passes,

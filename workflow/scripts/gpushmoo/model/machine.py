@@ -1,7 +1,8 @@
 """Derive a device's figures from micro-benchmarks: latencies, rates, and the costs of a start.
 
 Kernels: `chase` (dependent loads), `dispatch` (empty blocks), `issue` (independent instructions),
-`global_load`, `global_store` and `global_copy`. config/machine.yaml sweeps them. All figures are
+`global_load`, `global_store`, `global_copy`, and `store_columns` (stores to parts of sectors).
+config/machine.yaml sweeps them. All figures are
 derived from seconds of launches, so the clock need not be known.
 """
 
@@ -26,13 +27,22 @@ from ..core.space import TIMING_MODES
 from ..storage.dataset import read_cells
 from ..storage.store import NORMAL_HALF
 from ..storage.wholefile import write_json
-from .launches import WARP
+from .launches import OPEN_LINES, SECTOR_BYTES, WARP
 
-KERNELS = ("chase", "dispatch", "issue", "global_load", "global_store", "global_copy")
+KERNELS = (
+    "chase",
+    "dispatch",
+    "issue",
+    "global_load",
+    "global_store",
+    "global_copy",
+    "store_columns",
+)
 # Columns of verified cells that this module reads, besides the axes.
 COLUMNS = frozenset(
     {
         "kernel",
+        "dtype",
         "height",
         "width",
         "cache_state",
@@ -46,6 +56,7 @@ COLUMNS = frozenset(
         "tiles",
         "launches_per_sample",
         "threads_per_block",
+        "resident_blocks",
         "median_s",
         "median_low_s",
         "median_high_s",
@@ -270,6 +281,29 @@ def _port(measured: MachineCells, kernel: str) -> Found:
     return value, low, high, "bytes/s", how
 
 
+def _open_sector(measured: MachineCells) -> Found:
+    """Return how much longer a sector takes for each doubling of the lines that are stored to."""
+    rows = measured.net("store_columns")
+    far = rows[BYTES_TOUCHED] >= OUTSIDE * measured.cache
+    # Each thread of a warp stores to another line.
+    rows = rows[far & (rows["block_x"] >= WARP) & (rows["passes"] > 1)]
+    slopes = []
+    for _, cells in rows[rows["passes"] == rows["passes"].max()].groupby("dtype"):
+        lines = np.log2(1.0 + cells["resident_blocks"] * cells["block_x"] / OPEN_LINES)
+        of_multiprocessor = cells["bytes_written"] / SECTOR_BYTES / cells["multiprocessors"]
+        slope = line(lines.to_numpy(), *((cells[t] / of_multiprocessor).to_numpy() for t in TIMES))
+        if slope is not None and slope.low > 0:
+            slopes.append(slope)
+    why = f"No cells of 'store_columns' with several passes touch at least {OUTSIDE:g} caches."
+    _needed(slopes, why)
+    how = (
+        "Slope of the time of 'store_columns' for each sector of a multiprocessor over the binary "
+        f"logarithm of 1 + lines / {OPEN_LINES:g}, mean of the element types."
+    )
+    value = float(np.mean([slope.slope for slope in slopes]))
+    return value, min(s.low for s in slopes), max(s.high for s in slopes), "s", how
+
+
 def _turn(measured: MachineCells, unroll: int) -> Found:
     """Return how much longer the fastest copy takes than reading and writing separately."""
     rows = _far(measured, "global_copy")
@@ -358,6 +392,7 @@ _DERIVED: Mapping[str, Callable[[MachineCells], Found]] = {
     "l2_copy_bps": partial(_cached, kernel="global_copy"),
     "load_port_bytes_per_s": partial(_port, kernel="global_load"),
     "store_port_bytes_per_s": partial(_port, kernel="global_store"),
+    "open_sector_s": _open_sector,
     **{f"turn_{unroll}": partial(_turn, unroll=unroll) for unroll in UNROLLS},
     "cache_end_latency_share": _end_by_latency,
     "cache_end_rate_share": _end_by_rate,

@@ -71,7 +71,8 @@ def recorded(record: Record) -> dict[str, Any]:
         "cells": whole(len(cells)),
         "protocol": protocol,
         "sweeps": when_and_where(s for s in shards if not _is_later(_kernel_of(s)))
-        | {"cells": whole(int((~is_later).sum())), "once": whole(int(raced.sum()))},
+        | {"cells": whole(int((~is_later).sum()))},
+        "once_raced": whole(int(raced.sum())),
         "later": when_and_where(s for s in shards if _is_later(_kernel_of(s)))
         | {"cells": whole(int(is_later.sum()))},
         "ok": whole(len(ok)),

@@ -123,6 +123,7 @@ def test_a_later_repeat_searches_nothing_and_measures_what_was_not_outrun() -> N
 
 def test_the_report_says_what_was_left_out_and_how_sure_that_is() -> None:
     search = {"measured": 5, "candidates": 100, "better_probability": 0.03, "ended": "stop"}
+    search |= {"mode": "guided"}
     params = {"measure": {"search": {"tolerance": 0.01}}}
     told = [{"params": params, "searches": [search, {**search, "measured": 9, "ended": "budget"}]}]
     [sentence] = searched_findings(told)
@@ -130,3 +131,8 @@ def test_the_report_says_what_was_left_out_and_how_sure_that_is() -> None:
     assert "faster by more than 1.0 % has a probability of 3.0 %" in sentence
     assert "1 of 2 searches ended" in sentence
     assert searched_findings([{"params": params}]) == []
+    # Cells of a race that have no sample failed, unless its time was over.
+    race = {**search, "mode": "race"}
+    assert searched_findings([{"params": params, "searches": [race]}]) == []
+    late = {**race, "ended": "budget"}
+    assert len(searched_findings([{"params": params, "searches": [late]}])) == 1

@@ -19,7 +19,7 @@ from ..core.display import gbs, joined, mode_words, percent, seconds, size_bytes
 from ..core.run_plan import LACKING
 from ..core.schema import FAULTS, LIMITS, SAMPLE_COUNT, Status
 from ..core.space import TIMING_MODES
-from ..search.planner import RACE_REFERENCE_CELLS, SearchMode
+from ..search.planner import RACE_REFERENCE_CELLS, SearchEnd, SearchMode
 from .tables import Json
 
 
@@ -345,13 +345,22 @@ def _first_to_last(days: Sequence[str]) -> str:
     return " to ".join(dict.fromkeys((days[0], days[-1])))
 
 
+def _left_cells_out(search: Json) -> bool:
+    """Return whether a search left cells out.
+
+    A race does so only at the end of its time. Its other cells without a sample failed.
+    """
+    is_whole = search["mode"] == SearchMode.RACE and search["ended"] != SearchEnd.BUDGET
+    return search["measured"] < search["candidates"] and not is_whole
+
+
 def searched_findings(provenance: Sequence[Json]) -> list[str]:
     """Return a sentence on the searches that left cells out; nothing if no search did."""
     searches = [
         search
         for shard in provenance
         for search in shard.get("searches", ())
-        if search["measured"] < search["candidates"]
+        if _left_cells_out(search)
     ]
     if not searches:
         return []

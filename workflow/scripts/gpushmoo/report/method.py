@@ -595,7 +595,7 @@ _FIGURES = {
     "l2_copy_bps": "cache, copied",
     "load_port_bytes_per_s": "loads of one multiprocessor",
     "store_port_bytes_per_s": "stores of one multiprocessor",
-    "open_sector_s": "a sector stored in parts, for each doubling of the lines, of a multiprocessor",
+    "open_sector_s": "a sector stored in parts, for each doubling of the lines",
     "turn_1": "a copy's further time, one load at once",
     "turn_2": "the same, 2 loads at once",
     "turn_4": "the same, 4 loads at once",

@@ -174,6 +174,26 @@ def test_the_copy_is_timed_in_the_way_that_is_faster(slow: str) -> None:
     assert copied is not None
 
 
+@pytest.mark.parametrize(
+    ("state", "mode"), [("flushed", "batched"), ("warm", "isolated"), ("warm", "graph")]
+)
+def test_a_copy_under_another_condition_is_timed_under_that_alone(state: str, mode: str) -> None:
+    used = set[Condition]()
+
+    class Copy(RowCopy):
+        def sample(self, launches: int, met: Condition = USUAL) -> float:
+            used.add(met)
+            return super().sample(launches, met)
+
+    class Device(RowDevice):
+        def bind_copy(self, source: Any, target: Any) -> RowCopy:
+            return Copy(self, source, target)
+
+    cells = make_cells(chunks=(1,), cache_states=(state,), timing_modes=(mode,))
+    measured(Device(launch_s=250e-6, info=replace(INFO, backend="cuda")), cells)
+    assert used - {USUAL} == {Condition(state, mode)}
+
+
 def test_a_copy_that_fails_in_a_graph_is_timed_in_a_stream() -> None:
     class Refusing(RowCopy):
         def sample(self, launches: int, met: Condition = USUAL) -> float:

@@ -292,6 +292,15 @@ def test_lines_that_a_naive_transpose_stores_to_again_and_again(
     assert told["open_sectors"] == 0
 
 
+def test_persistent_blocks_do_not_come_back_to_their_lines() -> None:
+    path = CodePath(part(20), part(10, stores=1))
+    cell = cell_of("surf2d_memset", "block-one-plain", block_x=4, block_y=8, waves=1)
+    told = of_kernel(cell, path)
+    assert told["part_bytes"] > 0
+    assert told["turns"] > 1
+    assert (told["open_lines"], told["open_sectors"]) == (0, 0)
+
+
 @pytest.mark.parametrize(
     ("path", "turns", "waits", "instructions"),
     [

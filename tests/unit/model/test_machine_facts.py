@@ -97,6 +97,8 @@ def net_seconds(cell: Cell, sweep: SweepConfig) -> float:
     if cell.kernel == "store_columns":
         lines = RESIDENT_THREADS // launch.threads * cell["block_x"]
         more = KNOWN["open_sector_s"] * np.log2(1 + lines / OPEN_LINES) * (cell["passes"] > 1)
+        # Several threads of a narrower block's warp store to one line.
+        more *= 1 + (cell["block_x"] < 32)
         return float(written / 32 / UNITS * (15e-9 + more * out))
     name = {"global_load": "read", "global_store": "write", "global_copy": "copy"}[cell.kernel]
     far = read / KNOWN["bus_read_bps"] + written / KNOWN["bus_write_bps"]

@@ -87,7 +87,8 @@ class Launches:
         Bytes in sectors of which a warp uses only a part.
     open_lines, open_sectors
         Lines that a block stores to in one pass after the other, and sectors that its warps store
-        in parts. Both are 0 for a block of one pass and for images.
+        in parts. Both are 0 for a block of one pass, and for a persistent block, whose passes are
+        different pieces of work.
     warp_sectors, block_sectors
         Sectors of images, counted per warp, and once for the whole block.
     block_bytes
@@ -528,7 +529,7 @@ def _columns(
     used = [part for part, moved in parts if moved]
     # An inner loop stores to further lines, before the outer one comes back to the first of them.
     outer = workload.outer_turns(cell)
-    comes_back = passes > 1.0 and not persistent and not traffic.image_stores
+    comes_back = passes > 1.0 and not persistent
     inner = passes / outer if outer > 1 else 1.0
     return {
         "blocks": launch.blocks,

@@ -1,4 +1,4 @@
-"""The tables of docs/h200.md, computed a second time: from the packed record by plain pandas.
+"""Tables of docs/h200.md and other pages, computed again from packed records by plain pandas.
 
 Nothing of the library is used, so that a fault of its reading, its medians or its bests would show.
 """
@@ -19,15 +19,12 @@ KEY = ["kernel", "dtype", "variant", "height", "width", "cache_state", "timing_m
 MEASURED = ["status", "samples_s", "bytes_read", "bytes_written", "memcpy_gbs"]
 
 
-@pytest.fixture(scope="module")
-def cells() -> pd.DataFrame:
+def cells_of(record: str, axes: list[str]) -> pd.DataFrame:
     """A row for each verified cell: the geometric mean of its repeats' medians, as GB/s."""
-    packed = ROOT / "reports/reference/nvidia-h200/packed.parquet"
-    more = ["unroll", "passes"]
-    table = pd.read_parquet(packed, columns=[*KEY, *AXES, *more, *MEASURED])
+    packed = ROOT / "reports/reference" / record / "packed.parquet"
+    table = pd.read_parquet(packed, columns=[*KEY, *axes, *MEASURED])
     table = table[table["status"] == "ok"]
     seconds = np.log([median(samples) for samples in table["samples_s"]])
-    axes = [*AXES, *more]
     table = table.assign(log_s=seconds, **table[axes].fillna(-1))
     found = table.groupby([*KEY, *axes], observed=True).agg(
         log_s=("log_s", "mean"),
@@ -38,6 +35,12 @@ def cells() -> pd.DataFrame:
     )
     found["gbs"] = (found["read"] + found["written"]) / np.exp(found["log_s"]) / 1e9
     return found.reset_index()
+
+
+@pytest.fixture(scope="module")
+def cells() -> pd.DataFrame:
+    """The cells of the page's record."""
+    return cells_of("nvidia-h200", [*AXES, "unroll", "passes", "threads", "grid"])
 
 
 @pytest.fixture(scope="module")
@@ -170,3 +173,33 @@ def test_the_table_of_the_readme(cells: pd.DataFrame) -> None:
                 assert abs(percent - extra) <= half
         slowest = float(worst.split(" ×")[0])
         assert slowest == pytest.approx(copies[dtype].max() / copies[dtype].min(), rel=0.05)
+
+
+def test_the_kernels_of_the_gallery() -> None:
+    axes = ["TILE", "ROWS", "PAD", "block_x"]
+    gallery = cells_of("nvidia-h200-gallery", axes)
+    page = (ROOT / "docs/gallery.md").read_text("utf-8")
+    transposes = gallery[gallery["kernel"] == "transpose"]
+    for words, variant, pad in (
+        ("transpose, naive", "naive", 0),
+        ("transpose, tile", "tile", 0),
+        ("transpose, padded tile", "tile", 1),
+        ("transpose, padded tile, diagonal", "tile-diagonal", 1),
+    ):
+        mine = transposes[(transposes["variant"] == variant) & (transposes["PAD"] == pad)]
+        for dtype in ("float", "double"):
+            best = mine[mine["dtype"] == dtype].nlargest(1, "gbs").iloc[0]
+            gbs, relative, launch = row(page, f"{words} | {dtype}")[1:]
+            assert value(gbs) == round(best["gbs"])
+            assert relative == f"{100 * best['gbs'] / best['memcpy']:.0f} %"
+            assert launch == ", ".join(f"{axis} {best[axis]:.0f}" for axis in axes)
+
+
+def test_dot_products_beside_cublas(cells: pd.DataFrame) -> None:
+    page = (ROOT / "docs/other-tools.md").read_text("utf-8")
+    for dtype in ("float", "double"):
+        for n in (2**20, 2**28):
+            here = cells[(cells["dtype"] == dtype) & (cells["width"] == n)]
+            best = here.groupby("kernel")["gbs"].max()
+            found = [float(cell) for cell in row(page, f"{dtype} | {n:,} |")[1:]]
+            assert found == [round(best["dot_resident"]), round(best["dot_cublas"])]

@@ -55,6 +55,10 @@ def cells() -> Iterator[tuple[Cell, Steps, Steps]]:
             cell = cell_of("transpose", variant, TILE=side, ROWS=rows, PAD=0, block_x=x)
             stored = steps(across, down) if along else steps(down, across)
             yield cell, steps(across, down), stored
+    for x, y, passes in ((8, 4, 3), (32, 8, 1), (33, 5, 2)):
+        axes = {"block_x": x, "block_y": y, "passes": passes}
+        along = steps(range(0, passes * y, y))
+        yield cell_of("store_columns", "all", **axes), along, along
     for kernel in ("global_copy", "global_load", "global_store"):
         yield cell_of(kernel, "plain", block_x=128, unroll=1, passes=1), ONCE, ONCE
     # One row of tiles, 64 elements wide each, which 3 blocks share out.

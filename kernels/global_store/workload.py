@@ -15,16 +15,16 @@ from gpushmoo.workloads.contract import (
     BufferRef,
     Launch,
     WorkingSet,
-    Workload,
     ceil_div,
     tile_elements,
 )
+from only_stores import OnlyStoresWorkload
 
 # Knuth's multiplicative hash of a word's index: the words differ and do not compress.
 FACTOR = np.uint32(2654435761)
 
 
-class GlobalStore(Workload):
+class GlobalStore(OnlyStoresWorkload):
     """Stores as the compiler chooses (``plain``) or marked as used once, st.cs (``streaming``)."""
 
     name = "global_store"
@@ -64,18 +64,6 @@ class GlobalStore(Workload):
     def output_form(self, problem: Problem, dtype: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return the form of the 32-bit words of all elements in one dimension."""
         return (self.bytes_written(problem, dtype) // 4,), np.dtype(np.uint32)
-
-    def bytes_read(self, problem: Problem, dtype: str) -> int:
-        """Return 0: a launch reads nothing from memory."""
-        return 0
-
-    def bytes_written(self, problem: Problem, dtype: str) -> int:
-        """Return the bytes of all elements, each of which is written once."""
-        return problem.height * problem.width * DTYPES[dtype].itemsize
-
-    def footprint(self, problem: Problem, dtype: str) -> int:
-        """Return the bytes of the output, of the expected output, and of the pattern."""
-        return 3 * self.bytes_written(problem, dtype)
 
     def launch(self, cell: Cell) -> Launch:
         """Launch blocks of `passes` pieces of block_x · unroll elements, one after the other."""

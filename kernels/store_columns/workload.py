@@ -15,13 +15,13 @@ from gpushmoo.workloads.contract import (
     BufferRef,
     HeatMap,
     Launch,
-    Workload,
     ceil_div,
     tile_elements,
 )
+from only_stores import OnlyStoresWorkload
 
 
-class StoreColumns(Workload):
+class StoreColumns(OnlyStoresWorkload):
     """Shows the cost of stores to parts of sectors by the number of rows that blocks write at once.
 
     The naive transpose stores like this. Here nothing is loaded, so the time is that of the stores.
@@ -56,18 +56,6 @@ class StoreColumns(Workload):
     def output_form(self, problem: Problem, dtype: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return the form of all elements in one dimension."""
         return (problem.height * problem.width,), DTYPES[dtype].scalar
-
-    def bytes_read(self, problem: Problem, dtype: str) -> int:
-        """Return 0: a launch reads nothing from memory."""
-        return 0
-
-    def bytes_written(self, problem: Problem, dtype: str) -> int:
-        """Return the bytes of all elements, each of which is written once."""
-        return problem.height * problem.width * DTYPES[dtype].itemsize
-
-    def footprint(self, problem: Problem, dtype: str) -> int:
-        """Return the bytes of the output, of the expected output, and of the indices."""
-        return 3 * self.bytes_written(problem, dtype)
 
     def launch(self, cell: Cell) -> Launch:
         """Launch a block for block_x rows and block_y · passes columns."""

@@ -15,8 +15,8 @@ from gpushmoo.workloads.contract import (
     BufferRef,
     Launch,
     SurfaceRef,
-    Workload,
 )
+from only_stores import OnlyStoresWorkload
 from texel_mapping import (
     AXES,
     MAPPINGS,
@@ -36,7 +36,7 @@ VALUE = 193.0
 PLAIN = "-plain"
 
 
-class Surf2dMemset(Workload):
+class Surf2dMemset(OnlyStoresWorkload):
     """Writes every texel once; a variant is ``mapping-what``, or ``mapping-what-plain``.
 
     ``one`` writes the same value to all texels, ``place`` a value computed from the texel's
@@ -100,14 +100,6 @@ class Surf2dMemset(Workload):
         """Return the image that `variant` must write: one value everywhere, or the pattern."""
         pattern = self.reference(inputs)
         return np.full_like(pattern, VALUE) if "-one" in variant else pattern
-
-    def bytes_read(self, problem: Problem, dtype: str) -> int:
-        """Return 0: a launch reads nothing from memory."""
-        return 0
-
-    def bytes_written(self, problem: Problem, dtype: str) -> int:
-        """Return the bytes of all texels, each of which is written once."""
-        return problem.height * problem.width * DTYPES[dtype].itemsize
 
     def footprint(self, problem: Problem, dtype: str) -> int:
         """Return the bytes of the image, its copy as a buffer, expected texels, and pattern."""

@@ -67,6 +67,7 @@ def computed(record: Record, claims: Claims) -> dict[str, Any]:
         "hold": claims.hold,
         "model": model.values(claims),
         "comparing": studies.comparing(claims),
+        "several": studies.several_devices(claims),
         "gallery": studies.gallery(read_record("nvidia-h200-gallery"), claims),
         "documents": documents.values(claims, numbers),
         "dictionary": dictionary.values(),

@@ -272,6 +272,43 @@ def _same_launches(claims: Claims) -> list[list[str]]:
     return rows
 
 
+SEVERAL = ("run, 0", "run, all", "calls, 0", "calls, all")
+
+
+def several_devices(claims: Claims) -> dict[str, Any]:
+    """Where the seconds of a sweep on one and on two devices are spent, by run and by calls.
+
+    Rows have a figure each, of `SEVERAL`. Those of devices are means over the devices.
+    """
+    found = read_json("speed/nvidia-h200/several.json")["found"]
+    ways = [found[name] for name in SEVERAL]
+    one, two = ways[:2]
+    busy_s = [device["busy_s"] for device in two["devices"].values()]
+    claims.hold("Two devices share the measuring evenly.", min(busy_s) > 0.9 * max(busy_s), busy_s)
+
+    def of_device(way: dict[str, Any], figure: str) -> float:
+        return float(mean(device[figure] for device in way["devices"].values()))
+
+    seconds = {
+        "total": [way["wall_s"] for way in ways],
+        "until the first shard": [way["start_s"] for way in ways],
+        "measuring, mean of the devices": [of_device(way, "busy_s") for way in ways],
+        "between shards, mean of the devices": [of_device(way, "between_s") for way in ways],
+        "after the last shard": [way["end_s"] for way in ways],
+    }
+    after_start = [way["wall_s"] - way["start_s"] for way in (one, two)]
+    gaps_s = [d["longest_gaps_s"][0] for way in ways[2:] for d in way["devices"].values()]
+    return {
+        "run_cells": f"{one['cells']:,}",
+        "calls_cells": f"{ways[2]['cells']:,}",
+        "rows": [[words, *(f"{s:.1f}" for s in row)] for words, row in seconds.items()],
+        "share": f"{two['wall_s'] / one['wall_s']:.2f}",
+        "share_after_start": f"{after_start[1] / after_start[0]:.2f}",
+        "between_shards": f"{1e3 * of_device(two, 'between_s') / of_device(two, 'shards'):.0f} ms",
+        "second_call": span(gaps_s, " s", digits=2),
+    }
+
+
 def _near(ratios: list[float], most: float) -> bool:
     return max(abs(ratio - 1) for ratio in ratios) <= most
 

@@ -51,6 +51,7 @@ import scipy.spatial
 import sklearn
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.run_quality import dataset_provenance
+from gpushmoo.core.code_path import CodePath
 from gpushmoo.core.paths import KERNELS
 from gpushmoo.core.schema import GROUP, is_axis
 from gpushmoo.core.space import Cell, Problem
@@ -132,8 +133,8 @@ def described_cells(record: Path) -> pd.DataFrame:
     return described.merge(plain, on="cell_key")
 
 
-def codes_of(record: Path, shards: Iterable[Mapping[str, Any]]) -> dict[Any, Any]:
-    """Return what machine code says, of the shards, and of a file beside older ones."""
+def codes_of(record: Path, shards: Iterable[Mapping[str, Any]]) -> dict[Any, CodePath]:
+    """Return the paths through machine code of the shards, and of the file beside older ones."""
     beside = record / "code_paths.json"
     return dict(code_paths(shards, beside if beside.is_file() else None))
 

@@ -3,6 +3,7 @@
 Nothing of the library is used, so that a fault of its reading, its medians or its bests would show.
 """
 
+import json
 import re
 from pathlib import Path
 from statistics import median
@@ -203,3 +204,23 @@ def test_dot_products_beside_cublas(cells: pd.DataFrame) -> None:
             best = here.groupby("kernel")["gbs"].max()
             found = [float(cell) for cell in row(page, f"{dtype} | {n:,} |")[1:]]
             assert found == [round(best["dot_resident"]), round(best["dot_cublas"])]
+
+
+def test_copies_in_a_graph() -> None:
+    """The sentences of docs/method.md, which no template makes."""
+    recorded = ROOT / "reports/reference/nvidia-h200/benchmarks/copies.json"
+    slower: dict[int, list[float]] = {}
+    for copies in json.loads(recorded.read_text("utf-8"))["rows"]:
+        ratio = copies["gbs"]["stream"] / copies["gbs"]["graph"]
+        slower.setdefault(copies["bytes"], []).append(ratio)
+    page = " ".join((ROOT / "docs/method.md").read_text("utf-8").split())
+    mib = 2**20
+    for sizes, words in (
+        ([512 * mib, 640 * mib, 1024 * mib, 3072 * mib], "{} to {} times as long in a graph"),
+        ([78_570_496], "not a multiple of 4,096, {} to {} times"),
+    ):
+        ratios = [ratio for size in sizes for ratio in slower[size]]
+        assert words.format(f"{min(ratios):.2f}", f"{max(ratios):.2f}") in page
+    for size in (448 * mib, 768 * mib):
+        assert slower[size] == pytest.approx([1.0, 1.0], abs=0.01)
+    assert all(max(slower[n * mib]) < 1.0 for n in (1, 4, 8, 16))

@@ -36,6 +36,8 @@ class RowDevice(FakeDevice):
     placed: float = 0.0
     # Of the copy, in launches' seconds.
     copy_factor: float = 1.0
+    # The class of the copy, a `RowCopy`.
+    copies: Any = None
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
     places: list[float] = field(default_factory=list)
     # Draws the effect of places, whatever the offset of buffers: pages lie anywhere.
@@ -66,7 +68,7 @@ class RowDevice(FakeDevice):
         return TimedInterval.ROW if row else TimedInterval.EACH
 
     def bind_copy(self, source: Any, target: Any) -> RowCopy:
-        return RowCopy(self, source, target)
+        return (self.copies or RowCopy)(self, source, target)
 
 
 class RowCopy(FakeCopy):

@@ -19,6 +19,8 @@ from gpushmoo.measuring.sample_length import launches_of_group
 from rowed import RowCopy, RowDevice, hot_info, measured, table_of
 
 CELL = make_cells(threads=(1, 2, 3, 4), chunks=(1,), variants=("a",))
+# A device that times launches in a stream, too.
+CUDA = replace(INFO, backend="cuda")
 
 
 def test_a_time_is_right_whatever_the_first_look_and_the_number_of_launches() -> None:
@@ -161,11 +163,7 @@ def test_the_copy_is_timed_in_the_way_that_is_faster(slow: str) -> None:
             used.add(met.timing_mode)
             return super().sample(launches, met) * (1.6 if met.timing_mode == slow else 1.0)
 
-    class Device(RowDevice):
-        def bind_copy(self, source: Any, target: Any) -> RowCopy:
-            return Slow(self, source, target)
-
-    device = Device(launch_s=250e-6, info=replace(INFO, backend="cuda"))
+    device = RowDevice(launch_s=250e-6, info=CUDA, copies=Slow)
     result = measured(device, CELL)
     best = table_of(result).query("threads == 1").iloc[0]
     assert used == {"batched", "stream"}
@@ -185,12 +183,8 @@ def test_a_copy_under_another_condition_is_timed_under_that_alone(state: str, mo
             used.add(met)
             return super().sample(launches, met)
 
-    class Device(RowDevice):
-        def bind_copy(self, source: Any, target: Any) -> RowCopy:
-            return Copy(self, source, target)
-
     cells = make_cells(chunks=(1,), cache_states=(state,), timing_modes=(mode,))
-    measured(Device(launch_s=250e-6, info=replace(INFO, backend="cuda")), cells)
+    measured(RowDevice(launch_s=250e-6, info=CUDA, copies=Copy), cells)
     assert used - {USUAL} == {Condition(state, mode)}
 
 
@@ -201,11 +195,7 @@ def test_a_copy_that_fails_in_a_graph_is_timed_in_a_stream() -> None:
                 raise LaunchFailedError("operation not permitted when stream is capturing")
             return super().sample(launches, met)
 
-    class Device(RowDevice):
-        def bind_copy(self, source: Any, target: Any) -> RowCopy:
-            return Refusing(self, source, target)
-
-    device = Device(launch_s=1e-5, info=replace(INFO, backend="cuda"))
+    device = RowDevice(launch_s=1e-5, info=CUDA, copies=Refusing)
     copies = [copied for some in measured(device, CELL).copies.values() for copied in some]
     assert 1 not in {copied.launches for copied in copies}
     assert all(copied.seconds == pytest.approx(1e-5, rel=0.003) for copied in copies)

@@ -2,8 +2,8 @@
 
 Kernels: `chase` (dependent loads), `dispatch` (empty blocks), `issue` (independent instructions),
 `global_load`, `global_store`, `global_copy`, and `store_columns` (stores to parts of sectors).
-config/machine.yaml sweeps them. All figures are
-derived from seconds of launches, so the clock need not be known.
+config/machine.yaml sweeps them. All figures are derived from seconds of launches, so the clock need
+not be known.
 """
 
 from __future__ import annotations
